@@ -1,0 +1,29 @@
+# Two commands on a fresh machine: `make demo` and `make test`. PYTHON picks the interpreter (3.11 or newer).
+PYTHON ?= python3
+export PYTHON
+
+.PHONY: demo test check format wheel clean
+
+demo: .venv/installed-plot
+	.venv/bin/attent demo
+
+test: .venv/installed-dev
+	scripts/test
+
+check: .venv/installed-dev
+	scripts/check
+
+format: .venv/installed-dev
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+wheel: .venv/installed-dev
+	.venv/bin/python -m build --wheel
+
+# The environment in .venv stays: it is slow to make, and `rm -r .venv` says what it does.
+clean:
+	rm -rf build dist src/*.egg-info htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/installed-%: pyproject.toml constraints.txt
+	scripts/install $*

@@ -1,0 +1,66 @@
+"""Attention you can swap, see and scale.
+
+The public names are imported when they are first used, so that `import attent` does no work.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attent import attention, errors, models
+    from attent.attention.attend import attend, explain
+    from attent.attention.cache import KeyValueCache
+    from attent.attention.map import AttentionMap
+    from attent.attention.multihead import MultiHeadAttention
+    from attent.attention.watch import watch
+    from attent.decoding.translator import load
+    from attent.views.walk import walk
+
+    __version__: str
+
+__all__ = [
+    "AttentionMap",
+    "KeyValueCache",
+    "MultiHeadAttention",
+    "__version__",
+    "attend",
+    "attention",
+    "errors",
+    "explain",
+    "load",
+    "models",
+    "walk",
+    "watch",
+]
+
+_MODULES = ("attention", "errors", "models")
+_HOMES = {
+    "AttentionMap": "attent.attention.map",
+    "KeyValueCache": "attent.attention.cache",
+    "MultiHeadAttention": "attent.attention.multihead",
+    "attend": "attent.attention.attend",
+    "explain": "attent.attention.attend",
+    "load": "attent.decoding.translator",
+    "walk": "attent.views.walk",
+    "watch": "attent.attention.watch",
+}
+
+if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        elif name in _MODULES:
+            value = importlib.import_module(f"attent.{name}")
+        elif name == "__version__":
+            value = importlib.import_module("importlib.metadata").version("attent")
+        else:
+            raise AttributeError(f"module 'attent' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

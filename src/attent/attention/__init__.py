@@ -1,0 +1,10 @@
+"""The heart: one formula, every part of it swappable, its weights computed where they are looked at."""
+
+from __future__ import annotations
+
+from attent.attention.attend import attend, explain
+from attent.attention.call import prepare
+from attent.attention.map import AttentionMap
+from attent.attention.parts import Mask, Normaliser, Position, Score
+
+__all__ = ["AttentionMap", "Mask", "Normaliser", "Position", "Score", "attend", "explain", "prepare"]

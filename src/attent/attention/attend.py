@@ -1,0 +1,197 @@
+"""attend(): check once, choose an implementation, run. explain(): which one, and why not the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Literal, overload
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention import formula
+from attent.attention.call import Call, Prepared, prepare
+from attent.attention.kernels import sdpa, thresholds, tiled
+from attent.attention.map import AttentionMap
+from attent.attention.parts import Mask, Normaliser, Position, Score
+from attent.errors import ImplementationError, UnknownNameError
+
+# in the order that `auto` asks them
+IMPLEMENTATIONS: dict[str, ModuleType] = {"sdpa": sdpa, "formula": formula, "tiled": tiled}
+
+
+@overload
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = ...,
+    normaliser: str | Normaliser = ...,
+    mask: str | Mask | Tensor | None = ...,
+    bias: Tensor | None = ...,
+    soft_cap: float | None = ...,
+    position: str | Position | None = ...,
+    query_start: int | Tensor | None = ...,
+    lengths: Tensor | None = ...,
+    dropout: float = ...,
+    seed: int | Tensor | None = ...,
+    implementation: str = ...,
+    return_map: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = ...,
+    normaliser: str | Normaliser = ...,
+    mask: str | Mask | Tensor | None = ...,
+    bias: Tensor | None = ...,
+    soft_cap: float | None = ...,
+    position: str | Position | None = ...,
+    query_start: int | Tensor | None = ...,
+    lengths: Tensor | None = ...,
+    dropout: float = ...,
+    seed: int | Tensor | None = ...,
+    implementation: str = ...,
+    return_map: Literal[True],
+) -> tuple[Tensor, AttentionMap]: ...
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
+    normaliser: str | Normaliser = "softmax",
+    mask: str | Mask | Tensor | None = None,
+    bias: Tensor | None = None,
+    soft_cap: float | None = None,
+    position: str | Position | None = None,
+    query_start: int | Tensor | None = None,
+    lengths: Tensor | None = None,
+    dropout: float = 0.0,
+    seed: int | Tensor | None = None,
+    implementation: str = "auto",
+    return_map: bool = False,
+) -> Tensor | tuple[Tensor, AttentionMap]:
+    """Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
+
+    The order is score → soft cap → bias → mask → normalise → dropout → mix. Scores are summed and normalised in float32 at
+    least. A query that may see nothing returns zeros. The general form: Bahdanau, Cho and Bengio 2015, eq. 5–6
+    (arXiv:1409.0473); the names query, key and value: Vaswani et al. 2017, §3.2 (arXiv:1706.03762).
+
+    Args:
+        query: (B, H, Tq, Dq); or (B, T, D) or (T, D), the three tensors alike.
+        key: (B, G, Tk, Dk), H a multiple of G: query heads share key heads in runs of H/G.
+        value: (B, G, Tk, Dv).
+        score: how well a key fits a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).
+        normaliser: scores → weights: a name or a Normaliser.
+        mask: which query may see which key: "causal", a Mask, or a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in which
+            True means "may attend".
+        bias: a float term (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) added to the scores; −∞ hides a pair.
+        soft_cap: c > 0 turns a score s into c·tanh(s/c) (Gemma 2, arXiv:2408.00118, §2).
+        position: rotary, alibi, or a relative_bias of yours.
+        query_start: where the first query stands, in tokens, one number or (B,); without it the last query stands on the last
+            key: at Tk − Tq, or lengths − Tq.
+        lengths: (B,) the number of valid keys of each sequence.
+        dropout: the share of weights dropped after normalising, in [0, 1).
+        seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
+        implementation: "auto", or "formula", "sdpa" or "tiled", which then runs or raises.
+        return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
+
+    Returns:
+        The contexts (B, H, Tq, Dv), with as many axes as query and of its dtype; with return_map a pair (contexts, map).
+
+    Raises:
+        ShapeError, DTypeError, DeviceError: tensors that do not fit together.
+        UnknownNameError: a part or an implementation that does not exist.
+        MissingArgumentError: a part with parameters, asked for by its bare name.
+        ArgumentError: a number out of range, or dropout without a seed.
+        ImplementationError: the implementation asked for cannot serve this call.
+    """
+    prepared = prepare(
+        query, key, value, score=score, normaliser=normaliser, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
+        query_start=query_start, lengths=lengths, dropout=dropout, seed=seed,
+    )  # fmt: skip
+    context = run(prepared, implementation)
+    return (context, AttentionMap.of(prepared)) if return_map else context
+
+
+def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
+    """What `attend` does once its arguments are checked."""
+    call = prepared.call
+    chosen = IMPLEMENTATIONS[_choose(call) if implementation == "auto" else _asked(implementation, call)]
+    if torch.is_autocast_enabled(call.device.type):
+        # autocast would round the scores to 16 bits on the way
+        with torch.autocast(call.device.type, enabled=False):
+            return call.restored(chosen.run(*prepared))
+    return call.restored(chosen.run(*prepared))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which implementation runs, and why the others do not."""
+
+    chosen: str
+    reasons: dict[str, str]  # of the others, by name
+
+    def __str__(self) -> str:
+        """A line for each implementation."""
+        lines = [f"{self.chosen} runs"]
+        return "\n".join(lines + [f"{name} does not: {reason}" for name, reason in self.reasons.items()])
+
+
+def explain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
+    normaliser: str | Normaliser = "softmax",
+    mask: str | Mask | Tensor | None = None,
+    bias: Tensor | None = None,
+    soft_cap: float | None = None,
+    position: str | Position | None = None,
+    query_start: int | Tensor | None = None,
+    lengths: Tensor | None = None,
+    dropout: float = 0.0,
+    seed: int | Tensor | None = None,
+    implementation: str = "auto",
+) -> Explanation:
+    """Which implementation `attend` would run with the same arguments, and why not the others. Nothing is computed.
+
+    Args: those of `attend`.
+
+    Raises: what `attend` raises.
+    """
+    call = prepare(
+        query, key, value, score=score, normaliser=normaliser, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
+        query_start=query_start, lengths=lengths, dropout=dropout, seed=seed,
+    ).call  # fmt: skip
+    chosen = _choose(call) if implementation == "auto" else _asked(implementation, call)
+    reasons = {name: _objection(name, call) or f"{chosen} was asked first" for name in IMPLEMENTATIONS if name != chosen}
+    return Explanation(chosen, reasons)
+
+
+def _objection(name: str, call: Call) -> str | None:
+    return IMPLEMENTATIONS[name].why_not(call) or thresholds.slower(name, call)
+
+
+def _choose(call: Call) -> str:
+    return next(name for name in IMPLEMENTATIONS if _objection(name, call) is None)
+
+
+def _asked(name: str, call: Call) -> str:
+    if name not in IMPLEMENTATIONS:
+        raise UnknownNameError("implementation", name, ("auto", *IMPLEMENTATIONS))
+    reason = IMPLEMENTATIONS[name].why_not(call)
+    if reason is not None:
+        raise ImplementationError(f"implementation {name!r} cannot serve this call: {reason}")
+    return name

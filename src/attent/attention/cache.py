@@ -1,0 +1,41 @@
+"""The keys and values seen so far: a value, appended to and selected from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attent.attention.parts import Side
+
+
+@dataclass(frozen=True)
+class KeyValueCache:
+    """What attention remembers between steps: the key side, already lowered, and the values.
+
+    Nothing in it changes; `append` and `select` return another.
+    """
+
+    key: Side  # features (B, G, T, D')
+    value: Tensor  # (B, G, T, Dv)
+
+    @property
+    def length(self) -> int:
+        """How many keys there are, T, in tokens."""
+        return self.value.shape[2]
+
+    def append(self, key: Side, value: Tensor) -> KeyValueCache:
+        """The cache with more keys and values behind those it has, lowered about the same origin."""
+        features = torch.cat((self.key.features, key.features), 2)
+        bias = None if self.key.bias is None or key.bias is None else torch.cat((self.key.bias, key.bias), 2)
+        return KeyValueCache(Side(features, bias, self.key.origin), torch.cat((self.value, value), 2))
+
+    def select(self, rows: Tensor) -> KeyValueCache:
+        """The cache of some sequences of the batch, in that order: a search's survivors.
+
+        Args:
+            rows: (B',) whole numbers below B, or (B,) booleans.
+        """
+        key = Side(*(None if part is None else part[rows] for part in self.key))  # pyright: ignore[reportArgumentType]
+        return KeyValueCache(key, self.value[rows])

@@ -1,0 +1,133 @@
+"""From what a caller writes to the part that is meant: names, aliases, "my.module:Class", functions, modules.
+
+A part that is whole without arguments may be given by name; one with parameters, or with a value that has no default, is a
+module the caller owns, and its bare name raises.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from attent import names
+from attent.attention.masks import MASKS
+from attent.attention.normalisers import NORMALISERS
+from attent.attention.parts import Mask, Normaliser, Position, Score
+from attent.attention.positions import POSITIONS
+from attent.attention.scores import SCORES
+from attent.errors import ArgumentError, MissingArgumentError
+
+
+class Own(Score):
+    """A caller's own score: a function or a module `score(query, key)` that is no Score. It runs tiled.
+
+    Args:
+        function: takes queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk), returns scores (B, H, Tq, Tk).
+    """
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """What the function says, (B, H, Tq, Tk)."""
+        return self.function(query, key)
+
+
+def _lacking(part: type[Any]) -> list[str]:
+    """The arguments that a part cannot do without."""
+    parameters = inspect.signature(part).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty and parameter.kind in kinds]
+
+
+class _Named:
+    """The parts of one kind by name: whole ones built once, so that a compiled graph finds them ready."""
+
+    def __init__(self, kind: str, found: dict[str, type[Any]]) -> None:
+        self.kind = kind
+        self.table = names.with_aliases(found)
+        whole = {part: part() for part in found.values() if not _lacking(part)}
+        self.ready = {name: whole[part] for name, part in self.table.items() if part in whole}
+
+    def part(self, name: str) -> Any:
+        """The part that a name stands for."""
+        ready = self.ready.get(name)
+        return self._other(name) if ready is None else ready
+
+    def _other(self, name: str) -> Any:
+        part = names.find(self.kind, name, self.table)
+        if not isinstance(part, type):
+            return part
+        lacking = _lacking(part)
+        if lacking:
+            raise MissingArgumentError(
+                f"{self.kind} {name!r} has parameters or values that its bare name cannot give: "
+                f"pass one you keep, {self.kind}={part.__name__}({', '.join(lacking)})"
+            )
+        return part()
+
+
+_scores, _normalisers = _Named("score", dict(SCORES)), _Named("normaliser", dict(NORMALISERS))
+_masks, _positions = _Named("mask", dict(MASKS)), _Named("position", dict(POSITIONS))
+
+
+def score(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -> Score:
+    """The score that is meant.
+
+    Raises:
+        UnknownNameError, MissingArgumentError, ArgumentError: nothing bears the name, it needs parameters, or it is no score.
+    """
+    if isinstance(given, Score):
+        return given
+    if isinstance(given, str):
+        found = _scores.part(given)
+        return found if isinstance(found, Score) else Own(found)
+    if not callable(given) or isinstance(given, type):
+        raise ArgumentError(f"score must be a name, a Score or a function (query, key) → scores, got {given!r}")
+    return Own(given)
+
+
+def score_for(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor], query_width: int, key_width: int, heads: int) -> Score:
+    """The score that is meant, built from its name by a module that knows the widths."""
+    if isinstance(given, str) and ":" not in given:
+        return names.find("score", given, _scores.table).for_widths(query_width, key_width, heads)
+    return score(given)
+
+
+def normaliser(given: str | Normaliser) -> Normaliser:
+    """The normaliser that is meant; raises as `score` does."""
+    found = _normalisers.part(given) if isinstance(given, str) else given
+    if not isinstance(found, Normaliser):
+        raise ArgumentError(f"normaliser must be a name or a Normaliser, got {given!r}")
+    return found
+
+
+def mask(given: str | Mask | None) -> Mask | None:
+    """The mask that is meant; raises as `score` does."""
+    found = _masks.part(given) if isinstance(given, str) else given
+    if found is not None and not isinstance(found, Mask):
+        raise ArgumentError(f"mask must be a name, a Mask or a boolean tensor, got {given!r}")
+    return found
+
+
+def position(given: str | Position | None) -> Position | None:
+    """The position that is meant, of the kinds that act inside attention; raises as `score` does."""
+    if isinstance(given, str) and getattr(_positions.table.get(given), "added", False):
+        raise ArgumentError(f"position {given!r} is added to embeddings, before attention; inside it act rotary, alibi and relative_bias")
+    found = _positions.part(given) if isinstance(given, str) else given
+    if found is not None and not isinstance(found, Position):
+        raise ArgumentError(f"position must be a name or a Position that acts inside attention, got {given!r}")
+    return found
+
+
+def position_for(given: str | Position | None, heads: int) -> Position | None:
+    """The position that is meant, built from its name by a module that knows the number of heads."""
+    if isinstance(given, str):
+        part = names.find("position", given, _positions.table)
+        if issubclass(part, Position):
+            return part.for_heads(heads)
+    return position(given)

@@ -1,0 +1,80 @@
+"""Dot forms under softmax, through PyTorch's scaled_dot_product_attention."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attent.attention import formula
+from attent.attention.call import Call, lower_key
+from attent.attention.masks.causal import Causal
+from attent.attention.normalisers.softmax import Softmax
+from attent.attention.parts import DotScore, Side
+
+
+def why_not(call: Call) -> str | None:
+    """What keeps PyTorch's attention from this call; None if nothing does."""
+    if not isinstance(call.score, DotScore):
+        return f"score {type(call.score).__name__} has no dot form"
+    if not isinstance(call.normaliser, Softmax):
+        return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
+    if call.soft_cap is not None:
+        return "it has no soft cap"
+    if call.dropout:
+        return "its dropout is not a function of (seed, b, h, i, j)"
+    if call.position is not None:
+        return f"it has no bias of position, which {type(call.position).__name__} adds"
+    if call.dtype in (torch.bfloat16, torch.float16) and not call.score.lowers_exactly:
+        return f"the lowered form of {type(call.score).__name__} would be rounded to {call.dtype}"
+    if call.bias is not None and call.bias.dtype != call.dtype:
+        return f"it would round the bias from {call.bias.dtype} to {call.dtype}"
+    if not call.keys or not call.queries:
+        return "there is nothing to attend to"
+    return None
+
+
+def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+    """The context of each query, (B, H, Tq, Dv)."""
+    key, value = call.spread_side(key), call.spread(value)
+    causal, allowed = _mask(call)
+    if causal and call.keys > call.queries:
+        # keys behind the last query are seen by none
+        bias = None if key.bias is None else key.bias[:, :, : call.queries]
+        key = Side(key.features[:, :, : call.queries], bias, key.origin)
+        value = value[:, :, : call.queries]
+    alive = None
+    if allowed is not None:
+        key, value = formula.without_hidden(allowed.any(-2), key, value)
+        alive = allowed.any(-1, keepdim=True)
+        # a row that may see nothing looks at everything, and is set to zero afterwards: no backend's habits enter
+        allowed = allowed | ~alive
+    theirs = key if call.lowered else lower_key(call.score, key.features, call.heads)
+    assert isinstance(call.score, DotScore)
+    ours = call.score.lower_query(query, theirs.origin)
+    scale = call.score.scale(ours.features.shape[-1])
+    features = (ours.features, theirs.features)
+    if theirs.bias is not None:
+        # the key's bias as one more feature, against a constant: it keeps its gradient and the fused kernel; the query's
+        # own bias shifts whole rows, which softmax does not see
+        constant = torch.full_like(ours.features[..., :1], 1.0 / scale)
+        features = (torch.cat((ours.features, constant), -1), torch.cat((theirs.features, theirs.bias[..., None]), -1))
+    context = F.scaled_dot_product_attention(*features, value, attn_mask=_with_bias(call, allowed), is_causal=causal, scale=scale)
+    return context if alive is None else context.masked_fill(~alive, 0.0)
+
+
+def _mask(call: Call) -> tuple[bool, Tensor | None]:
+    """Whether PyTorch's own causal mask serves, and if not, which pairs may attend."""
+    if isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int):
+        if call.start >= call.keys - 1:  # every query sees every key
+            return False, None
+        if call.start == 0:  # PyTorch counts from the first key, whatever the lengths
+            return True, None
+    return False, call.allowed(call.pairs())
+
+
+def _with_bias(call: Call, allowed: Tensor | None) -> Tensor | None:
+    if call.bias is None or allowed is None:
+        return allowed
+    # rows that see nothing were opened above, so a hidden pair is −∞ here only beside one that is seen
+    return call.bias.masked_fill(call.bias == -torch.inf, 0.0).masked_fill(~allowed, -torch.inf)

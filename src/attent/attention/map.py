@@ -1,0 +1,122 @@
+"""The weights as a matrix that is computed only where it is looked at."""
+
+from __future__ import annotations
+
+from types import EllipsisType
+
+import torch
+from torch import Tensor
+
+from attent.attention import formula
+from attent.attention.call import Call, Prepared
+from attent.attention.kernels import rows as by_rows
+from attent.attention.parts import Side
+from attent.errors import ArgumentError, ShapeError
+
+Index = int | slice | Tensor | list[int] | EllipsisType
+
+
+class AttentionMap:
+    """The weights α(qᵢ, kⱼ) of one call, as a lazy matrix (B, H, Tq, Tk).
+
+    It keeps the queries and keys it was made of, memory linear in the sequence, and computes the rows that are asked for.
+    The weights are those before dropout.
+
+    Example:
+        >>> context, weights = attent.attend(query, key, value, return_map=True)
+        >>> weights[..., 5, :10]  # how query 5 looks at the first ten keys, (B, H, 10)
+    """
+
+    def __init__(self, call: Call, query: Tensor, key: Side) -> None:
+        self._call, self._query, self._key = call, query, key
+        self._lowered: by_rows.Lowered | None = None
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> AttentionMap:
+        """The map of a call."""
+        return cls(prepared.call, prepared.query, prepared.key)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(B, H, Tq, Tk), or as many of the axes as the caller's tensors had."""
+        call = self._call
+        front = {4: (call.batch, call.heads), 3: (call.batch,), 2: ()}[call.axes]
+        return (*front, call.queries, call.keys)
+
+    @property
+    def distribution(self) -> bool:
+        """Whether each row that sees anything sums to one."""
+        return self._call.normaliser.distribution
+
+    def detach(self) -> AttentionMap:
+        """The same map, cut off from the graph."""
+        parts = (None if part is None else part.detach() for part in self._key)
+        return AttentionMap(self._call, self._query.detach(), Side(*parts))  # pyright: ignore[reportArgumentType]
+
+    def rows(self, rows: Tensor) -> Tensor:
+        """The weights of some queries, (B, H, len(rows), Tk)."""
+        call = self._call
+        with torch.autocast(call.device.type, enabled=False):
+            if self._lowered is None:
+                # the values play no part in the weights
+                nothing = self._query.new_zeros(call.batch, call.key_heads, call.keys, 0)
+                self._lowered = by_rows.lower(call, self._query, self._key, nothing)
+            pairs = call.pairs(rows)
+            ours = by_rows.of_query(self._lowered.query, rows)
+            return formula.weights_of(call, pairs, ours, self._lowered.key, call.allowed(pairs), lowered=True)["weights"]
+
+    def dense(self) -> Tensor:
+        """All weights, in the map's shape: memory Tq · Tk."""
+        return self._call.restored(torch.cat([self.rows(rows) for rows in self._tiles()] or [self.rows(self._all()[:0])], 2))
+
+    def argmax(self) -> Tensor:
+        """The key that each query looks at most, (…, Tq); the first of equals."""
+        best = [self.rows(rows).argmax(-1) for rows in self._tiles()]
+        return self._call.restored(torch.cat(best or [self._all()[:0].expand(self._call.batch, self._call.heads, 0)], 2))
+
+    def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
+        """Exactly the weights asked for; rows that are not asked for cost nothing.
+
+        Each axis takes a number, a slice or a list; lists along several axes choose their product.
+        """
+        *front, rows, columns = self._full(index)
+        which = self._all()[rows]
+        single = which.dim() == 0
+        weights = self._call.restored(self.rows(which.reshape(-1)))  # (…, rows, Tk)
+        for axis, chosen in reversed(list(enumerate((*front, slice(None) if not single else 0, columns)))):
+            weights = _taken(weights, axis, chosen)
+        return weights
+
+    def __repr__(self) -> str:
+        call = self._call
+        return f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, normaliser={type(call.normaliser).__name__})"
+
+    def _all(self) -> Tensor:
+        return torch.arange(self._call.queries, device=self._call.device)
+
+    def _tiles(self) -> list[Tensor]:
+        return [torch.arange(tile.start, tile.stop, device=self._call.device) for tile in by_rows.tiles(self._call)]
+
+    def _full(self, index: Index | tuple[Index, ...]) -> list[int | slice | Tensor]:
+        given = list(index) if isinstance(index, tuple) else [index]
+        dots = [place for place, item in enumerate(given) if item is Ellipsis]
+        axes = len(self.shape)
+        if len(dots) > 1 or len(given) - len(dots) > axes:
+            raise ShapeError(f"a map of shape {self.shape} takes up to {axes} indices and one ellipsis, got {len(given)}")
+        place = dots[0] if dots else len(given)
+        filled = given[:place] + [slice(None)] * (axes - len(given) + len(dots)) + given[place + len(dots) :]
+        return [self._index(item, axis) for axis, item in enumerate(filled)]
+
+    def _index(self, item: Index, axis: int) -> int | slice | Tensor:
+        if isinstance(item, list):
+            item = torch.tensor(item, device=self._call.device)
+        if isinstance(item, int) and not -self.shape[axis] <= item < self.shape[axis]:
+            raise ArgumentError(f"index {item} is out of range for axis {axis} of a map of shape {self.shape}")
+        if not isinstance(item, int | slice | Tensor):
+            raise ArgumentError(f"a map is indexed by numbers, slices and lists, got {item!r}")
+        return item
+
+
+def _taken(weights: Tensor, axis: int, chosen: int | slice | Tensor) -> Tensor:
+    """One axis indexed by itself."""
+    return weights[(slice(None),) * axis + (chosen,)]

@@ -1,0 +1,32 @@
+"""The masks: which query may see which key, one idea a file, joined by & and |."""
+
+from __future__ import annotations
+
+from attent import names
+from attent.attention.masks.blocks import Blocks
+from attent.attention.masks.causal import Causal
+from attent.attention.masks.documents import Documents
+from attent.attention.masks.padding import Padding
+from attent.attention.masks.per_head import PerHead
+from attent.attention.masks.prefix import Prefix
+from attent.attention.masks.selected import Selected
+from attent.attention.masks.table import Table
+from attent.attention.masks.window import Window
+from attent.attention.parts import Both, Either, Mask
+
+MASKS: dict[str, type[Mask]] = names.parts(__name__)
+
+__all__ = [
+    "MASKS",
+    "Blocks",
+    "Both",
+    "Causal",
+    "Documents",
+    "Either",
+    "Padding",
+    "PerHead",
+    "Prefix",
+    "Selected",
+    "Table",
+    "Window",
+]

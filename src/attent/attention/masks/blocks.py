@@ -1,0 +1,56 @@
+"""A table of allowed tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from attent.attention.parts import Mask, Pairs
+from attent.errors import ArgumentError, DTypeError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(Mask):
+    """The sequence in blocks of `size`; the table says which block of queries sees which block of keys.
+
+    Child et al. 2019, "Generating Long Sequences with Sparse Transformers", §4–5 (arXiv:1904.10509); Zaheer et al. 2020,
+    "Big Bird" (arXiv:2007.14062).
+
+    Args:
+        table: (blocks of queries, blocks of keys) boolean, or with (B|1, H|1) in front.
+        size: how many tokens a block has, ≥ 1.
+
+    Raises:
+        ArgumentError, DTypeError, ShapeError: a size below one, a table that is not boolean, or of no such shape.
+    """
+
+    table: Tensor
+    size: int
+    aliases: ClassVar[tuple[str, ...]] = ("block_sparse",)
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ArgumentError(f"block size must be ≥ 1, got {self.size}")
+        if str(self.table.dtype) != "torch.bool":
+            raise DTypeError(f"the table of blocks must be boolean, got {self.table.dtype}")
+        if self.table.dim() not in (2, 4):
+            raise ShapeError(f"the table of blocks must be (q, k) or (B|1, H|1, q, k), got {tuple(self.table.shape)}")
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """(B|1, H|1, Tq, Tk)."""
+        table = self.table if self.table.dim() == 4 else self.table[None, None]
+        query = (pairs.positions // self.size).clamp(0, table.shape[-2] - 1)  # (B|1, Tq)
+        columns = table[..., pairs.columns // self.size]  # (B|1, H|1, blocks, Tk)
+        batch = max(query.shape[0], columns.shape[0])
+        index = query.expand(batch, -1)[:, None, :, None].expand(-1, columns.shape[1], -1, columns.shape[-1])
+        return columns.expand(batch, -1, -1, -1).gather(2, index)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """As many blocks as the keys fill."""
+        blocks = -(-keys // self.size)
+        if self.table.shape[-1] != blocks:
+            raise ShapeError(f"{keys} keys in blocks of {self.size} need {blocks} columns in the table, got {self.table.shape[-1]}")
+        if self.table.dim() == 4 and (self.table.shape[0] not in (1, batch) or self.table.shape[1] not in (1, heads)):
+            raise ShapeError(f"the table of blocks must begin with (B|1, H|1) = ({batch}, {heads}), got {tuple(self.table.shape)}")

@@ -1,0 +1,44 @@
+"""Several documents packed into one row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from attent.attention.parts import Mask, Pairs
+from attent.errors import ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Documents(Mask):
+    """A query sees the keys of its own document.
+
+    Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination", §3.2 (arXiv:2107.02027).
+
+    Args:
+        keys: (B, Tk) the number of the document that each key belongs to; a negative number is padding, which nobody sees.
+        queries: (B, Tq) the same for the queries; if not given, the query at position p belongs where key p belongs.
+    """
+
+    keys: Tensor
+    queries: Tensor | None = None
+    aliases: ClassVar[tuple[str, ...]] = ("segments", "packed")
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """(B, 1, Tq, Tk)."""
+        if self.queries is None:
+            batch = self.keys.shape[0]
+            at = pairs.positions.expand(batch, -1).clamp(0, self.keys.shape[1] - 1)
+            mine = self.keys.gather(1, at)
+        else:
+            mine = self.queries[:, pairs.rows]
+        theirs = self.keys[:, pairs.columns]
+        return ((mine[:, :, None] == theirs[:, None, :]) & (theirs >= 0)[:, None, :])[:, None]
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """A document for each key, and for each query where they are given."""
+        for name, table, length in (("keys", self.keys, keys), ("queries", self.queries, queries)):
+            if table is not None and (table.dim() != 2 or table.shape[0] not in (1, batch) or table.shape[1] != length):
+                raise ShapeError(f"documents of {name} must be (B|1, T) = ({batch}, {length}), got {tuple(table.shape)}")

@@ -1,0 +1,42 @@
+"""Only the keys that are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from attent.attention.parts import Mask, Pairs
+from attent.errors import DTypeError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Padding(Mask):
+    """Sequence b has lengths[b] keys; what lies behind them is padding: j < lengths[b].
+
+    Args:
+        lengths: (B,) whole numbers of keys, each from 0 to Tk.
+
+    Raises:
+        ShapeError: lengths is not one-dimensional.
+        DTypeError: lengths are not whole numbers.
+    """
+
+    lengths: Tensor
+    aliases: ClassVar[tuple[str, ...]] = ("lengths", "key_padding")
+
+    def __post_init__(self) -> None:
+        if self.lengths.dim() != 1:
+            raise ShapeError(f"lengths must be (B,), got {tuple(self.lengths.shape)}")
+        if self.lengths.is_floating_point() or self.lengths.is_complex():
+            raise DTypeError(f"lengths must be whole numbers, got {self.lengths.dtype}")
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """(B, 1, 1, Tk)."""
+        return (pairs.columns < self.lengths[:, None])[:, None, None, :]
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """One length a sequence."""
+        if self.lengths.shape[0] not in (1, batch):
+            raise ShapeError(f"lengths must be (B,) = ({batch},), got {tuple(self.lengths.shape)}")

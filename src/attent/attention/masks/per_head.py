@@ -1,0 +1,46 @@
+"""Heads of different scope."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attent.attention.parts import Mask, Pairs
+from attent.errors import ShapeError
+
+
+class PerHead(Mask):
+    """A mask for each head: head h attends as masks[h] says.
+
+    Sukhbaatar et al. 2019, "Adaptive Attention Span in Transformers", §2 (arXiv:1905.07799) give each head its own scope.
+
+    Args:
+        masks: one mask for each head, in order.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("multi_scale",)
+
+    def __init__(self, masks: Sequence[Mask]) -> None:
+        self.masks = tuple(masks)
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """(B|1, H, Tq, Tk)."""
+        each = torch.broadcast_tensors(*(mask.allowed(pairs)[:, :1] for mask in self.masks))
+        return torch.cat(each, 1)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """As many masks as heads."""
+        if len(self.masks) != heads:
+            raise ShapeError(f"per_head needs a mask for each of {heads} heads, got {len(self.masks)}")
+        for mask in self.masks:
+            mask.check(batch, 1, queries, keys)
+
+    def draw(self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1) -> str:
+        """One head's picture: see Mask.draw."""
+        return self.masks[head].draw(queries, keys, sequence=sequence)
+
+    def __repr__(self) -> str:
+        return f"PerHead({list(self.masks)!r})"

@@ -1,0 +1,53 @@
+"""For each query its chosen keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attent.attention.parts import Mask, Pairs
+from attent.errors import DTypeError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Selected(Mask):
+    """Sparse attention over selected positions: query i sees the keys named in indices[…, i, :].
+
+    Yuan et al. 2025, "Native Sparse Attention", §3.3.2 (arXiv:2502.11089) choose them by score.
+
+    Args:
+        indices: (B|1, H|1, Tq, n) or (Tq, n) whole numbers, the keys each query sees; a negative one chooses nothing.
+
+    Raises:
+        DTypeError, ShapeError: indices that are no whole numbers or of no such shape.
+    """
+
+    indices: Tensor
+    aliases: ClassVar[tuple[str, ...]] = ("sparse",)
+
+    def __post_init__(self) -> None:
+        if self.indices.is_floating_point() or self.indices.dtype == torch.bool:
+            raise DTypeError(f"selected keys must be whole numbers, got {self.indices.dtype}")
+        if self.indices.dim() not in (2, 4):
+            raise ShapeError(f"selected keys must be (Tq, n) or (B|1, H|1, Tq, n), got {tuple(self.indices.shape)}")
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """(B|1, H|1, Tq, Tk)."""
+        indices = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.rows]
+        length = pairs.columns.shape[0]
+        if not length:
+            return torch.zeros((*indices.shape[:-1], 0), dtype=torch.bool, device=indices.device)
+        # a tile's columns lie side by side, so a choice is marked by where it falls; all others fall on a spare one
+        place = indices - pairs.columns[0]
+        place = place.masked_fill((indices < 0) | (place < 0) | (place >= length), length).long()
+        marks = torch.zeros((*place.shape[:-1], length + 1), dtype=torch.bool, device=place.device)
+        return marks.scatter(-1, place, True)[..., :length]
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """A choice for each query."""
+        shape = tuple(self.indices.shape)
+        if shape[-2] != queries or (len(shape) == 4 and (shape[0] not in (1, batch) or shape[1] not in (1, heads))):
+            raise ShapeError(f"selected keys must be (B|1, H|1, Tq, n) = ({batch}, {heads}, {queries}, n), got {shape}")

@@ -1,0 +1,47 @@
+"""Only the neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attent.attention.parts import Mask, Pairs
+from attent.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """A query sees `left` keys before its position and `right` after it, both ends included: p − left ≤ j ≤ p + right.
+
+    Luong, Pham and Manning 2015, §3.2, whose D is left = right (arXiv:1508.04025); Beltagy et al. 2020, "Longformer", §3.1
+    (arXiv:2004.05150).
+
+    Args:
+        left: how many keys before the query's own, ≥ 0; None is all of them.
+        right: how many keys after the query's own, ≥ 0; None is all of them.
+
+    Raises:
+        ArgumentError: a side is negative.
+    """
+
+    left: int | None
+    right: int | None
+    aliases: ClassVar[tuple[str, ...]] = ("sliding_window", "local")
+
+    def __post_init__(self) -> None:
+        for name, side in (("left", self.left), ("right", self.right)):
+            if side is not None and side < 0:
+                raise ArgumentError(f"window's {name} must be ≥ 0 or None, got {side}")
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """(B|1, 1, Tq, Tk)."""
+        query, key = pairs.between()
+        may = torch.ones_like(key <= query)
+        if self.left is not None:
+            may = may & (key >= query - self.left)
+        if self.right is not None:
+            may = may & (key <= query + self.right)
+        return may

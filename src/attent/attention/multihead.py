@@ -1,0 +1,219 @@
+"""Multi-head attention: project, split heads, attend, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention import choices
+from attent.attention.attend import run
+from attent.attention.cache import KeyValueCache
+from attent.attention.call import lower_key, prepare
+from attent.attention.map import AttentionMap
+from attent.attention.parts import Mask, Normaliser, Position, Score, Side
+from attent.attention.watch import report, watched
+from attent.errors import ArgumentError, ShapeError
+
+
+class MultiHeadAttention(nn.Module):
+    """H attentions side by side: head_h = Attention(XW_h^Q, MW_h^K, MW_h^V), output = [head_1; …; head_H] W^O.
+
+    Self-attention if no memory is given, cross-attention if one is; grouped heads if there are fewer key/value heads. One
+    product projects for all heads, and each head is normalised by itself: it equals H separate heads. With one head,
+    bias=False and output=None it is the self-attention of introductory texts. Vaswani et al. 2017, §3.2.2
+    (arXiv:1706.03762); grouped heads: Ainslie et al. 2023 (arXiv:2305.13245).
+
+    Args:
+        query_width: the width of the queries' features.
+        heads: H.
+        memory_width: the width of the features that keys are made of; query_width if not given.
+        value_memory_width: the width of the features that values are made of; memory_width if not given.
+        key_head_width: Dk of one head; query_width / heads if not given.
+        value_head_width: Dv of one head; key_head_width if not given.
+        key_value_heads: G, a divisor of heads; heads if not given.
+        bias: whether the projections have biases.
+        output: "linear" for W^O back to query_width, None for the merged heads as they are, or a module of yours.
+        score: a name, built for these widths with parameters for each head, or a Score or function.
+        normaliser: a name or a Normaliser.
+        position: rotary, alibi or relative_bias, by name or as a module.
+        soft_cap: see attend.
+        dropout: the share of weights dropped in training, in [0, 1).
+
+    Raises:
+        ArgumentError: heads that do not divide the width, or key/value heads that do not divide the heads.
+    """
+
+    def __init__(
+        self,
+        query_width: int,
+        heads: int,
+        *,
+        memory_width: int | None = None,
+        value_memory_width: int | None = None,
+        key_head_width: int | None = None,
+        value_head_width: int | None = None,
+        key_value_heads: int | None = None,
+        bias: bool = True,
+        output: Literal["linear"] | nn.Module | None = "linear",
+        score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
+        normaliser: str | Normaliser = "softmax",
+        position: str | Position | None = None,
+        soft_cap: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if heads < 1 or (key_head_width is None and query_width % heads):
+            raise ArgumentError(f"{heads} heads do not divide a width of {query_width}; give key_head_width")
+        self.heads, self.key_value_heads = heads, key_value_heads or heads
+        if heads % self.key_value_heads:
+            raise ArgumentError(f"key_value_heads must divide heads = {heads}, got {self.key_value_heads}")
+        self.key_width = key_head_width or query_width // heads
+        self.value_width = value_head_width or self.key_width
+        memory_width = memory_width or query_width
+        self.query_projection = nn.Linear(query_width, heads * self.key_width, bias=bias)
+        self.key_projection = nn.Linear(memory_width, self.key_value_heads * self.key_width, bias=bias)
+        self.value_projection = nn.Linear(value_memory_width or memory_width, self.key_value_heads * self.value_width, bias=bias)
+        merged = heads * self.value_width
+        self.output = nn.Linear(merged, query_width, bias=bias) if output == "linear" else output
+        self.score = choices.score_for(score, self.key_width, self.key_width, heads)
+        self.normaliser = choices.normaliser(normaliser)
+        self.position = choices.position_for(position, heads)
+        self.soft_cap, self.dropout = soft_cap, dropout
+
+    @classmethod
+    def from_torch(cls, original: nn.MultiheadAttention) -> Self:
+        """The same attention as PyTorch's module, with copies of its parameters, batch first.
+
+        Its results agree with the original's. Remember that the original's masks mean the opposite: True there hides.
+
+        Raises:
+            ArgumentError: the original has bias_k, bias_v or add_zero_attn, which add keys that are nobody's.
+        """
+        if original.bias_k is not None or original.bias_v is not None or original.add_zero_attn:
+            raise ArgumentError("from_torch cannot take bias_k, bias_v or add_zero_attn")
+        bias = original.in_proj_bias is not None
+        ours = cls(
+            original.embed_dim,
+            original.num_heads,
+            memory_width=original.kdim,
+            value_memory_width=original.vdim,
+            bias=bias,
+            dropout=original.dropout,
+        )
+        weights = (
+            original.in_proj_weight.chunk(3)
+            if original.in_proj_weight is not None
+            else (original.q_proj_weight, original.k_proj_weight, original.v_proj_weight)
+        )
+        output = ours.output
+        assert isinstance(output, nn.Linear)
+        with torch.no_grad():
+            for projection, weight in zip(ours._projections(), weights, strict=True):
+                projection.weight.copy_(weight)
+            output.weight.copy_(original.out_proj.weight)
+            if bias:
+                for projection, part in zip(ours._projections(), original.in_proj_bias.chunk(3), strict=True):
+                    projection.bias.copy_(part)
+                output.bias.copy_(original.out_proj.bias)
+        return ours.to(original.out_proj.weight).train(original.training)
+
+    def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+        return self.query_projection, self.key_projection, self.value_projection
+
+    def forward(
+        self,
+        query: Tensor,
+        memory: Tensor | None = None,
+        value_memory: Tensor | None = None,
+        *,
+        mask: str | Mask | Tensor | None = None,
+        bias: Tensor | None = None,
+        lengths: Tensor | None = None,
+        query_start: int | Tensor | None = None,
+    ) -> Tensor:
+        """Attend from a sequence to itself, or to a memory.
+
+        Args:
+            query: (B, Tq, query_width).
+            memory: (B, Tk, memory_width); the query itself if not given.
+            value_memory: (B, Tk, value_memory_width), where values are made of something else than keys.
+            mask, bias, lengths, query_start: as in attend.
+
+        Returns:
+            (B, Tq, query_width), or as wide as `output` makes it.
+        """
+        memory = query if memory is None else memory
+        key = self._split(self.key_projection, memory, self.key_value_heads)
+        value = self._split(self.value_projection, memory if value_memory is None else value_memory, self.key_value_heads)
+        return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position)
+
+    def remember(self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None) -> KeyValueCache:
+        """The keys and values of a memory (B, Tk, memory_width), lowered once, behind those of a cache if one is given."""
+        key = self._split(self.key_projection, memory, self.key_value_heads)
+        value = self._split(self.value_projection, memory if value_memory is None else value_memory, self.key_value_heads)
+        start = 0 if cache is None else cache.length
+        if self.position is not None and self.position.turns:
+            key = self.position.turn(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
+        with torch.autocast(key.device.type, enabled=False):
+            lowered = lower_key(self.score, key, self.heads, None if cache is None else cache.key.origin)
+        # a score with parameters for each head has a key side for each
+        value = value if lowered.features.shape[1] == value.shape[1] else value.repeat_interleave(self.heads // value.shape[1], 1)
+        return KeyValueCache(lowered, value) if cache is None else cache.append(lowered, value)
+
+    def recall(
+        self,
+        query: Tensor,
+        cache: KeyValueCache,
+        *,
+        mask: str | Mask | Tensor | None = None,
+        bias: Tensor | None = None,
+        lengths: Tensor | None = None,
+        query_start: int | Tensor | None = None,
+    ) -> Tensor:
+        """Attend from a sequence (B, Tq, query_width) to what is remembered: `forward` of the same memory, step by step."""
+        return self._attend(
+            query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position
+        )
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor | Side,
+        value: Tensor,
+        *,
+        mask: str | Mask | Tensor | None,
+        bias: Tensor | None,
+        lengths: Tensor | None,
+        query_start: int | Tensor | None,
+        position: Position | None,
+    ) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        prepared = prepare(
+            self._split(self.query_projection, query, self.heads),
+            key,
+            value,
+            score=self.score,
+            normaliser=self.normaliser,
+            mask=mask,
+            bias=bias,
+            soft_cap=self.soft_cap,
+            position=position,
+            query_start=query_start,
+            lengths=lengths,
+            dropout=dropout,
+            # from torch's default generator, so that a run is repeated by its seed
+            seed=torch.randint(2**31 - 1, (1,), device=query.device) if dropout else None,
+        )
+        context = run(prepared)  # (B, H, Tq, Dv)
+        if watched():
+            report(self, AttentionMap.of(prepared))
+        merged = context.transpose(1, 2).flatten(2)  # (B, Tq, H·Dv)
+        return merged if self.output is None else self.output(merged)
+
+    def _split(self, projection: nn.Linear, features: Tensor, heads: int) -> Tensor:
+        if features.dim() != 3 or features.shape[-1] != projection.in_features:
+            raise ShapeError(f"features must be (B, T, {projection.in_features}), got {tuple(features.shape)}")
+        return projection(features).unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, heads, T, D)

@@ -1,0 +1,267 @@
+"""The slots of the formula: what a score, a normaliser, a mask and a position offer.
+
+Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ over a database D = {(k₁, v₁) … (kₙ, vₙ)}, where α comes from a score (how well does this
+key fit this query), a mask (may this query see this key), and a normaliser (scores → weights).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from attent.errors import ShapeError
+
+
+class Side(NamedTuple):
+    """One side of a score, its queries or its keys, as the score lowers them.
+
+    A lowered key side is computed once and kept in a cache; `origin` is the point both sides were centred on, if any.
+    """
+
+    features: Tensor  # (B, H, T, D')
+    bias: Tensor | None = None  # (B, H, T)
+    origin: Tensor | None = None  # (B, H, 1, D)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs (query i, key j) of one tile, by row and column and by position in the sequence."""
+
+    rows: Tensor  # (Tq,) the queries' indices in this call
+    columns: Tensor  # (Tk,) the keys' indices, side by side, which are their positions too
+    positions: Tensor  # (B|1, Tq) where the queries stand
+    heads: int
+
+    def between(self) -> tuple[Tensor, Tensor]:
+        """Query positions (B|1, 1, Tq, 1) and key positions (Tk,), ready to be compared."""
+        return self.positions[:, None, :, None], self.columns
+
+
+class Score(nn.Module):
+    """How well a key fits a query: `forward(query, key)` is the specification.
+
+    query (B, H, Tq, Dq) and key (B, H, Tk, Dk) give scores (B, H, Tq, Tk). A score that splits into a query half and a key
+    half says so by `form` (see DotScore and TanhScore); any other keeps what stands here and runs tiled.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+    form: ClassVar[Literal["dot", "tanh"] | None] = None
+    # whether lowering leaves every bit as it was, so that 16-bit inputs lose nothing by it
+    lowers_exactly: ClassVar[bool] = False
+    # set by a score whose parameters differ from head to head
+    heads: int | None = None
+    # the (query, key) widths of a score whose parameters need them
+    widths: tuple[int, int] | None = None
+
+    @classmethod
+    def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
+        """The score a module builds from its name alone, knowing the widths and the number of heads."""
+        return cls()
+
+    def check(self, query_width: int, key_width: int, heads: int) -> None:
+        """Raise ShapeError where this score cannot serve such widths or so many heads."""
+        if self.widths is not None and self.widths != (query_width, key_width):
+            raise ShapeError(f"{type(self).__name__} was made for widths (query, key) = {self.widths}, got {(query_width, key_width)}")
+        if self.heads is not None and self.heads != heads:
+            raise ShapeError(f"{type(self).__name__} was made for {self.heads} heads, got {heads}")
+
+    def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
+        """Every intermediate by name, the scores last."""
+        return {"scores": self(query, key)}
+
+    def origin(self, key: Tensor) -> Tensor | None:
+        """A point (B, H, 1, D) to centre both sides on, where the lowered form would otherwise cancel."""
+        return None
+
+    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+        """The query's half of the score."""
+        return Side(query)
+
+    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+        """The key's half of the score; `origin` is the one to use if keys of the same sequence were lowered before."""
+        return Side(key)
+
+    def between(self, query: Side, key: Side) -> Tensor:
+        """The scores (B, H, Tq, Tk) of two lowered sides."""
+        return self(query.features, key.features)
+
+    def extra_repr(self) -> str:
+        """The head count, where the parameters differ from head to head."""
+        return "" if self.heads is None else f"heads={self.heads}"
+
+
+class DotScore(Score):
+    """A score of dot form: scale · q'·k' + a bias of the query + a bias of the key."""
+
+    form: ClassVar[Literal["dot", "tanh"] | None] = "dot"
+
+    def scale(self, width: int) -> float:
+        """The factor on q'·k', given the width of q'."""
+        return 1.0
+
+    def check(self, query_width: int, key_width: int, heads: int) -> None:
+        """Without parameters between them, query and key must be equally wide."""
+        super().check(query_width, key_width, heads)
+        if self.widths is None and query_width != key_width:
+            raise ShapeError(f"{type(self).__name__} needs queries and keys of one width, got Dq = {query_width} and Dk = {key_width}")
+
+    def between(self, query: Side, key: Side) -> Tensor:
+        """scale · q'·k' + biases, (B, H, Tq, Tk)."""
+        scores = query.features @ key.features.transpose(-2, -1) * self.scale(query.features.shape[-1])
+        if query.bias is not None:
+            scores = scores + query.bias[..., :, None]
+        if key.bias is not None:
+            scores = scores + key.bias[..., None, :]
+        return scores
+
+
+class TanhScore(Score):
+    """A score of tanh form: v·tanh(q' + k'), with parameters of its own."""
+
+    form: ClassVar[Literal["dot", "tanh"] | None] = "tanh"
+
+    def direction(self, like: Tensor) -> Tensor:
+        """v as (H|1, 1, 1, hidden), of `like`'s type."""
+        raise NotImplementedError
+
+    def between(self, query: Side, key: Side) -> Tensor:
+        """v·tanh(q' + k'), (B, H, Tq, Tk)."""
+        hidden = torch.tanh(query.features[..., :, None, :] + key.features[..., None, :, :])  # (B, H, Tq, Tk, hidden)
+        return (hidden * self.direction(hidden)).sum(-1)
+
+
+class Normaliser:
+    """Scores → weights. Hidden pairs get exactly zero, and so does a row that may see nothing."""
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+    # whether each row's weights are nonnegative and sum to one
+    distribution: ClassVar[bool] = True
+    # whether adding a number to a whole row of scores changes nothing
+    shift_invariant: ClassVar[bool] = True
+
+    def normalise(self, scores: Tensor) -> Tensor:
+        """Weights of finite scores (…, Tk); the lowest number there is marks a hidden pair."""
+        raise NotImplementedError
+
+    def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """Weights of scores (…, Tq, Tk), of which only the `allowed` pairs count.
+
+        The hidden ones are filled with the lowest finite number rather than −∞, so that a row that may see nothing stays
+        finite on its way forward and back; its weights are then set to zero.
+        """
+        if allowed is None:
+            return self.normalise(scores)
+        hidden = ~allowed
+        weights = self.normalise(scores.masked_fill(hidden, torch.finfo(scores.dtype).min))
+        return weights.masked_fill(hidden, 0.0)
+
+
+class Mask:
+    """Which pairs may attend: True means "may". Never negated; a float term is a bias, not a mask."""
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """A boolean tensor that broadcasts to (B, H, Tq, Tk) of this tile."""
+        raise NotImplementedError
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """Raise ShapeError where this mask cannot belong to scores of this shape."""
+
+    def __and__(self, other: Mask) -> Mask:
+        return Both(self, other)
+
+    def __or__(self, other: Mask) -> Mask:
+        return Either(self, other)
+
+    def draw(self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1) -> str:
+        """A picture in text, a line a query and a mark a key: ■ may attend, · may not.
+
+        Args:
+            queries: how many queries, counted from 1; the last stands on the last key.
+            keys: how many keys; as many as queries if not given.
+            head: the head that is drawn, from 0, of `heads`.
+            sequence: the sequence of the batch that is drawn, from 0.
+            heads: how many heads there are.
+        """
+        keys = queries if keys is None else keys
+        rows = torch.arange(queries)
+        pairs = Pairs(rows, torch.arange(keys), (rows + keys - queries)[None], max(heads, head + 1))
+        seen = self.allowed(pairs)
+        seen = seen.expand(max(seen.shape[0], sequence + 1), max(seen.shape[1], head + 1), queries, keys)[sequence, head]
+        return "\n".join("".join("■" if may else "·" for may in row) for row in seen.tolist())
+
+    def __str__(self) -> str:
+        """The mask's name and settings, and its picture where eight queries can have one."""
+        try:
+            return f"{self!r}\n{self.draw()}"
+        except (RuntimeError, IndexError, ShapeError):
+            return repr(self)
+
+
+@dataclass(frozen=True)
+class Both(Mask):
+    """A pair may attend where both masks allow it: `one & other`."""
+
+    one: Mask
+    other: Mask
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """The common part, broadcast."""
+        return self.one.allowed(pairs) & self.other.allowed(pairs)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """Both must fit."""
+        self.one.check(batch, heads, queries, keys)
+        self.other.check(batch, heads, queries, keys)
+
+    def __repr__(self) -> str:
+        return f"({self.one!r} & {self.other!r})"
+
+
+@dataclass(frozen=True)
+class Either(Mask):
+    """A pair may attend where one of the masks allows it: `one | other`."""
+
+    one: Mask
+    other: Mask
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """The union, broadcast."""
+        return self.one.allowed(pairs) | self.other.allowed(pairs)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """Both must fit."""
+        self.one.check(batch, heads, queries, keys)
+        self.other.check(batch, heads, queries, keys)
+
+    def __repr__(self) -> str:
+        return f"({self.one!r} | {self.other!r})"
+
+
+class Position(nn.Module):
+    """Where tokens stand, for the kinds that act inside attention: by turning queries and keys, or by a bias."""
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+    # whether `turn` does anything; and whether `bias` does
+    turns: ClassVar[bool] = False
+    biases: ClassVar[bool] = False
+
+    @classmethod
+    def for_heads(cls, heads: int) -> Self:
+        """The position a module builds from its name alone, knowing the number of heads."""
+        return cls()
+
+    def turn(self, features: Tensor, positions: Tensor) -> Tensor:
+        """Queries or keys (B, H, T, D) turned by where they stand, positions (B|1, T)."""
+        return features
+
+    def bias(self, pairs: Pairs) -> Tensor:
+        """A term (B|1, H, Tq, Tk) added to the scores of this tile."""
+        raise NotImplementedError
+
+    def check(self, heads: int, width: int) -> None:
+        """Raise ShapeError where this position cannot serve so many heads or such a width."""

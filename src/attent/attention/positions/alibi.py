@@ -1,0 +1,36 @@
+"""A penalty that grows with distance."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attent.attention.parts import Pairs, Position
+
+
+class Alibi(Position):
+    """A bias −m_h · |p(i) − j| with a fixed slope m_h for each head.
+
+    The slopes are 2^{−8/H}, 2^{−16/H}, …; for H not a power of two those of the next lower power, then every second one of
+    the next higher. Press, Smith and Lewis 2022, "Train Short, Test Long", §3 (arXiv:2108.12409), who mask the future; to
+    both sides the distance counts the same.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("linear_bias",)
+    biases: ClassVar[bool] = True
+
+    @staticmethod
+    def slopes(heads: int) -> list[float]:
+        """The slope of each head, in nats a token."""
+        power = 2 ** int(math.log2(heads))
+        own = [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
+        return own + [2.0 ** (-4.0 * (2 * head + 1) / power) for head in range(heads - power)]
+
+    def bias(self, pairs: Pairs) -> Tensor:
+        """(B|1, H, Tq, Tk)."""
+        query, key = pairs.between()
+        slopes = torch.tensor(self.slopes(pairs.heads), device=key.device).reshape(1, -1, 1, 1)
+        return -slopes * (query - key).abs()

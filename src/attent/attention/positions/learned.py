@@ -1,0 +1,53 @@
+"""A learnt vector for each position, added to the embeddings."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from attent.errors import ShapeError
+
+
+class Learned(nn.Module):
+    """Position as a row of a learnt table: x_p + P[p].
+
+    Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", §3.1 (arXiv:1705.03122); compared with the sines in
+    Vaswani et al. 2017, table 3 row E.
+
+    Args:
+        width: E, the model's width.
+        maximum: how many positions there are, in tokens.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("learnt",)
+    # added to embeddings, before any attention
+    added: ClassVar[bool] = True
+
+    def __init__(self, width: int, maximum: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(maximum, width))
+        nn.init.normal_(self.table, std=width**-0.5)
+
+    def forward(self, features: Tensor, start: int | Tensor = 0) -> Tensor:
+        """Add the rows of positions start, start + 1, … to features (B, T, E).
+
+        Args:
+            features: (B, T, E).
+            start: the position of the first row, one number or (B,).
+
+        Raises:
+            ShapeError: the sequence is longer than the table.
+        """
+        length, maximum = features.shape[-2], self.table.shape[0]
+        if isinstance(start, int):
+            if start + length > maximum:
+                raise ShapeError(f"learned positions end at {maximum} tokens, got a sequence of {start + length}")
+            return features + self.table[start : start + length].to(features.dtype)
+        positions = torch.arange(length, device=features.device) + start[:, None]
+        return features + self.table[positions].to(features.dtype)
+
+    def extra_repr(self) -> str:
+        """The table's size."""
+        return f"maximum={self.table.shape[0]}, width={self.table.shape[1]}"

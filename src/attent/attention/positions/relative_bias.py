@@ -1,0 +1,74 @@
+"""A learnt bias for each bucket of distances."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention.parts import Pairs, Position
+from attent.errors import ArgumentError, ShapeError
+
+
+class RelativeBias(Position):
+    """A learnt number b[bucket(j − p(i)), h] added to each score.
+
+    Near distances have a bucket each, far ones share buckets that grow logarithmically. Raffel et al. 2020 (T5), §2.1 and
+    the released code (arXiv:1910.10683).
+
+    Args:
+        heads: H.
+        buckets: how many buckets, ≥ 2, even if bidirectional.
+        maximum_distance: the distance in tokens from which on all share the last bucket.
+        bidirectional: whether keys after the query have buckets of their own, or share that of distance 0.
+
+    Raises:
+        ArgumentError: buckets that cannot be shared out.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("t5", "t5_bias")
+    biases: ClassVar[bool] = True
+
+    def __init__(self, heads: int, buckets: int = 32, maximum_distance: int = 128, bidirectional: bool = True) -> None:
+        super().__init__()
+        one_way = buckets // 2 if bidirectional else buckets
+        if one_way < 2 or maximum_distance <= one_way // 2:
+            raise ArgumentError(f"relative_bias cannot share out {buckets} buckets over {maximum_distance} tokens")
+        self.heads, self.buckets, self.maximum_distance, self.bidirectional = heads, buckets, maximum_distance, bidirectional
+        self.table = nn.Parameter(torch.zeros(buckets, heads))
+
+    @classmethod
+    def for_heads(cls, heads: int) -> Self:
+        """T5's 32 buckets for each head."""
+        return cls(heads)
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """The bucket of each distance j − p, in tokens."""
+        count = self.buckets
+        first = torch.zeros_like(distance)
+        if self.bidirectional:
+            count //= 2
+            first = (distance > 0).to(distance.dtype) * count
+            distance = distance.abs()
+        else:
+            distance = (-distance).clamp(min=0)
+        near = count // 2
+        growth = (distance.clamp(min=1).float() / near).log() / math.log(self.maximum_distance / near)
+        far = (near + (growth * (count - near)).to(distance.dtype)).clamp(max=count - 1)
+        return first + torch.where(distance < near, distance, far)
+
+    def bias(self, pairs: Pairs) -> Tensor:
+        """(B|1, H, Tq, Tk)."""
+        query, key = pairs.between()
+        return self.table[self.bucket(key - query)[:, 0]].permute(0, 3, 1, 2)
+
+    def check(self, heads: int, width: int) -> None:
+        """As many heads as the table has."""
+        if heads != self.heads:
+            raise ShapeError(f"relative_bias was made for {self.heads} heads, got {heads}")
+
+    def extra_repr(self) -> str:
+        """The table's shape and reach."""
+        return f"heads={self.heads}, buckets={self.buckets}, maximum_distance={self.maximum_distance}"

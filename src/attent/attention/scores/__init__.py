@@ -1,0 +1,18 @@
+"""The scores: one idea a file, found by the name of its file."""
+
+from __future__ import annotations
+
+from attent import names
+from attent.attention.parts import Score
+from attent.attention.scores.additive import Additive
+from attent.attention.scores.concat import Concat
+from attent.attention.scores.cosine import Cosine
+from attent.attention.scores.dot import Dot
+from attent.attention.scores.gated import Gated
+from attent.attention.scores.gaussian import Gaussian
+from attent.attention.scores.general import General
+from attent.attention.scores.scaled_dot import ScaledDot
+
+SCORES: dict[str, type[Score]] = names.parts(__name__)
+
+__all__ = ["SCORES", "Additive", "Concat", "Cosine", "Dot", "Gated", "Gaussian", "General", "ScaledDot"]

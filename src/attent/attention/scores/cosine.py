@@ -1,0 +1,53 @@
+"""The cosine of the angle between query and key."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from attent.attention.parts import DotScore, Side
+from attent.errors import ArgumentError
+
+
+class Cosine(DotScore):
+    """The cosine over a temperature: score(q, k) = (q/|q|)ᵀ(k/|k|) / τ.
+
+    Graves, Wayne and Danihelka 2014, "Neural Turing Machines", §3.3.1 eq. 5–6 (arXiv:1410.5401), whose key strength β is our
+    1/τ. A vector of length zero has cosine zero with everything.
+
+    Args:
+        temperature: τ > 0; scores lie in [−1/τ, 1/τ].
+
+    Raises:
+        ArgumentError: the temperature is not positive.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("cosine_similarity", "content_based")
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ArgumentError(f"temperature must be > 0, got {temperature}")
+        self.temperature = temperature
+
+    def scale(self, width: int) -> float:
+        """1/τ."""
+        return 1.0 / self.temperature
+
+    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+        """q/|q|."""
+        return Side(F.normalize(query, dim=-1))
+
+    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+        """k/|k|."""
+        return Side(F.normalize(key, dim=-1))
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """The cosines over τ of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
+        return F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).transpose(-2, -1) / self.temperature
+
+    def extra_repr(self) -> str:
+        """The temperature."""
+        return f"temperature={self.temperature}"

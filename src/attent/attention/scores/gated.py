@@ -1,0 +1,60 @@
+"""A score behind a learnt gate."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention.parts import Score
+from attent.attention.scores.dot import Dot
+
+
+class Gated(Score):
+    """Another score times a gate between 0 and 1: score(q, k) = σ(W_g[q; k] + b_g) · inner(q, k).
+
+    The gate is that of the long short-term memory (Hochreiter and Schmidhuber 1997) set before a score. It does not split
+    into two halves that meet in a product or a tanh, so it runs tiled.
+
+    Args:
+        query_width: Dq.
+        key_width: Dk.
+        inner: the score behind the gate; the dot product if not given.
+        heads: a gate for each of so many heads; one shared gate if not given.
+        bias: whether there is a b_g.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("gate",)
+
+    def __init__(self, query_width: int, key_width: int, inner: Score | None = None, heads: int | None = None, bias: bool = True) -> None:
+        super().__init__()
+        self.inner = Dot() if inner is None else inner
+        self.heads = heads if heads is not None else self.inner.heads
+        self.widths = (query_width, key_width)
+        per_head = () if heads is None else (heads,)
+        self.query_weight = nn.Parameter(torch.empty(*per_head, query_width, 1))
+        self.key_weight = nn.Parameter(torch.empty(*per_head, key_width, 1))
+        self.bias = nn.Parameter(torch.zeros(*per_head, 1, 1)) if bias else None
+        bound = 1.0 / math.sqrt(query_width + key_width)
+        nn.init.uniform_(self.query_weight, -bound, bound)
+        nn.init.uniform_(self.key_weight, -bound, bound)
+
+    @classmethod
+    def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
+        """A gate for each head, before the dot product."""
+        return cls(query_width, key_width, heads=heads)
+
+    def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
+        """The gate, the score behind it, the scores."""
+        ours = query @ self.query_weight.to(query.dtype)  # (B, H, Tq, 1)
+        theirs = key @ self.key_weight.to(key.dtype)  # (B, H, Tk, 1)
+        gate = ours + theirs.transpose(-2, -1)
+        gate = torch.sigmoid(gate if self.bias is None else gate + self.bias.to(query.dtype))
+        inner = self.inner(query, key)
+        return {"gate": gate, "inner": inner, "scores": gate * inner}
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """σ(W_g[q; k] + b_g) · inner(q, k) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+        return self.steps(query, key)["scores"]

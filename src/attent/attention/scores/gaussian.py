@@ -1,0 +1,69 @@
+"""The Gaussian kernel's exponent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention.parts import DotScore, Side
+from attent.errors import ArgumentError
+
+
+class Gaussian(DotScore):
+    """Minus half the squared distance in units of σ: score(q, k) = −Σ_d (q_d − k_d)² / 2σ_d².
+
+    Under softmax this is the regression of Nadaraya 1964 ("On Estimating Regression") and Watson 1964 ("Smooth Regression
+    Analysis") with a Gaussian kernel of bandwidth σ.
+
+    The lowered form expands the square about the keys' mean: expanded about 0 it would cancel for data far from 0.
+
+    Args:
+        sigma: the bandwidth, in the unit of the features, > 0: one number, or one per feature. An nn.Parameter is learnt.
+
+    Raises:
+        ArgumentError: a bandwidth is not positive.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("nadaraya_watson", "rbf")
+
+    sigma: Tensor
+
+    def __init__(self, sigma: float | Sequence[float] | Tensor = 1.0) -> None:
+        super().__init__()
+        value = sigma if isinstance(sigma, Tensor) else torch.tensor(sigma, dtype=torch.float64)
+        if not bool((value > 0).all()):
+            raise ArgumentError(f"sigma must be > 0, got {value.tolist()}")
+        if isinstance(value, nn.Parameter):
+            self.sigma = value
+        else:
+            self.register_buffer("sigma", value)
+
+    def origin(self, key: Tensor) -> Tensor | None:
+        """The keys' mean (B, H, 1, D); any point would do, this one keeps the terms small."""
+        # a key that is hidden may hold NaN, and a mean would spread it
+        return key.detach().nan_to_num(0.0, 0.0, 0.0).mean(-2, keepdim=True) if key.shape[-2] else None
+
+    def _lower(self, features: Tensor, origin: Tensor | None) -> Side:
+        centred = features if origin is None else features - origin
+        scaled = centred / self.sigma.to(features.dtype)
+        return Side(scaled, -0.5 * scaled.square().sum(-1), origin)
+
+    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+        """(q − c)/σ, and −|(q − c)/σ|²/2 as the query's bias."""
+        return self._lower(query, origin)
+
+    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+        """(k − c)/σ, and −|(k − c)/σ|²/2 as the key's bias."""
+        return self._lower(key, self.origin(key) if origin is None else origin)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """−|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
+        distance = (query[..., :, None, :] - key[..., None, :, :]) / self.sigma.to(query.dtype)  # (B, H, Tq, Tk, D)
+        return -0.5 * distance.square().sum(-1)
+
+    def extra_repr(self) -> str:
+        """The bandwidth."""
+        return f"sigma={self.sigma.tolist()}"

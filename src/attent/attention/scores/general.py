@@ -1,0 +1,46 @@
+"""Luong's multiplicative score."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention.parts import DotScore, Side
+
+
+class General(DotScore):
+    """A bilinear form: score(q, k) = qᵀ W k.
+
+    Luong, Pham and Manning 2015, §3.1 eq. 8, "general" (arXiv:1508.04025), written there h_tᵀ W_a h̄_s. W is folded into the
+    query.
+
+    Args:
+        query_width: Dq.
+        key_width: Dk, which may differ.
+        heads: a W for each of so many heads; one shared W if not given.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("luong", "multiplicative", "bilinear")
+
+    def __init__(self, query_width: int, key_width: int, heads: int | None = None) -> None:
+        super().__init__()
+        self.heads, self.widths = heads, (query_width, key_width)
+        self.weight = nn.Parameter(torch.empty(*(() if heads is None else (heads,)), query_width, key_width))
+        bound = 1.0 / math.sqrt(query_width)
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    @classmethod
+    def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
+        """A W for each head."""
+        return cls(query_width, key_width, heads)
+
+    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+        """Wᵀq."""
+        return Side(query @ self.weight.to(query.dtype))
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """qᵀWk of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+        return query @ self.weight.to(query.dtype) @ key.transpose(-2, -1)

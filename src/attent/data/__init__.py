@@ -1,0 +1,1 @@
+"""Text and its way into tensors: pairs and corpora, tokenizers, batches."""

@@ -1,0 +1,198 @@
+"""From encoded pairs to padded batches.
+
+A batch's rows come in multiples of 8 and its keys in multiples of 16 wherever the data allow it, for then matrix
+products sum in the same order whatever stands beside a sentence, and its result does not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attent.data.text import Pair
+from attent.data.tokenizer import PAD, START, STOP, Tokenizer
+from attent.errors import ArgumentError, DataError
+
+ROWS = 8
+KEYS = 16
+# Sentences are sorted by length within a pool of this many batches, so that batches differ from epoch to epoch.
+POOL = 32
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs of one update, right-padded with PAD; all int64.
+
+    Args:
+        source: (B, Ts).
+        source_lengths: tokens of each source, (B,).
+        target_in: START and the target, (B, Tt).
+        target_out: the target and STOP, what is to be told from each token of target_in, (B, Tt).
+        target_lengths: tokens of each target, its STOP included, (B,).
+        tokens: the sum of target_lengths.
+    """
+
+    source: Tensor
+    source_lengths: Tensor
+    target_in: Tensor
+    target_out: Tensor
+    target_lengths: Tensor
+    tokens: int
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        fields = (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
+        return Batch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """How large a batch is: so many pairs, or so many tokens counted with padding on its longer side.
+
+    Raises:
+        ArgumentError: both or neither is given.
+    """
+
+    pairs: int | None = None
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.pairs is None) == (self.tokens is None):
+            raise ArgumentError(f"a batch size is pairs or tokens, got pairs = {self.pairs} and tokens = {self.tokens}")
+
+    def rows(self, longest: int) -> int:
+        """How many sentences of up to `longest` tokens one batch holds, at least 1."""
+        if self.pairs is not None:
+            return self.pairs
+        assert self.tokens is not None
+        rows = self.tokens // longest
+        return rows // ROWS * ROWS if rows >= ROWS else max(rows, 1)
+
+
+class Sequences:
+    """Token sequences of many lengths, laid end to end in one array.
+
+    Args:
+        sequences: the sequences, each of any length.
+    """
+
+    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
+        self.lengths = np.fromiter((len(sequence) for sequence in sequences), np.int64, len(sequences))
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        self.tokens = np.fromiter((token for sequence in sequences for token in sequence), np.int64, int(self.lengths.sum()))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def padded(self, rows: np.ndarray, multiple: int = 1) -> np.ndarray:
+        """These sequences side by side, (B, T): T the longest, rounded up to a multiple."""
+        lengths = self.lengths[rows]
+        columns = np.arange(round_up(max(int(lengths.max(initial=0)), 1), multiple))
+        inside = columns < lengths[:, None]  # (B, T)
+        padded = np.full(inside.shape, PAD, np.int64)
+        padded[inside] = self.tokens[(self.starts[rows][:, None] + columns)[inside]]
+        return padded
+
+
+class Bitext:
+    """Encoded pairs, from which batches are cut.
+
+    Args:
+        pairs: the pairs.
+        source: what encodes their sources.
+        target: what encodes their targets.
+        keys: lengths are padded to a multiple of this; 1 saves work where rounding does not matter.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, keys: int = KEYS) -> None:
+        self.source = Sequences([source.encode(pair.source) for pair in pairs])
+        self.target = Sequences([[START, *target.encode(pair.target), STOP] for pair in pairs])
+        self.keys = keys
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        """These pairs as one batch."""
+        target_lengths = self.target.lengths[rows] - 1
+        # One column more than the keys, for the tokens going in and those coming out are the same, one step apart.
+        target = self.target.padded(rows)
+        width = round_up(target.shape[1] - 1, self.keys) + 1
+        target = torch.from_numpy(np.pad(target, ((0, 0), (0, width - target.shape[1])), constant_values=PAD))
+        return Batch(
+            source=torch.from_numpy(self.source.padded(rows, self.keys)),
+            source_lengths=torch.from_numpy(self.source.lengths[rows]),
+            target_in=target[:, :-1],
+            target_out=target[:, 1:],
+            target_lengths=torch.from_numpy(target_lengths),
+            tokens=int(target_lengths.sum()),
+        )
+
+    def once(self, size: BatchSize) -> Iterator[Batch]:
+        """Every pair once, sorted by length: for measuring."""
+        for rows in cut(np.argsort(self._longer(), kind="stable"), self._longer(), size):
+            yield self.batch(rows)
+
+    def shuffled(self, size: BatchSize, seed: int, epoch: int) -> list[np.ndarray]:
+        """The rows of every batch of an epoch: a function of its arguments alone, so that a run can be taken up again.
+
+        Pairs are shuffled, sorted by length within pools of 32 batches, cut, and the batches shuffled.
+        """
+        longer = self._longer()
+        generator = np.random.default_rng((seed, epoch))
+        order = generator.permutation(len(self))
+        pool = POOL * size.rows(max(int(longer.mean()), 1))
+        pools = [order[first : first + pool] for first in range(0, len(order), pool)]
+        sorted_pools = [part[np.argsort(longer[part], kind="stable")] for part in pools]
+        # Every other pool runs from long to short, so that no batch joins the longest of one to the shortest of the next.
+        sorted_pools[1::2] = [part[::-1] for part in sorted_pools[1::2]]
+        batches = list(cut(np.concatenate(sorted_pools), longer, size))
+        return [batches[place] for place in generator.permutation(len(batches))]
+
+    def endless(self, size: BatchSize, seed: int) -> Iterator[Batch]:
+        """One shuffled epoch after another.
+
+        Raises:
+            DataError: there is no pair.
+        """
+        if not len(self):
+            raise DataError("there is no pair to make batches of")
+        for epoch in itertools.count():
+            for rows in self.shuffled(size, seed, epoch):
+                yield self.batch(rows)
+
+    def _longer(self) -> np.ndarray:
+        return np.maximum(self.source.lengths, self.target.lengths - 1)
+
+
+def cut(order: np.ndarray, lengths: np.ndarray, size: BatchSize) -> Iterator[np.ndarray]:
+    """Consecutive rows of an order, cut where the next would make the batch larger than its size.
+
+    Args:
+        order: rows, (N,).
+        lengths: tokens of each sentence, by row.
+        size: how large a batch may become.
+    """
+    first = 0
+    while first < len(order):
+        last, longest = first, 1
+        while last < len(order):
+            longer = max(longest, int(lengths[order[last]]))
+            if last - first >= size.rows(longer):
+                break
+            last, longest = last + 1, longer
+        rows = last - first
+        if last < len(order) and ROWS < rows < size.rows(longest):
+            last -= rows % ROWS
+        yield order[first:last]
+        first = last
+
+
+def round_up(number: int, multiple: int) -> int:
+    """The least multiple that is not below the number."""
+    return -(-number // multiple) * multiple

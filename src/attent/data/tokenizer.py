@@ -1,0 +1,139 @@
+"""Text to token ids and back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+from attent.errors import ArgumentError, DataError
+
+PAD, UNK, START, STOP = 0, 1, 2, 3
+SPECIALS = 4
+FORMAT, VERSION = "attent character tokenizer", 1
+
+
+class Tokenizer(Protocol):
+    """What every tokenizer can do; the ids 0 to 3 are PAD, UNK, START and STOP in each of them."""
+
+    @property
+    def size(self) -> int:
+        """The number of ids, the special ones included."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without START and STOP."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids: up to the first STOP, special ids dropped."""
+        ...
+
+    def pieces(self, text: str) -> list[str]:
+        """What each id of `encode(text)` stands for, to be written at the axes of a picture."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer to a file."""
+        ...
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote."""
+        ...
+
+
+class CharTokenizer:
+    """One id per character, that is, per Unicode code point.
+
+    Text is taken as it is: no normalisation, no folding of case, no trimming of spaces, so that decoding what was
+    encoded gives back the same text wherever every character is known.
+
+    Args:
+        characters: the known characters; the first has the id 4.
+
+    Raises:
+        ArgumentError: an entry is not a single character, or occurs twice.
+    """
+
+    def __init__(self, characters: Sequence[str]) -> None:
+        for character in characters:
+            if not isinstance(character, str) or len(character) != 1:
+                raise ArgumentError(f"a known character must be one code point, got {character!r}")
+        self._characters = tuple(characters)
+        self._ids = {character: index + SPECIALS for index, character in enumerate(self._characters)}
+        if len(self._ids) != len(self._characters):
+            twice = next(character for character, count in Counter(self._characters).items() if count > 1)
+            raise ArgumentError(f"known characters must be distinct, got {twice!r} twice")
+
+    @classmethod
+    def learn(cls, lines: Iterable[str]) -> Self:
+        """The tokenizer that knows every character of the lines: the most frequent first, ties by code point."""
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(line)
+        return cls(sorted(counts, key=lambda character: (-counts[character], character)))
+
+    @property
+    def size(self) -> int:
+        """The number of ids, the four special ones included."""
+        return SPECIALS + len(self._characters)
+
+    @property
+    def characters(self) -> tuple[str, ...]:
+        """The known characters in the order of their ids."""
+        return self._characters
+
+    def encode(self, text: str) -> list[int]:
+        """The id of every character, UNK for an unknown one; no START, no STOP."""
+        return [self._ids.get(character, UNK) for character in text]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The characters up to the first STOP; PAD, UNK and START leave no trace.
+
+        Raises:
+            ArgumentError: an id is not below `size`.
+        """
+        characters: list[str] = []
+        for token in ids:
+            if token == STOP:
+                break
+            if not 0 <= token < self.size:
+                raise ArgumentError(f"a token id must be from 0 to {self.size - 1}, got {token}")
+            if token >= SPECIALS:
+                characters.append(self._characters[token - SPECIALS])
+        return "".join(characters)
+
+    def pieces(self, text: str) -> list[str]:
+        """The characters themselves, one per id of `encode(text)`, unknown ones too."""
+        return list(text)
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer as JSON, with the version of its format."""
+        content = {"format": FORMAT, "version": VERSION, "characters": self._characters}
+        Path(path).write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            DataError: the file is missing or damaged, or a newer attent wrote it.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read as a character tokenizer: {error}") from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise DataError(f"{path} is not a character tokenizer (its format must be {FORMAT!r})")
+        if content.get("version") != VERSION:
+            raise DataError(f"{path} has format version {content.get('version')!r}; this attent reads version {VERSION}")
+        characters = content.get("characters")
+        if not isinstance(characters, list):
+            raise DataError(f"{path} is damaged: its characters must be a list")
+        try:
+            return cls(characters)
+        except ArgumentError as error:
+            raise DataError(f"{path} is damaged: {error}") from error

@@ -1,0 +1,74 @@
+"""Every exception that attent raises at its public edges.
+
+AttentError
+├── ArgumentError (also ValueError)      a value that cannot be used, said with what was expected
+│   ├── ShapeError                       a tensor of the wrong shape
+│   ├── DTypeError                       a tensor of the wrong type of number
+│   ├── DeviceError                      tensors on different devices
+│   ├── UnknownNameError                 a name that no part, preset, key or locale bears
+│   └── MissingArgumentError             a part with parameters, asked for by its bare name
+├── ImplementationError                  an implementation asked for by name that cannot serve this call
+├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
+└── RunError                             a run folder that is missing, damaged or written by a newer version
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AttentError(Exception):
+    """The root of the tree; the command line prints it as one line and exits with code 2."""
+
+
+class ArgumentError(AttentError, ValueError):
+    """A value that cannot be used."""
+
+
+class ShapeError(ArgumentError):
+    """A tensor of the wrong shape: what was expected and what came."""
+
+
+class DTypeError(ArgumentError):
+    """A tensor of the wrong type of number: what was expected and what came."""
+
+
+class DeviceError(ArgumentError):
+    """Tensors that lie on different devices."""
+
+
+class UnknownNameError(ArgumentError):
+    """A name that nothing bears; the message lists the known ones and the nearest.
+
+    Args:
+        kind: what the name should have named, such as "score".
+        name: the name that came.
+        known: the names there are.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        super().__init__(f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})")
+        self.kind, self.name, self.known = kind, name, tuple(names)
+
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:
+        return (type(self), (self.kind, self.name, self.known))
+
+
+class MissingArgumentError(ArgumentError):
+    """A part that has parameters or a value without default was asked for by its bare name."""
+
+
+class ImplementationError(AttentError):
+    """An implementation was asked for by name and cannot serve this call; the message says why."""
+
+
+class DataError(AttentError, ValueError):
+    """Text, a corpus or a tokenizer that cannot be read: the file and the line where there is one."""
+
+
+class RunError(AttentError):
+    """A run folder that is missing, damaged, or written by a newer version."""

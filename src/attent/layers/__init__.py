@@ -1,0 +1,1 @@
+"""What models are built of besides attention: feed-forward, embeddings, residual connections."""

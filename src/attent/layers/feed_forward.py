@@ -1,0 +1,45 @@
+"""The position-wise feed-forward network."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.errors import UnknownNameError
+
+Activation = Literal["relu", "gelu"]
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a nonlinearity between them, the same at every position.
+
+        FFN(x) = max(0, x W₁ + b₁) W₂ + b₂
+
+    Source: Vaswani et al. (2017), §3.3, equation 2, arXiv 1706.03762; with gelu Devlin et al. (2018), arXiv 1810.04805.
+
+    Args:
+        width: the model width E, of the input and of the output.
+        hidden: the width between the two maps, the paper's d_ff.
+        activation: "relu" (the paper's) or "gelu".
+
+    Raises:
+        UnknownNameError: no activation bears that name.
+    """
+
+    def __init__(self, width: int, hidden: int, *, activation: Activation = "relu") -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise UnknownNameError("activation", activation, ACTIVATIONS)
+        self.activation = ACTIVATIONS[activation]
+        self.widen = nn.Linear(width, hidden)
+        self.narrow = nn.Linear(hidden, width)
+        for linear in (self.widen, self.narrow):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(…, E) → (…, E)."""
+        return self.narrow(self.activation(self.widen(features)))

@@ -1,0 +1,1 @@
+"""Models, built of attention and layers; every translator keeps the contract in `encoder_decoder`."""

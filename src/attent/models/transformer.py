@@ -1,0 +1,130 @@
+"""The Transformer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from attent.attention.cache import KeyValueCache
+from attent.attention.positions.learned import Learned
+from attent.attention.positions.sinusoidal import Sinusoidal
+from attent.axes import Features, Lengths, Tokens
+from attent.errors import ArgumentError, ShapeError
+from attent.layers.embeddings import TokenEmbedding
+from attent.models.encoder_decoder import Memory
+from attent.models.transformer_layers import Decoder, Encoder
+from attent.models.transformer_settings import TransformerSettings
+
+
+@dataclass(frozen=True)
+class TransformerState:
+    """Where the decoder stands: what it has written and what it reads, as keys and values.
+
+    Args:
+        length: tokens written so far, START included; the same in every row.
+        lengths: how many of the source's tokens are real, (B,).
+        written: each layer's keys and values of its own past; None before the first token.
+        source: each layer's keys and values of the memory.
+    """
+
+    length: int
+    lengths: Tensor
+    written: tuple[KeyValueCache | None, ...]
+    source: tuple[KeyValueCache, ...]
+
+    def select(self, rows: Tensor) -> TransformerState:
+        """These rows of the batch, in this order; a row may be named twice."""
+        return TransformerState(
+            self.length,
+            self.lengths[rows],
+            tuple(None if cache is None else cache.select(rows) for cache in self.written),
+            tuple(cache.select(rows) for cache in self.source),
+        )
+
+
+class Embedding(nn.Module):
+    """Token embedding, plus positions where these are added, with dropout on the sum (Vaswani et al. 2017, §5.4)."""
+
+    def __init__(self, tokens: TokenEmbedding, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.tokens = tokens
+        match settings.position:
+            case "sinusoidal":
+                self.positions = Sinusoidal(settings.width)
+            case "learned":
+                self.positions = Learned(settings.width, settings.maximum_length)
+            case _:
+                self.positions = None
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, tokens: Tokens, start: int = 0) -> Features:
+        """(B, T) → (B, T, E); the first token stands at position start."""
+        features = self.tokens(tokens)
+        return self.dropout(features if self.positions is None else self.positions(features, start))
+
+
+class Transformer(nn.Module):
+    """An encoder-decoder built of attention alone; it keeps the contract of `attent.models.encoder_decoder`.
+
+    Source: Vaswani et al. (2017), Attention Is All You Need, arXiv 1706.03762.
+
+    Args:
+        settings: everything but the vocabularies.
+        source_size: tokens in the source's vocabulary.
+        target_size: tokens in the target's vocabulary.
+
+    Raises:
+        ArgumentError: share_embeddings is "all" and the vocabularies differ in size.
+    """
+
+    def __init__(self, settings: TransformerSettings, source_size: int, target_size: int) -> None:
+        super().__init__()
+        shared = settings.share_embeddings
+        if shared == "all" and source_size != target_size:
+            raise ArgumentError(f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target tokens')
+        target = TokenEmbedding(target_size, settings.width)
+        source = target if shared == "all" else TokenEmbedding(source_size, settings.width)
+        self.settings = settings
+        self.source_embedding = Embedding(source, settings)
+        self.target_embedding = Embedding(target, settings)
+        self.encoder = Encoder(settings)
+        self.decoder = Decoder(settings)
+        self.to_logits = nn.Linear(settings.width, target_size, bias=settings.output_bias)
+        if shared == "none":
+            nn.init.xavier_uniform_(self.to_logits.weight)
+        else:
+            self.to_logits.weight = target.weight
+
+    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
+        """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.
+
+        Raises:
+            ShapeError: lengths are not one a row.
+        """
+        if source.dim() != 2 or lengths.shape != source.shape[:1]:
+            raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
+        return self.encoder(self.source_embedding(source), lengths)
+
+    def decode(self, memory: Memory, tokens: Tokens) -> Features:
+        """Features (B, T, E) after START and the target up to each token, (B, T): all steps at once."""
+        return self._continue(self.start(memory), tokens)[0]
+
+    def start(self, memory: Memory) -> TransformerState:
+        """The state before the first token: every layer's keys and values of the memory."""
+        source = self.decoder.remember(memory)
+        return TransformerState(0, memory.lengths, (None,) * len(source), source)
+
+    def step(self, state: TransformerState, tokens: Tensor) -> tuple[Tensor, TransformerState]:
+        """Features (B, E) after one further token (B,), and the state that includes it."""
+        features, state = self._continue(state, tokens[:, None])
+        return features[:, 0], state
+
+    def output(self, features: Tensor) -> Tensor:
+        """Logits over the target vocabulary, (…, E) → (…, V)."""
+        return self.to_logits(features)
+
+    def _continue(self, state: TransformerState, tokens: Tokens) -> tuple[Features, TransformerState]:
+        features = self.target_embedding(tokens, state.length)
+        features, written = self.decoder(features, state.written, state.source, state.lengths)
+        return features, TransformerState(state.length + tokens.shape[1], state.lengths, written, state.source)

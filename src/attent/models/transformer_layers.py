@@ -1,0 +1,142 @@
+"""The layers of the Transformer and the two stacks of them."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from attent.attention.cache import KeyValueCache
+from attent.attention.masks import Causal
+from attent.attention.multihead import MultiHeadAttention
+from attent.axes import Features, Lengths
+from attent.layers.feed_forward import FeedForward
+from attent.layers.residual import Residual
+from attent.models.encoder_decoder import Memory
+from attent.models.transformer_settings import TransformerSettings
+
+ADDED_TO_EMBEDDINGS = ("sinusoidal", "learned", "none")
+
+
+def attention(settings: TransformerSettings, *, to_self: bool) -> MultiHeadAttention:
+    """One attention sub-layer; positions that live inside attention relate a sequence to itself only."""
+    inside = to_self and settings.position not in ADDED_TO_EMBEDDINGS
+    return MultiHeadAttention(
+        settings.width,
+        settings.heads,
+        key_value_heads=settings.key_value_heads,
+        score=settings.score,
+        normaliser=settings.normaliser,
+        position=settings.position if inside else None,
+        dropout=settings.attention_dropout,
+    )
+
+
+def residuals(settings: TransformerSettings, count: int) -> nn.ModuleList:
+    """One residual connection a sub-layer."""
+    return nn.ModuleList(Residual(settings.width, settings.norm, settings.dropout) for _ in range(count))
+
+
+def last_norm(settings: TransformerSettings) -> nn.Module:
+    """What ends a stack: with pre-norm its output has not been normalised yet."""
+    return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each with its residual connection.
+
+        Z = LayerNorm(X + MultiHead(X, X, X));  LayerNorm(Z + FFN(Z))
+
+    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762 (here with norm = "post").
+    """
+
+    def __init__(self, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.self_attention = attention(settings, to_self=True)
+        self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
+        self.residuals = residuals(settings, 2)
+
+    def forward(self, features: Features, lengths: Lengths) -> Features:
+        """(B, T, E) → (B, T, E); positions from lengths on are seen by none."""
+        around_attention, around_feed_forward = self.residuals
+        features = around_attention.leave(features, self.self_attention(around_attention.enter(features), lengths=lengths))
+        return around_feed_forward.leave(features, self.feed_forward(around_feed_forward.enter(features)))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention to what is already written, attention to the source, and feed-forward.
+
+        Z = LayerNorm(Y + MultiHead(Y, Y, Y)), causal;  Z' = LayerNorm(Z + MultiHead(Z, M, M));  LayerNorm(Z' + FFN(Z'))
+
+    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762 (here with norm = "post"; M is the encoder's output).
+    """
+
+    def __init__(self, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.self_attention = attention(settings, to_self=True)
+        self.cross_attention = attention(settings, to_self=False)
+        self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
+        self.residuals = residuals(settings, 3)
+
+    def forward(
+        self, features: Features, written: KeyValueCache | None, source: KeyValueCache, lengths: Lengths
+    ) -> tuple[Features, KeyValueCache]:
+        """Any number of further steps at once.
+
+        Args:
+            features: the new positions, (B, T, E).
+            written: keys and values of the positions before them; None at the start.
+            source: keys and values of the memory.
+            lengths: how many of the source's keys are real, (B,).
+
+        Returns:
+            The new positions' features (B, T, E), and the cache that now holds them too.
+        """
+        around_self, around_cross, around_feed_forward = self.residuals
+        query = around_self.enter(features)
+        written = self.self_attention.remember(query, written)
+        # Right-padded target positions need no lengths: they come after every real one, so causality hides them.
+        features = around_self.leave(features, self.self_attention.recall(query, written, mask=Causal()))
+        query = around_cross.enter(features)
+        features = around_cross.leave(features, self.cross_attention.recall(query, source, lengths=lengths))
+        return around_feed_forward.leave(features, self.feed_forward(around_feed_forward.enter(features))), written
+
+
+class Encoder(nn.Module):
+    """A stack of encoder layers."""
+
+    def __init__(self, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
+        self.norm = last_norm(settings)
+
+    def forward(self, features: Features, lengths: Lengths) -> Memory:
+        """Embedded source (B, Tk, E) of which lengths (B,) are real → memory."""
+        for layer in self.layers:
+            features = layer(features, lengths)
+        return Memory(self.norm(features), lengths)
+
+
+class Decoder(nn.Module):
+    """A stack of decoder layers."""
+
+    def __init__(self, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+        self.norm = last_norm(settings)
+
+    def remember(self, memory: Memory) -> tuple[KeyValueCache, ...]:
+        """Every layer's keys and values of the memory, computed once for all steps."""
+        return tuple(layer.cross_attention.remember(memory.features) for layer in self.layers)
+
+    def forward(
+        self,
+        features: Features,
+        written: tuple[KeyValueCache | None, ...],
+        source: tuple[KeyValueCache, ...],
+        lengths: Lengths,
+    ) -> tuple[Features, tuple[KeyValueCache, ...]]:
+        """Embedded new positions (B, T, E) → their features and every layer's cache that now holds them."""
+        caches = []
+        for layer, own, cross in zip(self.layers, written, source, strict=True):
+            features, cache = layer(features, own, cross, lengths)
+            caches.append(cache)
+        return self.norm(features), tuple(caches)

@@ -1,0 +1,73 @@
+"""Name → file → class: how the parts of a folder are found.
+
+A part's name is its file's name; its class is that name in camel case ("scaled_dot" → attention/scores/scaled_dot.py →
+ScaledDot). A class may list the literature's other names for it in `aliases`. Anybody's own part is named
+"my.module:Class".
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+from typing import Any
+
+from attent.errors import ArgumentError, UnknownNameError
+
+
+def class_name(name: str) -> str:
+    """The class that a part's file holds: "top_k" → "TopK"."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict[str, type[Any]]:
+    """Every part of a folder by the name of its file, in alphabetical order.
+
+    Args:
+        package: the package, such as `attent.attention.scores`, or its dotted name.
+        leave_out: names of files in it that hold no part.
+    """
+    module = importlib.import_module(package) if isinstance(package, str) else package
+    found: dict[str, type[Any]] = {}
+    for info in sorted(pkgutil.iter_modules(module.__path__), key=lambda info: info.name):
+        if info.name not in leave_out and not info.ispkg:
+            file = importlib.import_module(f"{module.__name__}.{info.name}")
+            found[info.name] = getattr(file, class_name(info.name))
+    return found
+
+
+def with_aliases(found: dict[str, type[Any]]) -> dict[str, type[Any]]:
+    """The same parts under their file's name and under every alias of theirs."""
+    table = dict(found)
+    for part in found.values():
+        for alias in getattr(part, "aliases", ()):
+            table[alias] = part
+    return table
+
+
+def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
+    """The class that a name stands for.
+
+    Args:
+        kind: what is looked for, for the message, such as "score".
+        name: a part's name, an alias, or "my.module:Class".
+        table: the known names.
+
+    Raises:
+        UnknownNameError: nothing bears that name; the message lists the names there are.
+        ArgumentError: "my.module:Class" cannot be imported.
+    """
+    if ":" in name:
+        return _imported(kind, name)
+    try:
+        return table[name]
+    except KeyError:
+        raise UnknownNameError(kind, name, table) from None
+
+
+def _imported(kind: str, path: str) -> type[Any]:
+    module, _, attribute = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ArgumentError(f"{kind} {path!r} cannot be imported: {error}") from error

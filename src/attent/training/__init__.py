@@ -1,0 +1,1 @@
+"""Training: settings, schedules of the learning rate, the loss, and the loop."""

@@ -1,0 +1,62 @@
+"""What a person sees of training while it runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+# A terminal's line is rewritten every second; a file gets a line at this interval, in seconds.
+INTERVAL = 5.0
+
+
+def clock(seconds: float) -> str:
+    """Seconds as m:ss, or h:mm:ss from an hour on."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Progress:
+    """One line about training: rewritten on a terminal, repeated every few seconds elsewhere.
+
+    Args:
+        stream: where it goes; standard error unless said otherwise, for standard output is for results.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = sys.stderr if stream is None else stream
+        self.rewrites = self.stream.isatty()
+        self.shown = float("-inf")
+
+    def show(self, record: Mapping[str, Any], left: float) -> None:
+        """Show a record of the log.
+
+        Args:
+            record: as the loop logs it.
+            left: the seconds that training is expected to go on.
+        """
+        now = time.monotonic()
+        if not self.rewrites and now - self.shown < INTERVAL:
+            return
+        self.shown = now
+        line = (
+            f"update {record['update']}  loss {record['loss']:.4f} nats/token  {record['tokens_per_second']:,.0f} tokens/s  "
+            f"rate {record['learning_rate']:.2e}  {clock(record['seconds'])} elapsed, {clock(left)} left"
+        )
+        # The escape clears what a longer line before it has left.
+        self._write(f"\r{line}\x1b[K" if self.rewrites else f"{line}\n")
+
+    def say(self, line: str) -> None:
+        """Say something that stays."""
+        self._write(f"\r{line}\x1b[K\n" if self.rewrites else f"{line}\n")
+
+    def close(self) -> None:
+        """End the rewritten line."""
+        if self.rewrites and self.shown > float("-inf"):
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()

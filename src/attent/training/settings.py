@@ -1,0 +1,69 @@
+"""The settings of training."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"]
+
+
+class TrainingSettings(BaseModel):
+    """Everything that decides how a model is trained.
+
+    Training ends at `updates` or after `minutes`, whichever comes first; schedules that fall to zero reach it there.
+
+    Args:
+        updates: the number of updates, or None for no limit.
+        minutes: the time, validation included, or None for no limit.
+        batch_pairs: pairs an update; either this or batch_tokens.
+        batch_tokens: tokens an update, counted with padding on the longer side of the pairs.
+        learning_rate: the largest rate; for "noam" the factor before it, 1 in the paper.
+        schedule: how the rate goes, as in attent.training.schedules.
+        warmup: updates during which the rate rises from zero.
+        betas: AdamW's decay of the first and of the second moment.
+        epsilon: AdamW's term against division by zero.
+        weight_decay: AdamW's decay of the matrices; biases and layer normalisation are left alone.
+        label_smoothing: the share of probability given to all tokens alike, 0 to 1.
+        clip: the largest norm of the gradient, or None.
+        precision: "float32", "bfloat16" (products only; weights stay float32), or "auto": whichever a short
+            measurement finds faster on this machine.
+        averaging: what is kept of the weights: the last ("none"), an exponential moving average ("ema"), or the mean
+            of the last few ("last").
+        ema_decay: the share of the moving average kept at each update.
+        last: how many weights "last" averages.
+        last_every: updates between them.
+        validate_every: updates between validations; None validates at the end alone.
+        seed: decides the order of the data and dropout, and with the same machine and updates the result.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    updates: int | None = Field(None, ge=1)
+    minutes: float | None = Field(None, gt=0)
+    batch_pairs: int | None = Field(None, ge=1)
+    batch_tokens: int | None = Field(None, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    schedule: ScheduleName = "inverse_sqrt"
+    warmup: int = Field(400, ge=0)
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = Field(1e-9, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    clip: float | None = Field(1.0, gt=0)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    averaging: Literal["none", "ema", "last"] = "none"
+    ema_decay: float = Field(0.999, gt=0, lt=1)
+    last: int = Field(5, ge=1)
+    last_every: int = Field(100, ge=1)
+    validate_every: int | None = Field(None, ge=1)
+    seed: int = Field(1, ge=0)
+
+    @model_validator(mode="after")
+    def _enough_is_said(self) -> TrainingSettings:
+        if self.updates is None and self.minutes is None:
+            raise ValueError("updates or minutes must say when training ends")
+        if (self.batch_pairs is None) == (self.batch_tokens is None):
+            raise ValueError("one of batch_pairs and batch_tokens must say how large a batch is")
+        return self

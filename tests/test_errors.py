@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+
+from attent import errors
+
+CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.AttentError)]
+
+
+def example(kind: type[errors.AttentError]) -> errors.AttentError:
+    return kind("score", "aditive", ["dot", "additive"]) if kind is errors.UnknownNameError else kind("expected 3, got 5")
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_error_survives_pickling(kind: type[errors.AttentError]) -> None:
+    """Worker processes hand their errors over pickled."""
+    error = example(kind)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("kind", [errors.ArgumentError, errors.DataError])
+def test_a_wrong_value_is_a_value_error_too(kind: type[errors.AttentError]) -> None:
+    assert issubclass(kind, ValueError)
+
+
+@pytest.mark.parametrize("kind", [errors.ImplementationError, errors.RunError])
+def test_other_errors_are_no_value_errors(kind: type[errors.AttentError]) -> None:
+    assert not issubclass(kind, ValueError)
+
+
+def test_an_unknown_name_lists_the_known_and_the_nearest() -> None:
+    error = example(errors.UnknownNameError)
+    assert str(error) == "unknown score 'aditive'; did you mean 'additive'? (known: additive, dot)"
+
+
+def test_an_unknown_name_far_from_all_has_no_nearest() -> None:
+    assert str(errors.UnknownNameError("score", "xyz", ["dot"])) == "unknown score 'xyz' (known: dot)"
+
+
+def test_the_docstring_draws_the_tree() -> None:
+    """Each class stands in the drawing, four columns right of its base, below it."""
+    drawn: list[tuple[int, str]] = []
+    for line in (errors.__doc__ or "").splitlines():
+        if found := re.match(r"([│├└─ ]*)(\w+Error)\b", line):
+            column, name = len(found[1]), found[2]
+            base = next((other for place, other in reversed(drawn) if place == column - 4), None)
+            assert base is None or getattr(errors, name).__bases__[0] is getattr(errors, base)
+            drawn.append((column, name))
+    assert {name for _, name in drawn} == {kind.__name__ for kind in CLASSES}

@@ -1,0 +1,281 @@
+"""The house of docs/design.md, enforced: who may import whom, what a file may be called, and how long it may be."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+# A room may import from the lines above it and from those left of it ("·") on its own.
+# Those on two sides of "|" know nothing of each other.
+HOUSE = """
+errors · axes · names
+attention
+layers
+models | data
+runs · training | decoding
+evaluation · views · database · regression · export · integrations
+serve
+config · benchmarking · cli
+"""
+# The same within attention/.
+ATTENTION = """
+parts
+scores · normalisers · masks · positions
+choices · dropout
+call
+formula
+kernels
+map
+attend
+cache · watch
+multihead
+"""
+
+LONGEST = 400  # lines
+NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "attent"
+TESTS = ROOT / "tests"
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def all_python() -> list[Path]:
+    return [path for path in kept_text() if path.suffix == ".py"]
+
+
+@cache
+def kept_text() -> tuple[Path, ...]:
+    """Every file that git tracks, or would."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout: what is tracked is not known")
+    return tuple(sorted(path for name in set(listed.stdout.split("\0")) if name and (path := ROOT / name).is_file()))
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def modules() -> frozenset[str]:
+    return frozenset(module_of(path) for path in sources())
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def assert_none(wrong: list[str]) -> None:
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def where(path: Path, node: ast.stmt | ast.expr) -> str:
+    return f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+
+
+def imported(path: Path, node: ast.AST) -> list[str]:
+    """The modules of ours that one node imports, be it a statement or a call such as import_module("attent.models")."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            here = module_of(path).split(".") + (["__init__"] if path.name == "__init__.py" else [])
+            base = ".".join([*here[: -node.level], *([node.module] if node.module else [])])
+        names = [whole if (whole := f"{base}.{alias.name}") in modules() else base for alias in node.names]
+    elif (
+        isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value in modules() - {"attent"}
+    ):
+        names = [str(node.args[0].value)]
+    return [name for name in names if name.split(".")[0] == "attent"]
+
+
+def every_import(path: Path) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.stmt | ast.expr):
+            yield from ((node, target) for target in imported(path, node))
+
+
+def imports_when_loaded(path: Path) -> set[str]:
+    """The modules of ours that importing a file imports: not those within functions, nor those for type checkers."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(tree(path).body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            if isinstance(node.test, ast.Name | ast.Attribute):
+                waiting.extend(node.orelse)
+            continue
+        found.update(imported(path, node))
+        waiting.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def places(table: str) -> dict[str, tuple[int, int, int]]:
+    """Each room's place: its line, how far right it is, and its side of the bar."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for line, text in enumerate(table.strip().splitlines()):
+        for column, group in enumerate(text.split("·")):
+            for side, room in enumerate(group.split("|")):
+                found[room.strip()] = (line, column, side)
+    return found
+
+
+def may_import(table: dict[str, tuple[int, int, int]], room: str, other: str) -> bool:
+    return room == other or table[other][:2] < table[room][:2]
+
+
+def out_of_order(table: str, inside: str) -> list[str]:
+    """Every import that goes the wrong way between the rooms of one package, whose own __init__ may import them all."""
+    order = places(table)
+    depth = inside.count(".") + 1
+    wrong: list[str] = []
+    for path in sources():
+        module = module_of(path)
+        if not module.startswith(f"{inside}."):
+            continue
+        room = module.split(".")[depth]
+        if room not in order:
+            wrong.append(f"{path.relative_to(ROOT).as_posix()}: {room} has no place in the table")
+            continue
+        for node, target in every_import(path):
+            if target == inside:
+                wrong.append(f"{where(path, node)}: {room} imports {inside}, which it is part of; import from the file that has it")
+            elif target.startswith(f"{inside}."):
+                other = target.split(".")[depth]
+                if other in order and not may_import(order, room, other):
+                    wrong.append(f"{where(path, node)}: {room} imports {target}, which stands below it or beside it")
+    return wrong
+
+
+def test_tables_read_as_they_look() -> None:
+    order = places(HOUSE)
+    assert may_import(order, "cli", "attention")
+    assert may_import(order, "names", "errors")
+    assert may_import(order, "decoding", "runs")
+    assert not may_import(order, "attention", "layers")
+    assert not may_import(order, "models", "data")
+    assert not may_import(order, "data", "models")
+    assert not may_import(order, "training", "decoding")
+    assert not may_import(order, "decoding", "training")
+    assert not may_import(order, "runs", "training")
+
+
+def test_imports_go_one_way() -> None:
+    assert_none(out_of_order(HOUSE, "attent"))
+
+
+def test_imports_go_one_way_within_attention() -> None:
+    assert_none(out_of_order(ATTENTION, "attent.attention"))
+
+
+def test_no_two_modules_import_each_other() -> None:
+    graph = {module_of(path): imports_when_loaded(path) - {module_of(path)} for path in sources()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("a circle of imports: " + " → ".join(error.args[1]))
+
+
+def test_every_file_has_its_test() -> None:
+    """All but those that define no function and no class."""
+    missing = [
+        expected.relative_to(ROOT).as_posix()
+        for path in sources()
+        if not path.name.startswith("__")
+        and any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) for node in ast.walk(tree(path)))
+        and not (expected := TESTS / path.parent.relative_to(PACKAGE) / f"test_{path.stem.lstrip('_')}.py").is_file()
+    ]
+    assert_none(missing)
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in all_python()}
+    assert_none([f"{name}: {length} lines" for name, length in lengths.items() if length > LONGEST])
+
+
+def test_every_name_says_something() -> None:
+    named = {
+        path.relative_to(ROOT).as_posix(): {part.strip("_") for part in path.relative_to(ROOT).with_suffix("").parts}
+        for path in all_python()
+    }
+    assert_none([name for name, parts in named.items() if parts & NAMES_THAT_SAY_NOTHING])
+
+
+def test_nothing_is_pickled() -> None:
+    """Pickle runs whatever code a file holds; a saved model is safetensors and JSON."""
+    wrong: list[str] = []
+    for path in sources():
+        for node in ast.walk(tree(path)):
+            match node:
+                case ast.Import(names=names) if {alias.name.split(".")[0] for alias in names} & {"pickle", "dill", "joblib", "shelve"}:
+                    wrong.append(where(path, node))
+                case ast.ImportFrom(module="pickle" | "dill" | "joblib" | "shelve"):
+                    wrong.append(where(path, node))
+                case ast.ImportFrom(module="torch", names=names) if {alias.name for alias in names} & {"load", "save"}:
+                    wrong.append(where(path, node))
+                case ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save"):
+                    wrong.append(where(path, node))
+                case ast.keyword(arg="allow_pickle", value=ast.Constant(value=True)):
+                    wrong.append(where(path, node.value))
+                case _:
+                    pass
+    assert_none(wrong)
+
+
+# Written so that they do not find themselves. UTS numbers are those of Unicode's standards.
+PRIVATE = {
+    "a path of somebody's machine": re.compile(r"(?<![\w.])/(?:work|root|opt)/"),
+    "a working ses" + "sion": re.compile(r"(?i)\bses" + r"sions?\b(?<!scope=.ses" + "sion)"),
+    "an issue number": re.compile(r"(?i)\b(?:issue|pull request|fixes|closes|gh)[ -]#?\d+|(?<=[\s(])(?<!UTS )#\d+\b(?![;\w])"),
+}
+
+
+def test_text_speaks_of_the_package_alone() -> None:
+    """Neither where it was written, nor when, nor the number under which somebody asked for it."""
+    wrong: list[str] = []
+    for path in kept_text():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), start=1):
+            wrong += [f"{path.relative_to(ROOT).as_posix()}:{number}: {what}" for what, pattern in PRIVATE.items() if pattern.search(line)]
+    assert_none(wrong)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("see /wor" + "k/data", True),
+        ("../wor" + "k/data", False),
+        ("the last ses" + "sion", True),
+        ('@pytest.fixture(scope="session")', False),
+        ("mended (#" + "12)", True),
+        ("issue" + " 7", True),
+        ("color: #333;", False),
+        ("Unicode, UTS #35", False),
+        ('"#404040"', False),
+        ("obsession", False),
+    ],
+)
+def test_private_text_is_recognised(line: str, found: bool) -> None:
+    assert any(pattern.search(line) for pattern in PRIVATE.values()) is found

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+
+from attent import names
+from attent.errors import ArgumentError, UnknownNameError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package of two parts, a file that holds none, and a folder within."""
+    package = tmp_path / "slots"
+    (package / "inner").mkdir(parents=True)
+    (package / "inner" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "top_k.py").write_text("class TopK:\n    aliases = ('sparse',)\n", encoding="utf-8")
+    (package / "hard.py").write_text("class Hard: ...\n", encoding="utf-8")
+    (package / "table.py").write_text("SIZE = 3\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    # Entered first, so that what the test imports is taken out again.
+    for name in ("slots", "slots.top_k", "slots.hard", "slots.table"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return "slots"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("dot", "Dot"), ("scaled_dot", "ScaledDot"), ("entmax15", "Entmax15"), ("top_k", "TopK")])
+def test_a_files_name_gives_its_class(name: str, expected: str) -> None:
+    assert names.class_name(name) == expected
+
+
+def test_parts_are_found_by_reading_the_folder(folder: str) -> None:
+    found = names.parts(folder, leave_out=("table",))
+    assert list(found) == ["hard", "top_k"]
+    assert [part.__name__ for part in found.values()] == ["Hard", "TopK"]
+    assert names.parts(sys.modules[folder], leave_out=("table",)) == found
+
+
+def test_a_file_without_its_class_is_noticed(folder: str) -> None:
+    with pytest.raises(AttributeError, match="Table"):
+        names.parts(folder)
+
+
+def test_an_alias_finds_the_same_class(folder: str) -> None:
+    table = names.with_aliases(names.parts(folder, leave_out=("table",)))
+    assert names.find("normaliser", "sparse", table) is names.find("normaliser", "top_k", table)
+
+
+def test_ones_own_part_is_named_by_module_and_class() -> None:
+    assert names.find("score", "collections:OrderedDict", {}) is OrderedDict
+
+
+@pytest.mark.parametrize("path", ["no.such.module:Part", "collections:NoSuchClass"])
+def test_a_part_that_cannot_be_imported_is_an_argument_error(path: str) -> None:
+    with pytest.raises(ArgumentError, match=f"score '{path}' cannot be imported: "):
+        names.find("score", path, {})
+
+
+def test_an_unknown_name_says_which_there_are() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown score 'dott'; did you mean 'dot'\? \(known: cosine, dot\)"):
+        names.find("score", "dott", {"dot": int, "cosine": int})

@@ -1,0 +1,181 @@
+"""The package from outside: the wheel, what importing it costs, its public names, and the systems it runs on."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import attent
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "attent"
+
+# There, or not the same, on Linux alone, on Unix alone, or everywhere but on Windows.
+MODULES_OF_ONE_SYSTEM = {"fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty", "winreg"}
+NAMES_OF_ONE_SYSTEM = {
+    "os": {
+        *(
+            "O_DIRECT",
+            "O_DIRECTORY",
+            "O_NOFOLLOW",
+            "chown",
+            "fork",
+            "forkpty",
+            "geteuid",
+            "getloadavg",
+            "getpgid",
+            "getpgrp",
+            "getuid",
+            "killpg",
+        ),
+        *("mkfifo", "nice", "posix_fadvise", "posix_fallocate", "pread", "pwrite", "sched_getaffinity", "sched_setaffinity", "sendfile"),
+        *("setpgid", "setsid", "startfile", "statvfs", "sync", "sysconf", "uname", "wait4", "waitpid"),
+    },
+    "signal": {
+        *("SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGSTOP", "SIGTSTP", "SIGUSR1", "SIGUSR2"),
+        *("alarm", "pause", "setitimer", "sigwait"),
+    },
+    "time": {"CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "CLOCK_MONOTONIC_RAW", "clock_gettime"},
+}
+GUARDS = ("sys.platform", "os.name", "platform.system", "hasattr", "getattr")
+
+
+def python(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_does_no_work() -> None:
+    python(
+        "import attent, sys; assert not {'torch', 'numpy'} & set(sys.modules); attent.errors.ShapeError; assert 'torch' not in sys.modules"
+    )
+
+
+def test_the_rooms_are_reached_from_the_root() -> None:
+    python("import attent; attent.attention; attent.models")
+
+
+@pytest.mark.parametrize("name", attent.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(attent, name) is not None
+    assert name in dir(attent)
+
+
+def test_version_is_the_installed_one() -> None:
+    assert attent.__version__ == importlib.metadata.version("attent")
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'atend'"):
+        _ = attent.atend
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    body = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")).body
+    seen = next(node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    homes = {alias.name: node.module for node in seen.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert homes == {**attent._HOMES, **dict.fromkeys(attent._MODULES, "attent")}
+    assert {*homes, "__version__"} == set(attent.__all__)
+
+
+def test_help_is_instant() -> None:
+    command = shutil.which("attent", path=str(Path(sys.executable).parent))
+    assert command is not None, "attent is not installed beside this interpreter: run scripts/install dev"
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        subprocess.run([command, "--help"], capture_output=True, check=True)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.5
+
+
+def guarded(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether a node lies in a try that expects it to fail, or under a question about the system."""
+    while node in parents:
+        node, child = parents[node], node
+        if isinstance(node, ast.Try) and node.handlers and child in node.body:
+            return True
+        if isinstance(node, ast.If | ast.IfExp | ast.BoolOp) and any(guard in ast.unparse(node) for guard in GUARDS):
+            return True
+    return False
+
+
+def of_one_system(node: ast.AST) -> bool:
+    match node:
+        case ast.Import(names=names):
+            return any(alias.name.split(".")[0] in MODULES_OF_ONE_SYSTEM for alias in names)
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            return module in MODULES_OF_ONE_SYSTEM or any(alias.name in NAMES_OF_ONE_SYSTEM.get(module, ()) for alias in names)
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            return name in NAMES_OF_ONE_SYSTEM.get(module, ())
+        case ast.Constant(value=str(text)):
+            return text.startswith(("/proc/", "/sys/", "/dev/"))
+        case _:
+            return False
+
+
+def unguarded(source: str) -> list[int]:
+    module = ast.parse(source)
+    parents = {child: node for node in ast.walk(module) for child in ast.iter_child_nodes(node)}
+    return [getattr(node, "lineno", 0) for node in ast.walk(module) if of_one_system(node) and not guarded(node, parents)]
+
+
+def test_nothing_needs_one_operating_system() -> None:
+    found = {path.relative_to(ROOT).as_posix(): unguarded(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("import fcntl", [1]),
+        ("from os import fork", [1]),
+        ("import os\nos.getuid()", [2]),
+        ("try:\n    import fcntl\nexcept ImportError:\n    fcntl = None", []),
+        ("import os, sys\nif sys.platform == 'linux':\n    os.sync()", []),
+        ("open('/proc/meminfo')", [1]),
+    ],
+)
+def test_what_needs_one_operating_system_is_recognised(source: str, lines: list[int]) -> None:
+    assert unguarded(source) == lines
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names in a wheel built from a copy, so that the checkout stays clean."""
+    copy = tmp_path_factory.mktemp("attent")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    shutil.copytree(PACKAGE, copy / "src" / "attent", ignore=shutil.ignore_patterns("__pycache__"))
+    # An isolated build would fetch setuptools; where it is installed already, nothing need be fetched.
+    here = importlib.util.find_spec("setuptools") and int(importlib.metadata.version("setuptools").split(".")[0]) >= 77
+    command = [sys.executable, "-m", "build", "--wheel", *(["--no-isolation"] if here else []), str(copy)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV_")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = (copy / "dist").glob("*.whl")
+    with zipfile.ZipFile(file) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_holds_every_file_of_the_package(wheel: set[str]) -> None:
+    kept = {
+        path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert "attent/py.typed" in kept
+    assert kept - wheel == set()
+
+
+def test_the_wheel_holds_the_licence_and_nothing_else(wheel: set[str]) -> None:
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
+    assert {name.split("/")[0] for name in wheel if ".dist-info/" not in name} == {"attent"}
