@@ -27,6 +27,9 @@ class KeyValueCache:
 
     def append(self, key: Side, value: Tensor) -> KeyValueCache:
         """The cache with more keys and values behind those it has, lowered about the same origin."""
+        if not self.length:
+            # what was lowered before there was a key has no origin
+            return KeyValueCache(key, value)
         features = torch.cat((self.key.features, key.features), 2)
         bias = None if self.key.bias is None or key.bias is None else torch.cat((self.key.bias, key.bias), 2)
         return KeyValueCache(Side(features, bias, self.key.origin), torch.cat((self.value, value), 2))

@@ -113,12 +113,12 @@ def prepare(
     A key that is a Side was lowered, and turned, before; its axes are four already.
     """
     features = key.features if isinstance(key, Side) else key
-    query, features, value = _agreeing(query, features, value)
+    lowered = isinstance(key, Side)
+    query, features, value = _agreeing(query, features, value, lowered=lowered)
     axes = query.dim()
     query, features, value = (_four_axes(tensor) for tensor in (query, features, value))
     _check_shapes(query, features, value)
     chosen = choices.score(score)
-    lowered = isinstance(key, Side)
     # what a lowered key's width was before, its score knows
     key_width = chosen.widths[1] if lowered and chosen.widths is not None else features.shape[-1]
     chosen.check(query.shape[-1], key_width, query.shape[1])
@@ -156,7 +156,7 @@ def prepare(
     return Prepared(call, query, key._replace(features=features) if isinstance(key, Side) else Side(features), value)
 
 
-def _agreeing(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:
     tensors = (query, key, value)
     if not all(isinstance(tensor, Tensor) for tensor in tensors):
         raise ArgumentError(f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in tensors)}")
@@ -166,12 +166,12 @@ def _agreeing(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor
         raise DeviceError(f"query, key and value must lie on one device, got {', '.join(str(t.device) for t in tensors)}")
     if query.dtype == key.dtype == value.dtype:
         return query, key, value
+    if lowered and key.dtype == torch.float32 and query.dtype == value.dtype and query.dtype in (torch.bfloat16, torch.float16):
+        # a cache keeps lowered keys in float32 where lowering would have rounded them
+        return query, key, value
     if torch.is_autocast_enabled(query.device.type):
         common = torch.get_autocast_dtype(query.device.type)
         return query.to(common), key.to(common), value.to(common)
-    if key.dtype == torch.float32 and query.dtype == value.dtype and query.dtype in (torch.bfloat16, torch.float16):
-        # a cache keeps lowered keys in float32 where lowering would have rounded them
-        return query, key, value
     raise DTypeError(f"query, key and value must have one dtype, got {', '.join(str(t.dtype) for t in tensors)}")
 
 
@@ -209,7 +209,10 @@ def _check_numbers(call: Call) -> None:
 
 def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]) -> Mask | None:
     if isinstance(mask, Tensor):
-        mask = Table(mask[:, None] if mask.dim() == 3 and axes == 3 else mask)
+        wide = mask[:, None] if mask.dim() == 3 and axes == 3 else mask
+        if wide.dim() not in (2, 4):
+            raise ShapeError(f"mask must be (B|1, H|1, Tq, Tk) = {shape}, got {tuple(mask.shape)}")
+        mask = Table(wide)
     chosen = choices.mask(mask)
     if lengths is not None:
         padding = Padding(lengths)

@@ -93,8 +93,10 @@ def score(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -
 
 def score_for(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor], query_width: int, key_width: int, heads: int) -> Score:
     """The score that is meant, built from its name by a module that knows the widths."""
-    if isinstance(given, str) and ":" not in given:
-        return names.find("score", given, _scores.table).for_widths(query_width, key_width, heads)
+    if isinstance(given, str):
+        part = names.find("score", given, _scores.table)
+        if isinstance(part, type) and issubclass(part, Score):
+            return part.for_widths(query_width, key_width, heads)
     return score(given)
 
 
@@ -128,6 +130,6 @@ def position_for(given: str | Position | None, heads: int) -> Position | None:
     """The position that is meant, built from its name by a module that knows the number of heads."""
     if isinstance(given, str):
         part = names.find("position", given, _positions.table)
-        if issubclass(part, Position):
+        if isinstance(part, type) and issubclass(part, Position):
             return part.for_heads(heads)
     return position(given)

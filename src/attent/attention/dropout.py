@@ -28,10 +28,11 @@ def kept(pairs: Pairs, batch: int, probability: float, seed: int | Tensor) -> Te
         pairs: the tile.
         batch: B.
         probability: the share of weights that is dropped, from 0 to 1.
-        seed: a whole number, or a tensor that holds one; its lower 32 bits count.
+        seed: a whole number, or a tensor that holds one; its lower 32 bits count. It is hashed before the sequences are
+            counted from it: seeds in a row must not give neighbours in a batch each other's masks.
     """
     device = pairs.columns.device
-    start = torch.as_tensor(seed, device=device).reshape(1)
+    start = _mixed(torch.as_tensor(seed & _WORD, device=device).reshape(1))
     sequences = torch.arange(batch, device=device).reshape(-1, 1, 1, 1)
     heads = torch.arange(pairs.heads, device=device).reshape(1, -1, 1, 1)
     row = _mixed((start + sequences) & _WORD)

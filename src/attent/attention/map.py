@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from types import EllipsisType
 
 import torch
@@ -27,8 +28,8 @@ class AttentionMap:
         >>> weights[..., 5, :10]  # how query 5 looks at the first ten keys, (B, H, 10)
     """
 
-    def __init__(self, call: Call, query: Tensor, key: Side) -> None:
-        self._call, self._query, self._key = call, query, key
+    def __init__(self, call: Call, query: Tensor, key: Side, *, detached: bool = False) -> None:
+        self._call, self._query, self._key, self._detached = call, query, key, detached
         self._lowered: by_rows.Lowered | None = None
 
     @classmethod
@@ -51,27 +52,41 @@ class AttentionMap:
     def detach(self) -> AttentionMap:
         """The same map, cut off from the graph."""
         parts = (None if part is None else part.detach() for part in self._key)
-        return AttentionMap(self._call, self._query.detach(), Side(*parts))  # pyright: ignore[reportArgumentType]
+        return AttentionMap(self._call, self._query.detach(), Side(*parts), detached=True)  # pyright: ignore[reportArgumentType]
 
     def rows(self, rows: Tensor) -> Tensor:
         """The weights of some queries, (B, H, len(rows), Tk)."""
-        call = self._call
-        with torch.autocast(call.device.type, enabled=False):
-            if self._lowered is None:
-                # the values play no part in the weights
-                nothing = self._query.new_zeros(call.batch, call.key_heads, call.keys, 0)
-                self._lowered = by_rows.lower(call, self._query, self._key, nothing)
-            pairs = call.pairs(rows)
-            ours = by_rows.of_query(self._lowered.query, rows)
-            return formula.weights_of(call, pairs, ours, self._lowered.key, call.allowed(pairs), lowered=True)["weights"]
+        return self._of([rows])[0]
+
+    def _of(self, tiles: Iterable[Tensor]) -> list[Tensor]:
+        """The weights of each run of rows; both sides are lowered once for all."""
+        call, found = self._call, []
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._detached), torch.autocast(call.device.type, enabled=False):
+            lowered = self._both_sides()
+            for rows in tiles:
+                pairs, ours = call.pairs(rows), by_rows.of_query(lowered.query, rows)
+                found.append(formula.weights_of(call, pairs, ours, lowered.key, call.allowed(pairs), lowered=True)["weights"])
+        return found
+
+    def _both_sides(self) -> by_rows.Lowered:
+        if self._lowered is not None and not torch.is_grad_enabled():
+            return self._lowered
+        # the values play no part in the weights
+        nothing = self._query.new_zeros(self._call.batch, self._call.key_heads, self._call.keys, 0)
+        lowered = by_rows.lower(self._call, self._query, self._key, nothing)
+        if not torch.is_grad_enabled():
+            # a graph, by contrast, serves one backward
+            self._lowered = lowered
+        return lowered
 
     def dense(self) -> Tensor:
         """All weights, in the map's shape: memory Tq · Tk."""
-        return self._call.restored(torch.cat([self.rows(rows) for rows in self._tiles()] or [self.rows(self._all()[:0])], 2))
+        return self._call.restored(torch.cat(self._of(self._tiles() or [self._all()[:0]]), 2))
 
     def argmax(self) -> Tensor:
         """The key that each query looks at most, (…, Tq); the first of equals."""
-        best = [self.rows(rows).argmax(-1) for rows in self._tiles()]
+        with torch.no_grad():
+            best = [self.rows(rows).argmax(-1) for rows in self._tiles()]
         return self._call.restored(torch.cat(best or [self._all()[:0].expand(self._call.batch, self._call.heads, 0)], 2))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
@@ -86,6 +101,9 @@ class AttentionMap:
         for axis, chosen in reversed(list(enumerate((*front, slice(None) if not single else 0, columns)))):
             weights = _taken(weights, axis, chosen)
         return weights
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[place] for place in range(self.shape[0]))
 
     def __repr__(self) -> str:
         call = self._call
@@ -112,7 +130,7 @@ class AttentionMap:
             item = torch.tensor(item, device=self._call.device)
         if isinstance(item, int) and not -self.shape[axis] <= item < self.shape[axis]:
             raise ArgumentError(f"index {item} is out of range for axis {axis} of a map of shape {self.shape}")
-        if not isinstance(item, int | slice | Tensor):
+        if not isinstance(item, int | slice | Tensor) or (isinstance(item, Tensor) and item.dim() > 1):
             raise ArgumentError(f"a map is indexed by numbers, slices and lists, got {item!r}")
         return item
 

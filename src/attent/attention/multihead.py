@@ -140,12 +140,15 @@ class MultiHeadAttention(nn.Module):
             query: (B, Tq, query_width).
             memory: (B, Tk, memory_width); the query itself if not given.
             value_memory: (B, Tk, value_memory_width), where values are made of something else than keys.
-            mask, bias, lengths, query_start: as in attend.
+            mask, bias, lengths, query_start: as in attend; without memory query_start is 0.
 
         Returns:
             (B, Tq, query_width), or as wide as `output` makes it.
         """
-        memory = query if memory is None else memory
+        if memory is None:
+            memory = query
+            # the queries are the keys, padding and all: query i stands on key i, whatever the lengths
+            query_start = 0 if query_start is None else query_start
         key = self._split(self.key_projection, memory, self.key_value_heads)
         value = self._split(self.value_projection, memory if value_memory is None else value_memory, self.key_value_heads)
         return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position)

@@ -72,9 +72,16 @@ class Score(nn.Module):
         """Every intermediate by name, the scores last."""
         return {"scores": self(query, key)}
 
-    def origin(self, key: Tensor) -> Tensor | None:
-        """A point (B, H, 1, D) to centre both sides on, where the lowered form would otherwise cancel."""
+    def origin(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
+        """A point (B, H, 1, D) to centre both sides on, where the lowered form would otherwise cancel.
+
+        Of the keys only the `visible` ones (B|1, H|1, Tk) are looked at, all if not given.
+        """
         return None
+
+    def per_pair(self, query_width: int) -> int:
+        """How many numbers a pair takes while its score is computed of lowered sides, from which tiles take their size."""
+        return max(query_width, 1)
 
     def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
         """The query's half of the score."""
@@ -102,6 +109,10 @@ class DotScore(Score):
         """The factor on q'·k', given the width of q'."""
         return 1.0
 
+    def per_pair(self, query_width: int) -> int:
+        """The score alone."""
+        return 1
+
     def check(self, query_width: int, key_width: int, heads: int) -> None:
         """Without parameters between them, query and key must be equally wide."""
         super().check(query_width, key_width, heads)
@@ -122,6 +133,12 @@ class TanhScore(Score):
     """A score of tanh form: v·tanh(q' + k'), with parameters of its own."""
 
     form: ClassVar[Literal["dot", "tanh"] | None] = "tanh"
+    # the width inside the tanh
+    hidden: int
+
+    def per_pair(self, query_width: int) -> int:
+        """Every component of the tanh."""
+        return self.hidden
 
     def direction(self, like: Tensor) -> Tensor:
         """v as (H|1, 1, 1, hidden), of `like`'s type."""
@@ -152,6 +169,9 @@ class Normaliser:
         The hidden ones are filled with the lowest finite number rather than −∞, so that a row that may see nothing stays
         finite on its way forward and back; its weights are then set to zero.
         """
+        if not scores.shape[-1]:
+            # no keys, no weights
+            return scores
         if allowed is None:
             return self.normalise(scores)
         hidden = ~allowed

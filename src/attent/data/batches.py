@@ -133,10 +133,10 @@ class Bitext:
             tokens=int(target_lengths.sum()),
         )
 
-    def once(self, size: BatchSize) -> Iterator[Batch]:
-        """Every pair once, sorted by length: for measuring."""
+    def once(self, size: BatchSize) -> Iterator[tuple[np.ndarray, Batch]]:
+        """Every pair once, sorted by length, with the rows that each batch is made of: for measuring."""
         for rows in cut(np.argsort(self._longer(), kind="stable"), self._longer(), size):
-            yield self.batch(rows)
+            yield rows, self.batch(rows)
 
     def shuffled(self, size: BatchSize, seed: int, epoch: int) -> list[np.ndarray]:
         """The rows of every batch of an epoch: a function of its arguments alone, so that a run can be taken up again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attent.axes import Features, Tokens
 

@@ -12,9 +12,9 @@ at the source, any other attention of the decoder is the target looking at its o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
 
@@ -49,35 +49,25 @@ class State(Protocol):
 S = TypeVar("S", bound=State)
 
 
-class EncoderDecoder(Protocol[S]):
-    """A model that reads one sequence and writes another, and the part of `nn.Module` that training needs."""
+class EncoderDecoder(nn.Module, ABC, Generic[S]):
+    """A model that reads one sequence and writes another."""
 
+    @abstractmethod
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """The memory of a padded source (B, Tk) of which lengths (B,) are real."""
-        ...
+        """The memory of a right-padded source (B, Tk) of which lengths (B,) are real."""
 
+    @abstractmethod
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        """Features (B, T, E) from which token t + 1 is told, given START and the target up to token t, (B, T)."""
-        ...
+        """Features (B, T, E) after START and the target up to each token, (B, T): all steps at once."""
 
+    @abstractmethod
     def start(self, memory: Memory) -> S:
         """The state before the first token."""
-        ...
 
+    @abstractmethod
     def step(self, state: S, tokens: Tensor) -> tuple[Tensor, S]:
-        """Features (B, E) from which the next token is told, given the last one (B,), and the state after it."""
-        ...
+        """Features (B, E) after one further token (B,), and the state that includes it."""
 
+    @abstractmethod
     def output(self, features: Tensor) -> Tensor:
-        """Logits over the target vocabulary, (…, E) → (…, V)."""
-        ...
-
-    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, nn.Parameter]]: ...
-
-    def train(self, mode: bool = True) -> Any: ...
-
-    def eval(self) -> Any: ...
+        """Logits over the target vocabulary for the token that comes next, (…, E) → (…, V)."""

@@ -12,7 +12,7 @@ from attent.attention.positions.sinusoidal import Sinusoidal
 from attent.axes import Features, Lengths, Tokens
 from attent.errors import ArgumentError, ShapeError
 from attent.layers.embeddings import TokenEmbedding
-from attent.models.encoder_decoder import Memory
+from attent.models.encoder_decoder import EncoderDecoder, Memory
 from attent.models.transformer_layers import Decoder, Encoder
 from attent.models.transformer_settings import TransformerSettings
 
@@ -64,7 +64,7 @@ class Embedding(nn.Module):
         return self.dropout(features if self.positions is None else self.positions(features, start))
 
 
-class Transformer(nn.Module):
+class Transformer(EncoderDecoder[TransformerState]):
     """An encoder-decoder built of attention alone; it keeps the contract of `attent.models.encoder_decoder`.
 
     Source: Vaswani et al. (2017), Attention Is All You Need, arXiv 1706.03762.
@@ -107,7 +107,6 @@ class Transformer(nn.Module):
         return self.encoder(self.source_embedding(source), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        """Features (B, T, E) after START and the target up to each token, (B, T): all steps at once."""
         return self._continue(self.start(memory), tokens)[0]
 
     def start(self, memory: Memory) -> TransformerState:
@@ -116,12 +115,10 @@ class Transformer(nn.Module):
         return TransformerState(0, memory.lengths, (None,) * len(source), source)
 
     def step(self, state: TransformerState, tokens: Tensor) -> tuple[Tensor, TransformerState]:
-        """Features (B, E) after one further token (B,), and the state that includes it."""
         features, state = self._continue(state, tokens[:, None])
         return features[:, 0], state
 
     def output(self, features: Tensor) -> Tensor:
-        """Logits over the target vocabulary, (…, E) → (…, V)."""
         return self.to_logits(features)
 
     def _continue(self, state: TransformerState, tokens: Tokens) -> tuple[Features, TransformerState]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 from torch import nn
 
 from attent.attention.cache import KeyValueCache
@@ -19,7 +22,7 @@ ADDED_TO_EMBEDDINGS = ("sinusoidal", "learned", "none")
 def attention(settings: TransformerSettings, *, to_self: bool) -> MultiHeadAttention:
     """One attention sub-layer; positions that live inside attention relate a sequence to itself only."""
     inside = to_self and settings.position not in ADDED_TO_EMBEDDINGS
-    return MultiHeadAttention(
+    layer = MultiHeadAttention(
         settings.width,
         settings.heads,
         key_value_heads=settings.key_value_heads,
@@ -28,11 +31,16 @@ def attention(settings: TransformerSettings, *, to_self: bool) -> MultiHeadAtten
         position=settings.position if inside else None,
         dropout=settings.attention_dropout,
     )
+    for projection in (layer.query_projection, layer.key_projection, layer.value_projection, layer.output):
+        assert isinstance(projection, nn.Linear)
+        nn.init.xavier_uniform_(projection.weight)
+        nn.init.zeros_(projection.bias)
+    return layer
 
 
-def residuals(settings: TransformerSettings, count: int) -> nn.ModuleList:
-    """One residual connection a sub-layer."""
-    return nn.ModuleList(Residual(settings.width, settings.norm, settings.dropout) for _ in range(count))
+def residual(settings: TransformerSettings) -> Residual:
+    """The connection around one sub-layer."""
+    return Residual(settings.width, settings.norm, settings.dropout)
 
 
 def last_norm(settings: TransformerSettings) -> nn.Module:
@@ -52,13 +60,14 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = attention(settings, to_self=True)
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
-        self.residuals = residuals(settings, 2)
+        self.around_attention, self.around_feed_forward = residual(settings), residual(settings)
 
     def forward(self, features: Features, lengths: Lengths) -> Features:
         """(B, T, E) → (B, T, E); positions from lengths on are seen by none."""
-        around_attention, around_feed_forward = self.residuals
-        features = around_attention.leave(features, self.self_attention(around_attention.enter(features), lengths=lengths))
-        return around_feed_forward.leave(features, self.feed_forward(around_feed_forward.enter(features)))
+        # Queries are the keys, so they start at 0 whatever the length; by default the last query stands at the last real key.
+        context = self.self_attention(self.around_attention.enter(features), lengths=lengths, query_start=0)
+        features = self.around_attention.leave(features, context)
+        return self.around_feed_forward.leave(features, self.feed_forward(self.around_feed_forward.enter(features)))
 
 
 class DecoderLayer(nn.Module):
@@ -74,7 +83,7 @@ class DecoderLayer(nn.Module):
         self.self_attention = attention(settings, to_self=True)
         self.cross_attention = attention(settings, to_self=False)
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
-        self.residuals = residuals(settings, 3)
+        self.around_self, self.around_cross, self.around_feed_forward = (residual(settings) for _ in range(3))
 
     def forward(
         self, features: Features, written: KeyValueCache | None, source: KeyValueCache, lengths: Lengths
@@ -90,14 +99,13 @@ class DecoderLayer(nn.Module):
         Returns:
             The new positions' features (B, T, E), and the cache that now holds them too.
         """
-        around_self, around_cross, around_feed_forward = self.residuals
-        query = around_self.enter(features)
+        query = self.around_self.enter(features)
         written = self.self_attention.remember(query, written)
         # Right-padded target positions need no lengths: they come after every real one, so causality hides them.
-        features = around_self.leave(features, self.self_attention.recall(query, written, mask=Causal()))
-        query = around_cross.enter(features)
-        features = around_cross.leave(features, self.cross_attention.recall(query, source, lengths=lengths))
-        return around_feed_forward.leave(features, self.feed_forward(around_feed_forward.enter(features))), written
+        features = self.around_self.leave(features, self.self_attention.recall(query, written, mask=Causal()))
+        query = self.around_cross.enter(features)
+        features = self.around_cross.leave(features, self.cross_attention.recall(query, source, lengths=lengths))
+        return self.around_feed_forward.leave(features, self.feed_forward(self.around_feed_forward.enter(features))), written
 
 
 class Encoder(nn.Module):
@@ -105,7 +113,8 @@ class Encoder(nn.Module):
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
+        layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
+        self.layers = cast(Sequence[EncoderLayer], layers)
         self.norm = last_norm(settings)
 
     def forward(self, features: Features, lengths: Lengths) -> Memory:
@@ -120,7 +129,8 @@ class Decoder(nn.Module):
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+        layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+        self.layers = cast(Sequence[DecoderLayer], layers)
         self.norm = last_norm(settings)
 
     def remember(self, memory: Memory) -> tuple[KeyValueCache, ...]:

@@ -43,20 +43,20 @@ class TransformerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["transformer"] = "transformer"
-    encoder_layers: int = Field(4, ge=1)
-    decoder_layers: int = Field(4, ge=1)
-    width: int = Field(128, ge=1)
-    feed_forward: int = Field(256, ge=1)
-    heads: int = Field(4, ge=1)
-    key_value_heads: int | None = Field(None, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1)
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    encoder_layers: int = Field(default=4, ge=1)
+    decoder_layers: int = Field(default=4, ge=1)
+    width: int = Field(default=128, ge=1)
+    feed_forward: int = Field(default=256, ge=1)
+    heads: int = Field(default=4, ge=1)
+    key_value_heads: int | None = Field(default=None, ge=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     activation: Activation = "relu"
     norm: Norm = "post"
     score: str = "scaled_dot"
     normaliser: str = "softmax"
     position: Position = "sinusoidal"
-    maximum_length: int = Field(1024, ge=1)
+    maximum_length: int = Field(default=1024, ge=1)
     share_embeddings: Literal["none", "target", "all"] = "target"
     output_bias: bool = False
 
@@ -82,7 +82,7 @@ class TransformerSettings(BaseModel):
 # Sizes only: dropout and shared embeddings depend on the data.
 # tiny: Wu et al. (2021), §4.2, arXiv 2105.14462 · base: Vaswani et al. (2017), Table 3, arXiv 1706.03762
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": dict(encoder_layers=4, decoder_layers=4, width=128, feed_forward=256, heads=4),
-    "small": dict(encoder_layers=3, decoder_layers=3, width=256, feed_forward=1024, heads=4),
-    "base": dict(encoder_layers=6, decoder_layers=6, width=512, feed_forward=2048, heads=8),
+    "tiny": {"encoder_layers": 4, "decoder_layers": 4, "width": 128, "feed_forward": 256, "heads": 4},
+    "small": {"encoder_layers": 3, "decoder_layers": 3, "width": 256, "feed_forward": 1024, "heads": 4},
+    "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "feed_forward": 2048, "heads": 8},
 }

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attent.data.batches import Batch, BatchSize, Bitext
-from attent.errors import AttentError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.training.averaging import Average
 from attent.training.loss import cross_entropy
-from attent.training.precision import Precision, autocast, measure
+from attent.training.meter import Meter
+from attent.training.precision import Precision, autocast, faster, measured
 from attent.training.progress import Progress
 from attent.training.schedules import SCHEDULES
 from attent.training.settings import TrainingSettings
 
-# Seconds between records of the log; each needs the loss, for which an accelerator must be waited for.
-RECORD_EVERY = 1.0
+Log = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -32,16 +30,16 @@ class Trained:
     Args:
         updates: how many updates there were.
         seconds: how long they took, validation included.
-        loss: the mean training loss since the last record before the end, in nats per token.
+        loss: the mean training loss since the last record before the end, in nats per token; None without an update.
         precision: the precision used.
         validation: what the last validation returned.
     """
 
     updates: int
     seconds: float
-    loss: float
+    loss: float | None
     precision: Precision
-    validation: Mapping[str, float]
+    validation: dict[str, float]
 
 
 def train(
@@ -49,11 +47,11 @@ def train(
     data: Bitext,
     settings: TrainingSettings,
     *,
-    validate: Callable[[], Mapping[str, float]] | None = None,
-    log: Callable[[Mapping[str, Any]], None] = lambda record: None,
+    validate: Callable[[], Mapping[str, float]] = dict,
+    log: Log = lambda record: None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Train a model in place; it ends in evaluation mode, with the averaged weights if the settings ask for a mean.
+    """Train a model in place; it ends in evaluation mode, with the mean of its weights if the settings ask for one.
 
     Args:
         model: keeps the contract of `attent.models.encoder_decoder`.
@@ -64,76 +62,28 @@ def train(
         progress: where a person sees it; standard error unless said otherwise.
 
     Raises:
+        DataError: there is no pair.
         AttentError: the loss is no longer finite.
     """
     progress = progress or Progress()
     parameters = list(model.parameters())
     device = parameters[0].device
-    torch.manual_seed(settings.seed)
     size = BatchSize(settings.batch_pairs, settings.batch_tokens)
     schedule = SCHEDULES[settings.schedule]
     optimizer = adamw(parameters, settings)
     average = Average(parameters, settings)
+    torch.manual_seed(settings.seed)
     model.train()
+    precision = chosen_precision(model, next(data.endless(size, settings.seed)).to(device), settings, log, progress)
 
-    def loss_of(batch: Batch, precision: Precision) -> tuple[torch.Tensor, int]:
-        with autocast(device, precision):
-            features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
-            return cross_entropy(model.output(features), batch.target_out, settings.label_smoothing), features.shape[-1]
-
-    def gradients(precision: Precision) -> None:
-        loss_of(first, precision)[0].backward()
-        optimizer.zero_grad()
-
-    if settings.precision == "auto":
-        first = next(data.endless(size, settings.seed)).to(device)
-        seconds = measure(gradients, device)
-        precision = min(get_args(Precision), key=lambda name: seconds[name])
-        progress.say(f"precision {precision}: an update takes " + ", ".join(f"{1000 * seconds[name]:.0f} ms in {name}" for name in seconds))
-        log({"precision": precision, "seconds_per_update": seconds})
-    else:
-        precision = settings.precision
-
-    def validated() -> Mapping[str, float]:
-        if validate is None:
-            return {}
-        model.eval()
-        with average.applied(), torch.no_grad():
-            scores = validate()
-        model.train()
-        log({"update": update, "seconds": time.monotonic() - started, "validation": dict(scores)})
-        progress.say(f"update {update}  " + "  ".join(f"{name} {score:.4g}" for name, score in scores.items()))
-        return scores
-
-    def report(rate: float, done: float) -> float:
-        nonlocal recorded, losses, batches, tokens
-        now = time.monotonic()
-        loss = float(losses) / max(batches, 1)
-        if not math.isfinite(loss):
-            raise AttentError(f"the loss is no longer finite at update {update}: a smaller learning_rate than {settings.learning_rate} may help")
-        record = {
-            "update": update,
-            "loss": loss,
-            "tokens_per_second": tokens / (now - recorded),
-            "learning_rate": rate,
-            "seconds": now - started,
-        }
-        log(record)
-        progress.show(record, (now - started) * (1 / done - 1) if done > 0 else math.inf)
-        recorded, losses, batches, tokens = now, torch.zeros((), device=device), 0, 0
-        return loss
-
-    update, rate, loss_reported, scores = 0, 0.0, math.nan, {}
-    losses, batches, tokens = torch.zeros((), device=device), 0, 0
-    started = recorded = time.monotonic()
+    update, rate, record, scores = 0, 0.0, {}, {}
+    meter = Meter(device)
     for batch in data.endless(size, settings.seed):
-        done = share_done(settings, update, time.monotonic() - started)
+        done = share_done(settings, update, meter.seconds)
         if done >= 1:
             break
-        if batches and time.monotonic() - recorded > RECORD_EVERY:
-            loss_reported = report(rate, done)
         update += 1
-        loss, width = loss_of(batch.to(device), precision)
+        loss, width = loss_of(model, batch.to(device), settings.label_smoothing, precision)
         loss.backward()
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(parameters, settings.clip)
@@ -143,18 +93,53 @@ def train(
         optimizer.step()
         optimizer.zero_grad()
         average.add(update)
-        # The sum stays on the device: reading it here would make every update wait.
-        losses, batches, tokens = losses + loss.detach(), batches + 1, tokens + batch.tokens
+        meter.add(loss, batch.tokens)
+
+        if meter.due:
+            record = meter.record(update, rate)
+            log(record)
+            progress.show(record, done)
         if settings.validate_every and update % settings.validate_every == 0:
-            scores = validated()
-    if batches:
-        loss_reported = report(rate, 1.0)
-    if not (settings.validate_every and update % settings.validate_every == 0):
-        scores = validated()
-    progress.close()
+            with kept_weights(model, average):
+                scores = dict(validate())
+            log({"update": update, "seconds": meter.seconds, "validation": scores})
+            progress.say_scores(update, scores)
+
+    if meter.updates:
+        record = meter.record(update, rate)
+        log(record)
+        progress.show(record, 1.0)
     average.apply()
     model.eval()
-    return Trained(update, time.monotonic() - started, loss_reported, precision, scores)
+    if not (settings.validate_every and update % settings.validate_every == 0):
+        with torch.no_grad():
+            scores = dict(validate())
+        log({"update": update, "seconds": meter.seconds, "validation": scores})
+        progress.say_scores(update, scores)
+    progress.close()
+    return Trained(update, meter.seconds, record.get("loss"), precision, scores)
+
+
+def loss_of(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
+    """The loss of one batch, a scalar in nats per token, and the model width E that a schedule may ask for."""
+    with autocast(batch.source.device, precision):
+        features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
+        return cross_entropy(model.output(features), batch.target_out, label_smoothing), features.shape[-1]
+
+
+def chosen_precision(model: EncoderDecoder[Any], batch: Batch, settings: TrainingSettings, log: Log, progress: Progress) -> Precision:
+    """The precision in the settings; for "auto" the one in which this batch's gradients take less time."""
+    if settings.precision != "auto":
+        return settings.precision
+
+    def gradients(precision: Precision) -> None:
+        loss_of(model, batch, settings.label_smoothing, precision)[0].backward()
+        model.zero_grad()
+
+    seconds = measured(gradients, batch.source.device)
+    log({"precision": faster(seconds), "seconds": dict(seconds)})
+    progress.say(f"precision {faster(seconds)}: gradients take " + ", ".join(f"{1000 * seconds[name]:.0f} ms in {name}" for name in seconds))
+    return faster(seconds)
 
 
 def share_done(settings: TrainingSettings, updates: int, seconds: float) -> float:
@@ -173,3 +158,12 @@ def adamw(parameters: list[nn.Parameter], settings: TrainingSettings) -> torch.o
     vectors = [parameter for parameter in parameters if parameter.dim() < 2]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
+
+
+@contextmanager
+def kept_weights(model: EncoderDecoder[Any], average: Average) -> Iterator[None]:
+    """The model in evaluation mode with the weights that would be kept; back in training afterwards."""
+    model.eval()
+    with average.applied(), torch.no_grad():
+        yield
+    model.train()

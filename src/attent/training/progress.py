@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TextIO
 
 # A terminal's line is rewritten every second; a file gets a line at this interval, in seconds.
 INTERVAL = 5.0
@@ -30,20 +30,21 @@ class Progress:
         self.rewrites = self.stream.isatty()
         self.shown = float("-inf")
 
-    def show(self, record: Mapping[str, Any], left: float) -> None:
+    def show(self, record: Mapping[str, float], done: float) -> None:
         """Show a record of the log.
 
         Args:
-            record: as the loop logs it.
-            left: the seconds that training is expected to go on.
+            record: as `Meter` makes it.
+            done: how much of training is over, 0 to 1; what is left is expected to go on at the same pace.
         """
         now = time.monotonic()
-        if not self.rewrites and now - self.shown < INTERVAL:
+        if not self.rewrites and done < 1 and now - self.shown < INTERVAL:
             return
         self.shown = now
+        left = clock(record["seconds"] * (1 / done - 1)) if done > 0 else "?"
         line = (
             f"update {record['update']}  loss {record['loss']:.4f} nats/token  {record['tokens_per_second']:,.0f} tokens/s  "
-            f"rate {record['learning_rate']:.2e}  {clock(record['seconds'])} elapsed, {clock(left)} left"
+            f"rate {record['learning_rate']:.2e}  {clock(record['seconds'])} elapsed, {left} left"
         )
         # The escape clears what a longer line before it has left.
         self._write(f"\r{line}\x1b[K" if self.rewrites else f"{line}\n")
@@ -51,6 +52,11 @@ class Progress:
     def say(self, line: str) -> None:
         """Say something that stays."""
         self._write(f"\r{line}\x1b[K\n" if self.rewrites else f"{line}\n")
+
+    def say_scores(self, update: int, scores: Mapping[str, float]) -> None:
+        """Say what a validation found."""
+        if scores:
+            self.say(f"update {update}  " + "  ".join(f"{name} {score:.4g}" for name, score in scores.items()))
 
     def close(self) -> None:
         """End the rewritten line."""

@@ -40,25 +40,25 @@ class TrainingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    updates: int | None = Field(None, ge=1)
-    minutes: float | None = Field(None, gt=0)
-    batch_pairs: int | None = Field(None, ge=1)
-    batch_tokens: int | None = Field(None, ge=1)
-    learning_rate: float = Field(1e-3, gt=0)
+    updates: int | None = Field(default=None, ge=1)
+    minutes: float | None = Field(default=None, gt=0)
+    batch_pairs: int | None = Field(default=None, ge=1)
+    batch_tokens: int | None = Field(default=None, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
     schedule: ScheduleName = "inverse_sqrt"
-    warmup: int = Field(400, ge=0)
+    warmup: int = Field(default=400, ge=0)
     betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = Field(1e-9, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    clip: float | None = Field(1.0, gt=0)
+    epsilon: float = Field(default=1e-9, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    clip: float | None = Field(default=1.0, gt=0)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     averaging: Literal["none", "ema", "last"] = "none"
-    ema_decay: float = Field(0.999, gt=0, lt=1)
-    last: int = Field(5, ge=1)
-    last_every: int = Field(100, ge=1)
-    validate_every: int | None = Field(None, ge=1)
-    seed: int = Field(1, ge=0)
+    ema_decay: float = Field(default=0.999, gt=0, lt=1)
+    last: int = Field(default=5, ge=1)
+    last_every: int = Field(default=100, ge=1)
+    validate_every: int | None = Field(default=None, ge=1)
+    seed: int = Field(default=1, ge=0)
 
     @model_validator(mode="after")
     def _enough_is_said(self) -> TrainingSettings:

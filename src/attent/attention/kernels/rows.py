@@ -25,9 +25,7 @@ class Lowered(NamedTuple):
 
 def per_row(call: Call) -> int:
     """How many numbers one row of scores takes while it is computed, over all sequences and heads."""
-    # a score without a dot form looks at every feature of every pair
-    features = 1 if call.score.form == "dot" else max(call.query_width, 1)
-    return max(call.batch * call.heads * call.keys * features, 1)
+    return max(call.batch * call.heads * call.keys * call.score.per_pair(call.query_width), 1)
 
 
 def tiles(call: Call) -> list[range]:
@@ -61,7 +59,7 @@ def lower(call: Call, query: Tensor, key: Side, value: Tensor) -> Lowered:
     if seen is not None:
         theirs, value = formula.without_hidden(seen, theirs, value)
     if not call.lowered:
-        theirs = lower_key(call.score, theirs.features, call.heads)
+        theirs = lower_key(call.score, theirs.features, call.heads, call.score.origin(theirs.features, seen))
     return Lowered(call.score.lower_query(query.to(call.exact), theirs.origin), theirs, value)
 
 

@@ -43,13 +43,14 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
         bias = None if key.bias is None else key.bias[:, :, : call.queries]
         key = Side(key.features[:, :, : call.queries], bias, key.origin)
         value = value[:, :, : call.queries]
-    alive = None
+    seen, alive = None, None
     if allowed is not None:
-        key, value = formula.without_hidden(allowed.any(-2), key, value)
+        seen = allowed.any(-2)
+        key, value = formula.without_hidden(seen, key, value)
         alive = allowed.any(-1, keepdim=True)
         # a row that may see nothing looks at everything, and is set to zero afterwards: no backend's habits enter
         allowed = allowed | ~alive
-    theirs = key if call.lowered else lower_key(call.score, key.features, call.heads)
+    theirs = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.origin(key.features, seen))
     assert isinstance(call.score, DotScore)
     ours = call.score.lower_query(query, theirs.origin)
     scale = call.score.scale(ours.features.shape[-1])

@@ -31,7 +31,8 @@ class Entmax15(Normaliser):
             mean = ordered.cumsum(-1) / rank
             spread = ordered.square().cumsum(-1) - rank * mean.square()  # Σ(x − mean)² of the rank largest
             threshold = mean - ((1 - spread) / rank).clamp(min=0.0).sqrt()
-            size = (threshold <= ordered).sum(-1, keepdim=True)
+            # a row of NaN has no support, and must not be looked up in one
+            size = (threshold <= ordered).sum(-1, keepdim=True).clamp(min=1)
             support = (halves >= ordered.gather(-1, size - 1)).to(scores.dtype)
         # once more over the support alone: there the root's argument is positive, and its gradient finite
         size = support.sum(-1, keepdim=True)

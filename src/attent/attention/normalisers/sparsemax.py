@@ -28,6 +28,8 @@ class Sparsemax(Normaliser):
             ordered = centred.sort(-1, descending=True).values
             rank = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
             size = (1 + rank * ordered > ordered.cumsum(-1)).sum(-1, keepdim=True)  # (…, 1) keys in the support
+            # a row of NaN has no support, and must not be looked up in one
+            size = size.clamp(min=1)
             support = centred >= ordered.gather(-1, size - 1)
             size = support.sum(-1, keepdim=True).to(scores.dtype)
         threshold = ((centred * support).sum(-1, keepdim=True) - 1) / size

@@ -46,6 +46,15 @@ class Gated(Score):
         """A gate for each head, before the dot product."""
         return cls(query_width, key_width, heads=heads)
 
+    def check(self, query_width: int, key_width: int, heads: int) -> None:
+        """The score behind the gate must serve them too."""
+        super().check(query_width, key_width, heads)
+        self.inner.check(query_width, key_width, heads)
+
+    def per_pair(self, query_width: int) -> int:
+        """What the score behind the gate takes, which is not lowered here."""
+        return max(query_width, self.inner.per_pair(query_width))
+
     def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
         """The gate, the score behind it, the scores."""
         ours = query @ self.query_weight.to(query.dtype)  # (B, H, Tq, 1)

@@ -41,10 +41,16 @@ class Gaussian(DotScore):
         else:
             self.register_buffer("sigma", value)
 
-    def origin(self, key: Tensor) -> Tensor | None:
+    def origin(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
         """The keys' mean (B, H, 1, D); any point would do, this one keeps the terms small."""
+        if not key.shape[-2]:
+            return None
         # a key that is hidden may hold NaN, and a mean would spread it
-        return key.detach().nan_to_num(0.0, 0.0, 0.0).mean(-2, keepdim=True) if key.shape[-2] else None
+        key = key.detach().nan_to_num(0.0, 0.0, 0.0)
+        if visible is None:
+            return key.mean(-2, keepdim=True)
+        counted = visible[..., None].to(key.dtype)  # (B|1, H|1, Tk, 1)
+        return (key * counted).sum(-2, keepdim=True) / counted.sum(-2, keepdim=True).clamp(min=1.0)
 
     def _lower(self, features: Tensor, origin: Tensor | None) -> Side:
         centred = features if origin is None else features - origin

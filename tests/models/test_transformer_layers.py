@@ -1,0 +1,54 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from attent.models.encoder_decoder import Memory
+from attent.models.transformer_layers import Decoder, DecoderLayer, Encoder, EncoderLayer
+from attent.models.transformer_settings import TransformerSettings
+
+SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=2, width=6, feed_forward=7, heads=2, dropout=0.0)
+
+
+def norm(features: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(features, (6,))
+
+
+def test_encoder_layer_is_the_papers() -> None:
+    layer, x = EncoderLayer(SETTINGS), torch.randn(2, 5, 6)
+    z = norm(x + layer.self_attention(x))
+    torch.testing.assert_close(layer(x, torch.tensor([5, 5])), norm(z + layer.feed_forward(z)))
+
+
+def test_decoder_layer_is_the_papers() -> None:
+    layer, y, m = DecoderLayer(SETTINGS), torch.randn(2, 3, 6), torch.randn(2, 5, 6)
+    lengths = torch.tensor([5, 2])
+    z = norm(y + layer.self_attention(y, mask="causal"))
+    z = norm(z + layer.cross_attention(z, m, lengths=lengths))
+    features, written = layer(y, None, layer.cross_attention.remember(m), lengths)
+    torch.testing.assert_close(features, norm(z + layer.feed_forward(z)))
+    assert written.length == 3
+
+
+def test_pre_norm_ends_with_a_norm() -> None:
+    settings = SETTINGS.model_copy(update={"norm": "pre"})
+    assert isinstance(Encoder(settings).norm, nn.LayerNorm)
+    assert isinstance(Encoder(SETTINGS).norm, nn.Identity)
+
+
+def test_positions_inside_attention_are_for_self_attention_alone() -> None:
+    layer = DecoderLayer(SETTINGS.model_copy(update={"position": "rotary"}))
+    assert layer.self_attention.position is not None
+    assert layer.cross_attention.position is None
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_decoder_goes_on_where_it_stopped(norm: str) -> None:
+    decoder = Decoder(SETTINGS.model_copy(update={"norm": norm}))
+    features, memory = torch.randn(2, 5, 6), Memory(torch.randn(2, 7, 6), torch.tensor([7, 3]))
+    source = decoder.remember(memory)
+    whole, _ = decoder(features, (None, None), source, memory.lengths)
+    first, written = decoder(features[:, :2], (None, None), source, memory.lengths)
+    rest, written = decoder(features[:, 2:], written, source, memory.lengths)
+    torch.testing.assert_close(torch.cat((first, rest), 1), whole)
+    assert [cache.length for cache in written] == [5, 5]

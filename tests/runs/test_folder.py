@@ -1,0 +1,159 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import RunError
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.runs.folder import FORMAT, RunConfig, RunWriter, read, read_config
+
+SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
+SOURCE, TARGET = CharTokenizer("abc"), CharTokenizer("01")
+
+
+def model(settings: TransformerSettings = SETTINGS) -> Transformer:
+    return Transformer(settings, SOURCE.size, TARGET.size).eval()
+
+
+def write(path: Path, *, replace: bool = False, made: Transformer | None = None) -> Transformer:
+    made = made or model()
+    with RunWriter(path, replace=replace) as run:
+        run.log({"update": 1, "loss": 2.5})
+        run.log({"update": 2, "loss": 1.5})
+        run.finish(RunConfig(model=made.settings, results={"test": {"exact_match": 99.5}}), made, SOURCE, TARGET)
+    return made
+
+
+def tree(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("shared", ["none", "target"])
+def test_what_is_written_is_read(tmp_path: Path, shared: str) -> None:
+    made = write(tmp_path / "run", made=model(SETTINGS.model_copy(update={"share_embeddings": shared})))
+    run = read(tmp_path / "run")
+    assert not run.model.training
+    assert run.config.model == made.settings
+    assert run.config.results == {"test": {"exact_match": 99.5}}
+    assert run.source_tokenizer.encode("cab") == SOURCE.encode("cab")
+    assert run.target_tokenizer.size == TARGET.size
+    assert all(torch.equal(value, run.model.state_dict()[name]) for name, value in made.state_dict().items())
+
+
+def test_a_shared_matrix_is_stored_once_and_shared_again(tmp_path: Path) -> None:
+    write(tmp_path / "run")
+    with safe_open(tmp_path / "run" / "model.safetensors", framework="pt") as tensors:
+        assert "to_logits.weight" not in tensors.keys()  # noqa: SIM118 - it is no mapping
+    again = read(tmp_path / "run").model
+    assert again.to_logits.weight is again.target_embedding.tokens.weight
+
+
+def test_the_folder_says_what_made_it(tmp_path: Path) -> None:
+    write(tmp_path / "run")
+    assert tree(tmp_path / "run") == {"config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json", "log.jsonl"}
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["format"] == FORMAT
+    assert set(config["versions"]) == {"attent", "torch", "python"}
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [record["loss"] for record in log] == [2.5, 1.5]
+
+
+def test_nothing_is_left_where_a_run_fails(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), RunWriter(tmp_path / "run"):
+        raise KeyboardInterrupt
+    assert tree(tmp_path) == set()
+
+
+def test_a_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    write(tmp_path / "run")
+    with pytest.raises(RunError, match="run is there already"):
+        RunWriter(tmp_path / "run")
+    second = write(tmp_path / "run", replace=True)
+    assert torch.equal(read(tmp_path / "run").model.to_logits.weight, second.to_logits.weight)
+    assert tree(tmp_path) == {"run"}
+
+
+def test_only_a_run_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "letters.txt").write_text("dear")
+    with pytest.raises(RunError, match="is no run folder"):
+        RunWriter(tmp_path / "run", replace=True)
+    assert (tmp_path / "run" / "letters.txt").read_text() == "dear"
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be written"):
+        RunWriter(tmp_path / "file" / "run")
+
+
+def damaged(folder: Path, what: str) -> None:
+    config = folder / "config.json"
+    weights = folder / "model.safetensors"
+    content = json.loads(config.read_text())
+    match what:
+        case "no folder":
+            folder.rename(folder.parent / "elsewhere")
+        case "bad JSON":
+            config.write_text(config.read_text()[:-9])
+        case "newer":
+            config.write_text(json.dumps(content | {"format": FORMAT + 1, "versions": {"attent": "9.9"}}))
+        case "no format":
+            config.write_text("[]")
+        case "unknown setting":
+            content["model"]["colour"] = "red"
+            config.write_text(json.dumps(content))
+        case "other shape":
+            content["model"]["feed_forward"] = 7
+            config.write_text(json.dumps(content))
+        case "more layers":
+            content["model"]["encoder_layers"] = 2
+            config.write_text(json.dumps(content))
+        case "no output bias":
+            content["model"]["encoder_layers"] = 1
+            content["model"]["share_embeddings"] = "none"
+            config.write_text(json.dumps(content))
+        case "unknown tokenizer":
+            config.write_text(json.dumps(content | {"tokenizers": {"source": "char", "target": "rune"}}))
+        case "truncated":
+            weights.write_bytes(weights.read_bytes()[:-40])
+        case "no weights":
+            weights.unlink()
+        case "no tokenizer":
+            (folder / "source.tokenizer.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("no folder", "run is no run folder: config.json cannot be read"),
+        ("bad JSON", r"config\.json is damaged: "),
+        ("newer", r"config\.json has format 2, written by attent 9\.9; this attent reads up to 1"),
+        ("no format", r"config\.json is damaged: it names no format"),
+        ("unknown setting", r"config\.json is damaged: model\.colour: "),
+        ("other shape", r"model\.safetensors is damaged: encoder\.layers\.0\.feed_forward\.widen\.weight must be \(7, 8\), got \(5, 8\)"),
+        ("more layers", r"model\.safetensors is damaged: encoder\.layers\.1\.\S+ is missing"),
+        ("no output bias", r"model\.safetensors is damaged: to_logits\.weight is missing"),
+        ("unknown tokenizer", r"config\.json is damaged: the target tokenizer is of unknown kind 'rune'"),
+        ("truncated", r"model\.safetensors is missing or damaged: "),
+        ("no weights", r"model\.safetensors is missing or damaged: "),
+        ("no tokenizer", r"source\.tokenizer\.json cannot be read"),
+    ],
+)
+def test_damage_is_named_in_one_line(tmp_path: Path, what: str, message: str) -> None:
+    write(tmp_path / "run")
+    damaged(tmp_path / "run", what)
+    with pytest.raises(RunError, match=message) as caught:
+        read(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert "run" in str(caught.value)
+
+
+def test_a_config_is_read_alone(tmp_path: Path) -> None:
+    write(tmp_path / "run")
+    (tmp_path / "run" / "model.safetensors").unlink()
+    assert read_config(tmp_path / "run").model == SETTINGS

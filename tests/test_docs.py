@@ -1,0 +1,72 @@
+"""The documentation is true: names are current, links lead somewhere, examples run."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import attent
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: str) -> list[str]:
+    """The Python examples of a page that are no transcript."""
+    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    return [block for block in found if ">>>" not in block]
+
+
+def test_the_page_of_names_is_what_its_script_writes() -> None:
+    script: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "names"))
+    assert (ROOT / "docs" / "names.md").read_text(encoding="utf-8") == script["page"](), "run .venv/bin/python scripts/names"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_readme_example_runs() -> None:
+    (example,) = [block for block in blocks("README.md") if "attent.explain" in block]
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert names["context"].shape == (2, 8, 100, 64)
+    assert names["weights"][0, 3, 5].sum().item() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_steps_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = [block for block in blocks("docs/formula.md") if "formula.steps" in block]
+    exec(example, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["products", "scores", "masked", "weights", "output"]
+
+
+def test_softmax_of_s_s_transposed_times_s_is_one_line() -> None:
+    (example,) = [block for block in blocks("docs/formula.md") if "attend(s, s, s" in block]
+    s = torch.randn(5, 3)
+    soft, plain = (eval(line, {"attent": attent, "s": s}) for line in example.strip().splitlines())
+    torch.testing.assert_close(soft, torch.softmax(s @ s.T, -1) @ s)
+    torch.testing.assert_close(plain, s @ s.T @ s)
+
+
+def test_a_score_added_as_the_page_says_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import attent.attention.scores as scores
+    from attent import names
+
+    (source,) = [block for block in blocks("docs/adding-a-part.md") if "class ScaledCosine" in block]
+    (tmp_path / "scaled_cosine.py").write_text(source, encoding="utf-8")
+    monkeypatch.setattr(scores, "__path__", [*scores.__path__, str(tmp_path)])
+    score = names.parts(scores)["scaled_cosine"]()
+    query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.randn(3, 7, 11)
+    spec = attent.attend(query, key, value, score=score, implementation="formula")
+    for implementation in ("tiled", "sdpa"):
+        torch.testing.assert_close(attent.attend(query, key, value, score=score, implementation=implementation), spec)
+    expected = torch.softmax(query @ (key / key.norm(dim=-1, keepdim=True)).transpose(1, 2), -1) @ value
+    torch.testing.assert_close(spec, expected)
