@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from attent import axes
+from attent.layers.embeddings import TokenEmbedding
 
 jaxtyping = pytest.importorskip("jaxtyping", reason="without jaxtyping the types are plain tensors")
 
@@ -52,3 +53,8 @@ def test_a_mask_may_leave_lengths_to_broadcasting() -> None:
     assert agree(FITTING["Scores"], FITTING["Allowed"])
     assert agree(FITTING["Scores"], torch.ones(1, 3, 5, 1, dtype=torch.bool))
     assert not agree(FITTING["Scores"], torch.ones(2, 1, 1, 7, dtype=torch.bool))
+
+
+def test_the_suite_checks_shapes_in_signatures() -> None:
+    with pytest.raises(jaxtyping.TypeCheckError, match="Type-check error"):
+        TokenEmbedding(5, 3)(torch.zeros(2, 3, dtype=torch.float32))

@@ -224,11 +224,8 @@ def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, s
 
 
 def _check_lengths(lengths: Tensor, keys: int) -> None:
-    # reading numbers back would halt a GPU, and breaks a compiled graph
-    if lengths.device.type == "cpu" and not torch.compiler.is_compiling() and lengths.numel():
-        low, high = int(lengths.min()), int(lengths.max())
-        if low < 0 or high > keys:
-            raise ShapeError(f"lengths must be from 0 to Tk = {keys}, got {low} to {high}")
+    if lengths.numel() and known(lambda: (lengths.min() < 0) | (lengths.max() > keys), lengths.device):
+        raise ShapeError(f"lengths must be from 0 to Tk = {keys}, got {int(lengths.min())} to {int(lengths.max())}")
 
 
 def _bias(bias: Tensor, axes: int, query: Tensor, keys: int) -> Tensor:
@@ -251,6 +248,14 @@ def _start(start: int | Tensor | None, lengths: Tensor | None, batch: int, queri
     if isinstance(start, bool) or not isinstance(start, int):
         raise ArgumentError(f"query_start must be a whole number or (B,) of them, got {type(start).__name__}")
     return start
+
+
+def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
+    """Whether a condition holds, asked only where reading the answer back costs little: on a CPU, outside compiled graphs.
+
+    Elsewhere the answer is False, and the caller does the work that the condition would have spared.
+    """
+    return device.type == "cpu" and not torch.compiler.is_compiling() and bool(flag())
 
 
 def lower_key(score: Score, key: Tensor, heads: int, origin: Tensor | None = None) -> Side:

@@ -138,7 +138,8 @@ def chosen_precision(model: EncoderDecoder[Any], batch: Batch, settings: Trainin
 
     seconds = measured(gradients, batch.source.device)
     log({"precision": faster(seconds), "seconds": dict(seconds)})
-    progress.say(f"precision {faster(seconds)}: gradients take " + ", ".join(f"{1000 * seconds[name]:.0f} ms in {name}" for name in seconds))
+    times = ", ".join(f"{1000 * time:.0f} ms in {name}" for name, time in seconds.items())
+    progress.say(f"precision {faster(seconds)}: the gradients of a batch take {times}")
     return faster(seconds)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import formula
-from attent.attention.call import Call, lower_key
+from attent.attention.call import Call, known, lower_key
 from attent.attention.masks.causal import Causal
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
@@ -47,9 +47,10 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     if allowed is not None:
         seen = allowed.any(-2)
         key, value = formula.without_hidden(seen, key, value)
-        alive = allowed.any(-1, keepdim=True)
-        # a row that may see nothing looks at everything, and is set to zero afterwards: no backend's habits enter
-        allowed = allowed | ~alive
+        every = allowed.any(-1, keepdim=True)
+        if not known(every.all, call.device):
+            # a row that may see nothing looks at everything, and is set to zero afterwards: no backend's habits enter
+            alive, allowed = every, allowed | ~every
     theirs = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.origin(key.features, seen))
     assert isinstance(call.score, DotScore)
     ours = call.score.lower_query(query, theirs.origin)

@@ -41,12 +41,20 @@ class Learned(nn.Module):
             ShapeError: the sequence is longer than the table.
         """
         length, maximum = features.shape[-2], self.table.shape[0]
+        last = self._last(start)
+        if last is not None and last + length > maximum:
+            raise ShapeError(f"learned positions end at {maximum} tokens, got a sequence of {last + length}")
         if isinstance(start, int):
-            if start + length > maximum:
-                raise ShapeError(f"learned positions end at {maximum} tokens, got a sequence of {start + length}")
             return features + self.table[start : start + length].to(features.dtype)
         positions = torch.arange(length, device=features.device) + start[:, None]
         return features + self.table[positions].to(features.dtype)
+
+    @staticmethod
+    def _last(start: int | Tensor) -> int | None:
+        if isinstance(start, int):
+            return start
+        # reading a number back would halt a GPU, and breaks a compiled graph
+        return int(start.max()) if start.device.type == "cpu" and start.numel() and not torch.compiler.is_compiling() else None
 
     def extra_repr(self) -> str:
         """The table's size."""

@@ -1,0 +1,94 @@
+"""The commands together, and how every one of them fails: one line on standard error, exit code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from attent.cli.demo import demo
+from attent.cli.describe import describe
+from attent.cli.evaluate import evaluate
+from attent.cli.output import one_line, say, speak_utf8
+from attent.cli.show import show
+from attent.cli.train import train
+from attent.cli.translate import translate
+from attent.cli.walk import walk
+from attent.errors import AttentError
+
+OK, FAILED, INTERRUPTED = 0, 2, 130
+# The error about how a command was called, of which typer exports one kind alone.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+# Without rich's markup help is printed in a tenth of the time.
+app = typer.Typer(
+    name="attent",
+    help="Attention you can swap, see and scale.",
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, train, translate, evaluate, show, describe, walk):
+    app.command()(command)
+
+
+def version(asked: bool) -> None:
+    """Print the version and stop."""
+    if asked:
+        from importlib.metadata import PackageNotFoundError
+        from importlib.metadata import version as installed
+
+        try:
+            print(f"attent {installed('attent')}")
+        except PackageNotFoundError:
+            print("attent, not installed")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version and stop.")) -> None:
+    """Attention you can swap, see and scale."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: those of the process unless given.
+
+    Returns:
+        The exit code: 0, or 2 after an error, which has been said in one line on standard error, or 130 after Ctrl-C.
+    """
+    speak_utf8()
+    arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        code = get_command(app).main(arguments, "attent", standalone_mode=False)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except AttentError as error:
+        return _failed(error)
+    except UsageError as error:
+        return _failed(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
+    except BrokenPipeError:
+        # A reader that has had enough, as `head` has, is no error; what is left must not be written when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except OSError as error:
+        return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
+    except ValueError as error:
+        # pydantic's, without importing it for those commands that do not
+        if type(error).__name__ != "ValidationError":
+            raise
+        return _failed(error)
+    if code == INTERRUPTED:
+        say("attent: interrupted")
+    return code if isinstance(code, int) else OK
+
+
+def _failed(error: object) -> int:
+    say(f"attent: {one_line(error)}")
+    return FAILED

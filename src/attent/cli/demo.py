@@ -1,0 +1,91 @@
+"""attent demo: train on dates, judge, translate, draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attent.cli.output import colours, say
+
+if TYPE_CHECKING:
+    from attent.decoding.translator import Translator
+
+OUT = Path("runs") / "dates-demo"
+PICTURES = "pictures"
+# Written as Unicode CLDR writes them, with the narrow space that Russian has before its "г."
+DATES = (
+    "fr | mardi 3 mars 2026",
+    "en | Tuesday, March 3, 2026",
+    "de | Dienstag, 3. März 2026",
+    "ru | вторник, 3 марта 2026 г.",
+    "el | Τρίτη 3 Μαρτίου 2026",
+    "ar_EG | الثلاثاء، ٣ مارس ٢٠٢٦",
+    "mr | मंगळवार, ३ मार्च, २०२६",
+    "ja | 2026年3月3日火曜日",
+    "ko | 2026년 3월 3일 화요일",
+    "30 settembre 1987",
+)
+DRAWN = (DATES[0], DATES[7])
+
+
+def demo(
+    out: Annotated[Path | None, typer.Option(help=f"The run folder to be; {OUT.as_posix()}, replacing an older one, unless given.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Train for so long; about two unless given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
+    date: Annotated[list[str] | None, typer.Option(help='A date to translate, such as "fr | mardi 3 mars 2026"; may be repeated.')] = None,
+) -> None:
+    """Train a Transformer on dates in fourteen languages, judge it, translate some, and show what it looks at."""
+    from attent.cli.overrides import changed
+    from attent.config import settings
+    from attent.config.recipe import follow
+    from attent.decoding.translator import load
+    from attent.views.panel import panel_of
+    from attent.views.terminal import heat_map
+
+    chosen = changed(settings.demo(), minutes=minutes, seed=seed)
+    folder = out or OUT
+    say(f"training on {chosen.dates.training_pairs:,} dates in {len(chosen.dates.locale_names)} locales, into {folder}")
+    results = follow(chosen, folder, replace=out is None)
+    translator = load(folder)
+    print("\n".join(_translated(translator, (*DATES, *(date or ())))))
+    print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), colour=colours())}\n")
+    _draw(translator, folder / PICTURES)
+    print("Next:")
+    for command in (
+        f'translate {folder} "it | 3 marzo 2026"',
+        f'show {folder} "{DRAWN[0]}" --head all',
+        f"describe {folder}",
+        f'walk {folder} "{DRAWN[0]}"',
+    ):
+        print(f"  attent {command}")
+    print()
+    print("exact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
+
+
+def _translated(translator: Translator, dates: tuple[str, ...]) -> list[str]:
+    from attent.cli.typed import as_known
+    from attent.views.labels import padded, width
+
+    widest = max(map(width, dates))
+    translations = translator.translate([as_known(text, translator.source_tokenizer) for text in dates])
+    return [f"{padded(text, widest, left=True)}  →  {translation}" for text, translation in zip(dates, translations, strict=True)]
+
+
+def _draw(translator: Translator, folder: Path) -> None:
+    from attent.errors import ArgumentError, AttentError
+    from attent.views.panel import heads_of, panel_of
+    from attent.views.picture import picture
+
+    try:
+        for number, text in enumerate(DRAWN, start=1):
+            maps = translator.map(text)
+            picture(panel_of(maps), folder / f"cross-attention-{number}.png")
+            picture(heads_of(maps), folder / f"cross-attention-{number}-heads.png")
+    except ArgumentError:
+        raise
+    except AttentError as error:
+        say(f"no pictures: {error}")
+        return
+    print(f"Pictures of it: {', '.join(str(path) for path in sorted(folder.glob('*.png')))}\n")

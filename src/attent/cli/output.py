@@ -1,0 +1,29 @@
+"""What goes where: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+
+def say(line: str) -> None:
+    """A line for the person who waits, which is no result."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def one_line(text: object) -> str:
+    """A message without the line breaks and runs of spaces that it may have."""
+    return " ".join(str(text).split())
+
+
+def speak_utf8() -> None:
+    """Read and write UTF-8 whatever the machine's language: the texts and the blocks of a map need it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
+
+
+def colours() -> bool:
+    """Whether standard output is a terminal that is to be written to in colour (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

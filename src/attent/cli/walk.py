@@ -1,0 +1,57 @@
+"""attent walk: every number of the formula."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from attent.errors import ArgumentError
+
+
+def walk(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[RUN] [TEXT]", help="A text; or a run folder and a text.")] = None,
+    score: Annotated[str | None, typer.Option(help="Of a text alone: any score, by name; scaled_dot unless given.")] = None,
+    scale: Annotated[bool, typer.Option("--scale/--no-scale", help="Of a text alone: whether to divide by √Dk.")] = True,
+    heads: Annotated[int | None, typer.Option(min=1, help="Of a text alone: how many heads; 1 unless given.")] = None,
+    normaliser: Annotated[str | None, typer.Option(help="Of a text alone: any normaliser, by name; softmax unless given.")] = None,
+    mask: Annotated[str | None, typer.Option(help="Of a text alone: such as causal.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Of a text alone: how many numbers a word has; 4 unless given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of a text alone: of the random matrices; 0 unless given.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Of a run: the layer, from 0; the last unless given.")] = None,
+    head: Annotated[int | None, typer.Option(help="Of a run: the head, from 0; the first unless given.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Of a run: encoder (unless given), decoder or cross.")] = None,
+) -> None:
+    """Walk through attention: every step with its equation, its shape and its numbers, named by the words.
+
+    Of a text alone the numbers are made up; of a run they are those of the trained model.
+    """
+    made_up = {"score": score, "heads": heads, "normaliser": normaliser, "mask": mask, "seed": seed, "width": width}
+    trained = {"layer": layer, "head": head, "kind": kind}
+    given = words or ["The cat sat on the mat"]
+    if len(given) > 2:
+        raise ArgumentError(f"walk takes a text, or a run folder and a text, got {len(given)} arguments: put the text in quotes")
+    if len(given) == 2:
+        _refuse(made_up | {"no-scale": None if scale else True}, "is for a text without a run; a run has been trained with its own")
+        _print_run(*given, _given(trained))
+        return
+    _refuse(trained, "needs a run: attent walk RUN TEXT")
+    from attent.views.walk import walk as walk_text
+
+    print(walk_text(given[0], scale=scale, **_given(made_up)))
+
+
+def _print_run(run: str, text: str, choice: dict[str, Any]) -> None:
+    from attent.decoding.translator import load
+    from attent.views.walk import walk_run
+
+    print(walk_run(load(run), text, **choice))
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _refuse(options: dict[str, Any], why: str) -> None:
+    for name in _given(options):
+        raise ArgumentError(f"--{name} {why}")

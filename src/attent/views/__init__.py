@@ -1,0 +1,1 @@
+"""Views: attention for the eye, from maps and labels alone."""

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attent.attention import attend, prepare
+from attent.attention.positions import Alibi
+
+
+@pytest.mark.parametrize(
+    ("heads", "slopes"),
+    [
+        # 2^{−8/4 · 1, 2, 3, 4}
+        (4, [1 / 4, 1 / 16, 1 / 64, 1 / 256]),
+        # those of 4, then the first and the third of 8: 2^{−1}, 2^{−3}
+        (6, [1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 2, 1 / 8]),
+        (1, [1 / 256]),
+        (8, [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]),
+    ],
+)
+def test_slopes(heads: int, slopes: list[float]) -> None:
+    assert Alibi.slopes(heads) == slopes
+
+
+def test_the_penalty_grows_with_distance() -> None:
+    zeros = torch.zeros(1, 4, 3, 2)
+    pairs = prepare(zeros, torch.zeros(1, 4, 5, 2), torch.zeros(1, 4, 5, 2)).call.pairs()
+    bias = Alibi().bias(pairs)
+    # the queries stand at 2, 3 and 4
+    distances = torch.tensor([[2, 1, 0, 1, 2], [3, 2, 1, 0, 1], [4, 3, 2, 1, 0]])
+    assert torch.equal(bias[0], -torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256])[:, None, None] * distances)
+
+
+def test_a_near_key_is_favoured_among_equals() -> None:
+    query, key = torch.zeros(2, 5, 3), torch.ones(2, 7, 3)
+    weights = attend(query, key, key, position="alibi", mask="causal", return_map=True)[1].dense()
+    assert (weights[:, -1].diff(dim=-1) > 0).all()
+    assert torch.equal(weights.argmax(-1), torch.arange(2, 7).expand(2, 5))
+
+
+def test_each_sequence_has_its_own_positions() -> None:
+    features = torch.randn(2, 3, 5, 4)
+    found = attend(features[:, :, :1], features, features, position="alibi", query_start=torch.tensor([0, 4]))
+    for place, start in enumerate((0, 4)):
+        alone = features[place : place + 1]
+        torch.testing.assert_close(found[place], attend(alone[:, :, :1], alone, alone, position="alibi", query_start=start)[0])

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from attent.attention import attend
+from attent.attention.positions import Rotary
+from attent.attention.scores import Dot
+from attent.errors import ShapeError
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_products_depend_on_distance_alone(halves: bool) -> None:
+    rotary, query, key = Rotary(halves=halves), torch.randn(1, 1, 1, 6).double(), torch.randn(1, 1, 1, 6).double()
+
+    def score(p: int, j: int) -> float:
+        return Dot()(rotary.turn(query, torch.tensor([[p]])), rotary.turn(key, torch.tensor([[j]]))).item()
+
+    assert score(3, 5) == pytest.approx(score(13, 15), abs=1e-5)
+    assert score(3, 5) == pytest.approx(score(0, 2), abs=1e-5)
+    assert score(5, 3) == pytest.approx(score(7, 5), abs=1e-5)
+    assert abs(score(3, 5) - score(3, 6)) > 1e-3
+    assert abs(score(3, 5) - score(5, 3)) > 1e-3
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_lengths_stay_and_position_zero_turns_nothing(halves: bool) -> None:
+    features = torch.randn(2, 3, 7, 4)
+    turned = Rotary(halves=halves).turn(features, torch.arange(7)[None])
+    torch.testing.assert_close(turned.norm(dim=-1), features.norm(dim=-1))
+    assert torch.equal(turned[:, :, 0], features[:, :, 0])
+    assert not torch.isclose(turned[:, :, 1:], features[:, :, 1:]).all(-1).any()
+
+
+def test_one_number_by_hand() -> None:
+    # base 100, width 4: angles p·1 and p·100^{−1/2} = p/10. At p = 2 the pair (1, 0) turns to (cos 2, sin 2),
+    # the pair (0, 1) to (−sin 0.2, cos 0.2)
+    features, where = torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), torch.tensor([[2]])
+    turned = [math.cos(2), math.sin(2), -math.sin(0.2), math.cos(0.2)]
+    torch.testing.assert_close(Rotary(100.0).turn(features, where).flatten(), torch.tensor(turned))
+    # in halves the pairs are features 0 and 2, 1 and 3: (1, 0) and (0, 1) once more, laid out otherwise
+    found = Rotary(100.0, halves=True).turn(torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), where).flatten()
+    torch.testing.assert_close(found, torch.tensor([turned[0], turned[2], turned[1], turned[3]]))
+
+
+def test_each_sequence_has_its_own_positions() -> None:
+    rotary, features, where = Rotary(), torch.randn(2, 3, 5, 4), torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
+    turned = rotary.turn(features, where)
+    for place in range(2):
+        torch.testing.assert_close(turned[place : place + 1], rotary.turn(features[place : place + 1], where[place : place + 1]))
+
+
+def test_where_both_start_does_not_matter() -> None:
+    features = torch.randn(2, 7, 4).double()
+    one = attend(features[:, 3:5], features[:, 2:6], features[:, 2:6], position="rotary", query_start=1)
+    rotary = Rotary()
+    query, key = (
+        rotary.turn(part[:, None], where[None])
+        for part, where in ((features[:, 3:5], torch.arange(3, 5)), (features[:, 2:6], torch.arange(2, 6)))
+    )
+    torch.testing.assert_close(one, attend(query[:, 0], key[:, 0], features[:, 2:6]), rtol=1e-6, atol=1e-6)
+
+
+def test_types_and_widths() -> None:
+    assert Rotary().turn(torch.randn(1, 1, 3, 4).bfloat16(), torch.arange(3)[None]).dtype == torch.bfloat16
+    with pytest.raises(ShapeError, match=r"^rotary turns pairs of features, so the width must be even, got 5$"):
+        Rotary().check(3, 5)
+    assert repr(Rotary(500.0)) == "Rotary(base=500.0, halves=False)"

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention import attend, explain
+from attent.attention.attend import IMPLEMENTATIONS
+from attent.attention.kernels import rows as by_rows
+from attent.attention.masks import Causal, Padding, Window
+from attent.attention.positions import Rotary
+from attent.attention.scores import SCORES, Additive, Cosine
+from attent.errors import ImplementationError, UnknownNameError
+
+dice = torch.Generator().manual_seed(1)
+QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5, 4), (7, 4), (7, 11)))
+SOFTMAX = "its normaliser is softmax, not Sparsemax"
+
+
+def test_contexts_have_the_callers_axes_and_type() -> None:
+    assert attend(QUERY, KEY, VALUE).shape == (2, 3, 5, 11)
+    assert attend(QUERY[:, 0], KEY[:, 0], VALUE[:, 0]).shape == (2, 5, 11)
+    assert attend(QUERY[0, 0], KEY[0, 0], VALUE[0, 0]).shape == (5, 11)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        for implementation in IMPLEMENTATIONS:
+            assert attend(QUERY.to(dtype), KEY.to(dtype), VALUE.to(dtype), implementation=implementation).dtype == dtype
+
+
+def test_fewer_axes_give_the_same_numbers() -> None:
+    lengths = torch.tensor([6, 3])
+    whole = attend(QUERY[:, :1], KEY[:, :1], VALUE[:, :1], mask="causal", lengths=lengths, bias=torch.ones(1, 7))[:, 0]
+    torch.testing.assert_close(attend(QUERY[:, 0], KEY[:, 0], VALUE[:, 0], mask="causal", lengths=lengths), whole)
+    alone = attend(QUERY[1, 0], KEY[1, 0], VALUE[1, 0], mask="causal", lengths=lengths[1:])
+    torch.testing.assert_close(alone, whole[1])
+
+
+def test_one_number_by_hand() -> None:
+    # one key twice as good in the exponent's unit: weights 1/(1 + e^{−ln 3}) = 3/4 and 1/4; 3/4·8 + 1/4·4 = 7
+    query, key, value = torch.tensor([[1.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
+    for implementation in IMPLEMENTATIONS:
+        assert attend(query, key, value, score="dot", implementation=implementation).item() == pytest.approx(7.0)
+
+
+def test_the_map_comes_with_the_contexts() -> None:
+    context, weights = attend(QUERY, KEY, VALUE, return_map=True)
+    torch.testing.assert_close(weights.dense() @ VALUE, context)
+
+
+def test_explain_says_which_runs_and_why_not_the_others() -> None:
+    found = explain(QUERY, KEY, VALUE)
+    assert found.chosen == "sdpa"
+    assert found.reasons == {"formula": "sdpa was asked first", "tiled": "sdpa was asked first"}
+    found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
+    assert str(found) == f"formula runs\nsdpa does not: {SOFTMAX}\ntiled does not: formula was asked first"
+    assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
+
+
+def test_explain_computes_nothing() -> None:
+    def never(query: Tensor, key: Tensor) -> Tensor:
+        raise AssertionError
+
+    assert explain(QUERY, KEY, VALUE, score=never).chosen == "formula"
+
+
+def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_rows, "TILE", 100)
+    found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
+    assert found.chosen == "tiled"
+    assert found.reasons == {"sdpa": SOFTMAX, "formula": "it would hold the whole table of scores, which tiles do not"}
+    # asked for by name it runs all the same
+    expected = attend(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="formula")
+    torch.testing.assert_close(attend(QUERY, KEY, VALUE, normaliser="sparsemax"), expected)
+
+
+def test_by_name_it_runs_or_raises_with_its_reason() -> None:
+    for call in (attend, explain):
+        with pytest.raises(ImplementationError, match=f"^implementation 'sdpa' cannot serve this call: {SOFTMAX}$"):
+            call(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="sdpa")
+        with pytest.raises(
+            UnknownNameError, match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, formula, sdpa, tiled\)"
+        ):
+            call(QUERY, KEY, VALUE, implementation="tile")
+
+
+def test_autocast_gives_the_inputs_type_and_exact_scores() -> None:
+    query, key, value = QUERY.bfloat16(), KEY.bfloat16(), VALUE.bfloat16()
+    expected = attend(query, key, value, score=Cosine(0.1), return_map=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        context, weights = attend(query, key, value, score=Cosine(0.1), return_map=True)
+        assert torch.equal(weights.dense(), expected[1].dense())
+        assert attend(QUERY, key, VALUE).dtype == torch.bfloat16
+    assert context.dtype == torch.bfloat16
+    assert weights.dense().dtype == torch.float32
+    assert torch.equal(context, expected[0])
+
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+EXACT = [(name, implementation, dtype) for name in SCORES for implementation in ("formula", "tiled") for dtype in DTYPES]
+SDPA = [(name, "sdpa", dtype) for name, part in SCORES.items() for dtype in DTYPES if part.lowers_exactly or dtype == torch.float32]
+
+
+@pytest.mark.parametrize(("name", "implementation", "dtype"), EXACT + [row for row in SDPA if SCORES[row[0]].form == "dot"], ids=str)
+def test_errors_are_at_most_three_times_the_plain_formulas(
+    name: str, implementation: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Largest errors of the contexts and of the gradients, against those of the textbook's lines in the same dtype."""
+    monkeypatch.setattr(by_rows, "TILE", 2**15)
+    score = SCORES[name].for_widths(16, 16, 2)
+    exact = [torch.randn(2, 2, length, width).to(dtype).double() for length, width in ((61, 16), (67, 16), (67, 13))]
+    ahead, above = torch.randn(2, 2, 61, 13).double(), torch.ones(61, 67).triu(7).bool()
+
+    def plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return score(query, key).masked_fill(above, -torch.inf).softmax(-1) @ value
+
+    def ours(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attend(query, key, value, score=score, mask="causal", implementation=implementation)
+
+    def outcome(call: Callable[[Tensor, Tensor, Tensor], Tensor], dtype: torch.dtype) -> list[Tensor]:
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in exact]
+        context = call(*leaves)
+        gradients = torch.autograd.grad(context, [*leaves, *score.parameters()], ahead.to(dtype))
+        return [tensor.double() for tensor in (context.detach(), *gradients)]
+
+    for right, textbook, found in zip(outcome(plain, torch.float64), outcome(plain, dtype), outcome(ours, dtype), strict=True):
+        assert (found - right).abs().max() <= 3 * (textbook - right).abs().max()
+
+
+# PyTorch's compiler itself imports what PyTorch has deprecated, hence the filters below
+CALLS: dict[str, dict[str, Any]] = {
+    "causal": {"mask": "causal"},
+    "window_and_padding": {"mask": Causal() & Window(2, 0), "lengths": torch.tensor([7, 5])},
+    "padding_sparsemax": {"mask": Padding(torch.tensor([7, 5])), "normaliser": "sparsemax"},
+    "tiled_dropout": {"mask": "causal", "dropout": 0.3, "seed": torch.tensor([11]), "implementation": "tiled"},
+    "formula_dropout": {"score": "cosine", "dropout": 0.3, "seed": 11},
+    "rotary_bias_cap": {"position": Rotary(), "bias": torch.randn(5, 7, generator=dice), "soft_cap": 3.0},
+    "alibi_gaussian": {"position": "alibi", "score": "gaussian", "normaliser": "entmax15"},
+    "table": {"mask": torch.rand(5, 7, generator=dice) < 0.7},
+}
+
+
+def check_compiled(arguments: dict[str, Any], backend: str) -> None:
+    """Forward and backward in one graph, and the numbers of the eager call."""
+    torch.compiler.reset()
+
+    def both(call: Any) -> list[Tensor]:
+        leaves = [tensor.clone().requires_grad_() for tensor in (QUERY, KEY, VALUE)]
+        context = call(*leaves)
+        return [context.detach(), *torch.autograd.grad(context.square().sum(), leaves)]
+
+    def plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attend(query, key, value, **arguments)
+
+    torch.testing.assert_close(both(torch.compile(plain, fullgraph=True, backend=backend)), both(plain), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["causal", "tiled_dropout"])
+def test_it_is_one_graph(name: str) -> None:
+    check_compiled(CALLS[name], "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_it_compiles(name: str) -> None:
+    check_compiled(CALLS[name], "inductor")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_rows, "TILE", 500)
+    score = Additive(4, 4, 3)
+
+    def plain() -> Tensor:
+        return attend(QUERY, KEY, VALUE, score=score, mask="causal", implementation=implementation)
+
+    expected = torch.autograd.grad(plain().square().sum(), list(score.parameters()))
+    torch.compiler.reset()
+    found = torch.autograd.grad(torch.compile(plain, fullgraph=True)().square().sum(), list(score.parameters()))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import re
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attent.attention import choices
+from attent.attention.masks import Causal, Padding
+from attent.attention.normalisers import Softmax, TopK
+from attent.attention.parts import Position, Score
+from attent.attention.positions import Alibi, RelativeBias, Rotary
+from attent.attention.scores import Additive, Dot, General, ScaledDot
+from attent.errors import ArgumentError, MissingArgumentError, UnknownNameError
+
+
+def product(query: Tensor, key: Tensor) -> Tensor:
+    return query @ key.transpose(-2, -1)
+
+
+class Wide(Score):
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__()
+        self.widths = (query_width, key_width)
+
+    @classmethod
+    def for_widths(cls, query_width: int, key_width: int, heads: int) -> Wide:
+        return cls(query_width, key_width)
+
+
+class Far(Position): ...
+
+
+@pytest.fixture(autouse=True)
+def mine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This file as a module that a caller could name."""
+    module = ModuleType("mine")
+    module.product, module.Wide, module.Far, module.Causal, module.linear = product, Wide, Far, Causal, nn.Bilinear(3, 3, 1)
+    monkeypatch.setitem(sys.modules, "mine", module)
+
+
+def test_names_and_aliases_and_parts() -> None:
+    assert isinstance(choices.score("scaled_dot"), ScaledDot)
+    assert isinstance(choices.score("luong_dot"), Dot)
+    assert choices.score("dot") is choices.score("dot")
+    own = General(3, 5)
+    assert choices.score(own) is own
+    assert isinstance(choices.normaliser("softmax"), Softmax)
+    kept = TopK(2)
+    assert choices.normaliser(kept) is kept
+    assert isinstance(choices.mask("causal"), Causal)
+    assert choices.mask(None) is None
+    assert isinstance(choices.position("rope"), Rotary)
+    assert choices.position(None) is None
+
+
+def test_a_function_or_module_is_a_score_of_ones_own() -> None:
+    query, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
+    for given in (product, "mine:product"):
+        found = choices.score(given)
+        assert isinstance(found, choices.Own)
+        assert torch.equal(found(query, key), product(query, key))
+    module = nn.Bilinear(3, 3, 1)
+    assert list(choices.score(module).parameters()) == list(module.parameters())
+
+
+def test_modules_build_parts_from_names() -> None:
+    score = choices.score_for("bahdanau", 3, 5, 2)
+    assert isinstance(score, Additive)
+    assert (score.widths, score.heads) == ((3, 5), 2)
+    assert choices.score_for("mine:Wide", 3, 5, 2).widths == (3, 5)
+    assert isinstance(choices.score_for("mine:product", 3, 5, 2), choices.Own)
+    assert isinstance(choices.score_for(product, 3, 5, 2), choices.Own)
+    bias = choices.position_for("t5", 3)
+    assert isinstance(bias, RelativeBias)
+    assert bias.heads == 3
+    assert isinstance(choices.position_for("alibi", 3), Alibi)
+    assert isinstance(choices.position_for("mine:Far", 3), Far)
+    assert choices.position_for(None, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("choose", "name", "message"),
+    [
+        (choices.score, "aditive", "unknown score 'aditive'; did you mean 'additive'? (known: additive, "),
+        (choices.normaliser, "softmx", "unknown normaliser 'softmx'; did you mean 'softmax'? (known: argmax, "),
+        (choices.mask, "casual", "unknown mask 'casual'; did you mean 'causal'? (known: autoregressive, "),
+        (choices.position, "rotory", "unknown position 'rotory'; did you mean 'rotary'? (known: alibi, "),
+    ],
+)
+def test_an_unknown_name_lists_the_known_and_the_nearest(choose, name: str, message: str) -> None:
+    with pytest.raises(UnknownNameError, match="^" + re.escape(message)):
+        choose(name)
+
+
+@pytest.mark.parametrize(
+    ("choose", "name", "line"),
+    [
+        (choices.score, "additive", "score=Additive(query_width, key_width, hidden)"),
+        (choices.score, "luong", "score=General(query_width, key_width)"),
+        (choices.normaliser, "top_k", "normaliser=TopK(k)"),
+        (choices.mask, "window", "mask=Window(left, right)"),
+        (choices.mask, "padding", "mask=Padding(lengths)"),
+        (choices.position, "relative_bias", "position=RelativeBias(heads)"),
+        (choices.score, "mine:Wide", "score=Wide(query_width, key_width)"),
+    ],
+)
+def test_the_bare_name_of_a_part_with_parameters_shows_the_line(choose, name: str, line: str) -> None:
+    kind = line.split("=")[0]
+    message = f"{kind} {name!r} has parameters or values that its bare name cannot give: pass one you keep, {line}"
+    with pytest.raises(MissingArgumentError, match=f"^{re.escape(message)}$"):
+        choose(name)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "sine", "learned"])
+def test_positions_of_embeddings_do_not_act_inside(name: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^position '{name}' is added to embeddings, before attention"):
+        choices.position(name)
+    with pytest.raises(ArgumentError, match="is added to embeddings"):
+        choices.position_for(name, 3)
+
+
+@pytest.mark.parametrize(
+    ("choose", "given", "message"),
+    [
+        (choices.score, 3, "score must be a name, a Score or a function (query, key) → scores, got 3"),
+        (choices.score, Dot, "score must be a name, a Score or a function (query, key) → scores, got <class"),
+        (choices.normaliser, torch.softmax, "normaliser must be a name or a Normaliser, got <"),
+        (choices.mask, 0.5, "mask must be a name, a Mask or a boolean tensor, got 0.5"),
+        (choices.position, Causal(), "position must be a name or a Position that acts inside attention, got Causal()"),
+        (choices.position, "mine:Causal", "position must be a name or a Position that acts inside attention, got 'mine:Causal'"),
+        (choices.position, "mine:linear", "position must be a name or a Position that acts inside attention, got 'mine:linear'"),
+    ],
+)
+def test_what_is_no_part_is_refused(choose, given: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match="^" + re.escape(message)):
+        choose(given)
+
+
+def test_a_length_belongs_to_the_mask_that_a_caller_makes() -> None:
+    given = Padding(torch.tensor([3]))
+    assert choices.mask(given) is given

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attent.attention import attend
+from attent.attention.multihead import MultiHeadAttention
+from attent.attention.positions import Alibi
+from attent.attention.scores import SCORES
+from attent.errors import ArgumentError, ShapeError
+
+POSITIONS = [None, "rotary", "alibi", "relative_bias"]
+
+
+def test_it_equals_as_many_separate_heads() -> None:
+    attention = MultiHeadAttention(10, 5, memory_width=7, value_head_width=3)
+    query, memory, merged = torch.randn(2, 11, 10), torch.randn(2, 13, 7), []
+    for head in range(5):
+        weights = (attention.query_projection, attention.key_projection, attention.value_projection)
+        parts = [projection.weight.chunk(5)[head].T for projection in weights]
+        biases = [projection.bias.chunk(5)[head] for projection in weights]
+        one = [features @ part + bias for features, part, bias in zip((query, memory, memory), parts, biases, strict=True)]
+        merged.append(attend(*one))
+    weight, bias = attention.output.weight, attention.output.bias
+    torch.testing.assert_close(attention(query, memory), torch.cat(merged, -1) @ weight.T + bias)
+
+
+def test_one_head_without_output_is_that_of_introductory_texts() -> None:
+    attention = MultiHeadAttention(5, 1, key_head_width=3, bias=False, output=None)
+    x = torch.randn(7, 5)
+    q, k, v = (x @ projection.weight.T for projection in (attention.query_projection, attention.key_projection, attention.value_projection))
+    torch.testing.assert_close(attention(x[None])[0], (q @ k.T / math.sqrt(3)).softmax(-1) @ v)
+    assert [name for name, _ in attention.named_parameters()] == [f"{part}_projection.weight" for part in ("query", "key", "value")]
+
+
+def test_one_number_by_hand() -> None:
+    attention = MultiHeadAttention(1, 1, bias=False, output=None)
+    for projection, number in (
+        (attention.query_projection, 1.0),
+        (attention.key_projection, math.log(3)),
+        (attention.value_projection, 8.0),
+    ):
+        nn.init.constant_(projection.weight, number)
+    # tokens 1 and 0: keys ln 3 and 0, values 8 and 0; the query 1 weighs them 3 : 1, the query 0 alike: ¾·8 = 6 and ½·8 = 4
+    torch.testing.assert_close(attention(torch.tensor([[[1.0], [0.0]]])), torch.tensor([[[6.0], [4.0]]]))
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+def test_shared_heads_equal_repeated_ones(score: str) -> None:
+    shared = MultiHeadAttention(6, 6, key_value_heads=2, value_head_width=3, score=score)
+    full = MultiHeadAttention(6, 6, value_head_width=3, score=score)
+    state = shared.state_dict()
+    for name in ("key", "value"):
+        for kind in ("weight", "bias"):
+            path = f"{name}_projection.{kind}"
+            state[path] = state[path].unflatten(0, (2, -1)).repeat_interleave(3, 0).flatten(0, 1)
+    full.load_state_dict(state)
+    query, memory = torch.randn(2, 5, 6), torch.randn(2, 7, 6)
+    torch.testing.assert_close(shared(query, memory), full(query, memory))
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("score", SCORES)
+def test_without_positions_it_is_permutation_equivariant(score: str, position: str | None) -> None:
+    attention = MultiHeadAttention(6, 3, score=score, position=position).double()
+    for parameter in attention.parameters():
+        nn.init.normal_(parameter)
+    features, order = torch.randn(2, 5, 6).double(), torch.tensor([3, 0, 4, 2, 1])
+    agree = torch.allclose(attention(features[:, order]), attention(features)[:, order])
+    assert agree == (position is None)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_padding_and_neighbours_do_not_matter(position: str | None) -> None:
+    """Self-attention of padded sequences: each as if it were alone, causal or not."""
+    attention = MultiHeadAttention(6, 3, position=position).double()
+    features, lengths = torch.randn(2, 7, 6).double(), torch.tensor([7, 4])
+    features[1, 4:] = torch.nan
+    for mask in (None, "causal"):
+        together = attention(features, lengths=lengths, mask=mask)
+        for place, length in enumerate(lengths):
+            alone = attention(features[place : place + 1, :length], mask=mask)
+            torch.testing.assert_close(together[place, :length], alone[0])
+
+
+@pytest.mark.parametrize("position", [None, "rotary"])
+def test_a_memory_remembered_once_serves_every_query(position: str | None) -> None:
+    attention = MultiHeadAttention(6, 3, memory_width=5, value_memory_width=7, position=position)
+    query, memory, values = torch.randn(2, 3, 6), torch.randn(2, 11, 5), torch.randn(2, 11, 7)
+    cache = attention.remember(memory, value_memory=values)
+    arguments = {"lengths": torch.tensor([11, 2]), "query_start": 4, "bias": torch.randn(3, 11)}
+    torch.testing.assert_close(attention.recall(query, cache, **arguments), attention(query, memory, values, **arguments))
+
+
+TORCH = [
+    {},
+    {"bias": False},
+    {"batch_first": False},
+    {"kdim": 5},
+    {"kdim": 5, "vdim": 7},
+    {"vdim": 7, "bias": False, "batch_first": False},
+]
+
+
+@pytest.mark.parametrize("arguments", TORCH, ids=str)
+def test_from_torch_agrees(arguments: dict[str, Any]) -> None:
+    original = nn.MultiheadAttention(6, 3, **{"batch_first": True} | arguments).double().eval()
+    for name, parameter in original.named_parameters():
+        if "bias" in name:
+            nn.init.normal_(parameter)
+    ours = MultiHeadAttention.from_torch(original)
+    assert not ours.training
+    width, value_width = arguments.get("kdim", 6), arguments.get("vdim", 6)
+    query = torch.randn(2, 5, 6).double()
+    memory, values = torch.randn(2, 7, width).double(), torch.randn(2, 7, value_width).double()
+    hidden = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+    above = torch.ones(5, 7).triu(3).bool()
+
+    def theirs(*tensors: Tensor, **masks: Tensor) -> Tensor:
+        if original.batch_first:
+            return original(*tensors, need_weights=False, **masks)[0]
+        return original(*(tensor.transpose(0, 1) for tensor in tensors), need_weights=False, **masks)[0].transpose(0, 1)
+
+    torch.testing.assert_close(ours(query, memory, values), theirs(query, memory, values))
+    torch.testing.assert_close(
+        ours(query, memory, values, lengths=torch.tensor([7, 4]), mask="causal", query_start=2),
+        theirs(query, memory, values, key_padding_mask=hidden, attn_mask=above),
+    )
+    if width == value_width == 6:
+        torch.testing.assert_close(ours(query), theirs(query, query, query))
+        torch.testing.assert_close(ours(query, mask="causal"), theirs(query, query, query, attn_mask=torch.ones(5, 5).triu(1).bool()))
+
+
+def test_from_torch_copies() -> None:
+    original = nn.MultiheadAttention(6, 3, dropout=0.3)
+    ours = MultiHeadAttention.from_torch(original)
+    assert ours.dropout == 0.3
+    nn.init.zeros_(original.in_proj_weight)
+    assert ours.query_projection.weight.count_nonzero() == 36
+    for arguments in ({"add_bias_kv": True}, {"add_zero_attn": True}):
+        with pytest.raises(ArgumentError, match="from_torch cannot take bias_k, bias_v or add_zero_attn"):
+            MultiHeadAttention.from_torch(nn.MultiheadAttention(6, 3, **arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"query_width": 7, "heads": 2}, "2 heads do not divide a width of 7; give key_head_width"),
+        ({"query_width": 6, "heads": 0}, "0 heads do not divide a width of 6; give key_head_width"),
+        ({"query_width": 6, "heads": 3, "key_value_heads": 2}, "key_value_heads must divide heads = 3, got 2"),
+    ],
+)
+def test_widths_that_cannot_be_shared_out(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^{re.escape(message)}$"):
+        MultiHeadAttention(**arguments)
+
+
+def test_features_that_do_not_fit_are_said() -> None:
+    attention = MultiHeadAttention(6, 3, memory_width=5)
+    with pytest.raises(ShapeError, match=r"^features must be \(B, T, 5\), got \(2, 7, 6\)$"):
+        attention(torch.randn(2, 7, 6))
+    with pytest.raises(ShapeError, match=r"^features must be \(B, T, 6\), got \(7, 6\)$"):
+        attention(torch.randn(7, 6), torch.randn(2, 7, 5))
+
+
+def test_dropout_is_drawn_anew_in_training_and_off_in_eval() -> None:
+    attention, features = MultiHeadAttention(6, 3, dropout=0.5), torch.randn(2, 5, 6)
+    torch.manual_seed(3)
+    first, second = attention(features), attention(features)
+    assert not torch.equal(first, second)
+    torch.manual_seed(3)
+    assert torch.equal(attention(features), first)
+    attention.eval()
+    state = torch.get_rng_state()
+    assert torch.equal(attention(features), attention(features))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_it_is_saved_copied_and_made_double(score: str) -> None:
+    arguments = {"score": score, "position": "relative_bias", "normaliser": "entmax15"}
+    attention, features = MultiHeadAttention(6, 3, **arguments), torch.randn(2, 5, 6)
+    expected = attention(features)
+    other = MultiHeadAttention(6, 3, **arguments)
+    assert not torch.equal(other(features), expected)
+    other.load_state_dict(attention.state_dict())
+    assert torch.equal(other(features), expected)
+    assert torch.equal(copy.deepcopy(attention)(features), expected)
+    torch.testing.assert_close(attention.double()(features.double()), expected.double(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_module_of_ones_own_after_the_merge() -> None:
+    attention = MultiHeadAttention(6, 3, output=nn.Linear(6, 13), position=Alibi(), soft_cap=5.0)
+    assert attention(torch.randn(2, 5, 6)).shape == (2, 5, 13)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_autocast(score: str) -> None:
+    attention, features = MultiHeadAttention(6, 3, score=score, position="rotary"), torch.randn(2, 5, 6)
+    expected = attention(features, mask="causal")
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attention(features, mask="causal")
+        cached = attention.recall(features, attention.remember(features), mask="causal")
+    found.sum().backward()
+    assert found.dtype == cached.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
+    torch.testing.assert_close(cached.float(), expected, rtol=0.05, atol=0.05)
+    assert all(parameter.grad.isfinite().all() for parameter in attention.parameters())
+
+
+COMPILED = [
+    {},
+    {"score": "additive", "dropout": 0.2},
+    {"score": "general", "position": "rotary", "key_value_heads": 1},
+    {"score": "gated", "normaliser": "entmax15", "position": "relative_bias"},
+    {"score": "gaussian", "position": "alibi", "soft_cap": 4.0},
+]
+
+
+@pytest.mark.slow
+# PyTorch's compiler itself imports what PyTorch has deprecated
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("arguments", COMPILED, ids=str)
+def test_it_compiles_to_one_graph(arguments: dict[str, Any]) -> None:
+    attention, features, lengths = MultiHeadAttention(8, 2, **arguments), torch.randn(2, 5, 8), torch.tensor([5, 3])
+
+    def gradients(call: Callable[..., Tensor]) -> list[Tensor]:
+        torch.manual_seed(5)
+        context = call(features, mask="causal", lengths=lengths)
+        return [context.detach(), *torch.autograd.grad(context.square().sum(), list(attention.parameters()), materialize_grads=True)]
+
+    torch.compiler.reset()
+    found, expected = gradients(torch.compile(attention, fullgraph=True)), gradients(attention)
+    assert all(tensor.isfinite().all() for tensor in found)
+    if attention.dropout:
+        # a compiled graph draws its seed otherwise
+        assert [tensor.shape for tensor in found] == [tensor.shape for tensor in expected]
+    else:
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_every_bias_and_mask_reaches_the_heads() -> None:
+    attention, query, memory = MultiHeadAttention(6, 3), torch.randn(2, 5, 6), torch.randn(2, 7, 6)
+    plain = attention(query, memory)
+    given: list[dict[str, Any]] = [
+        {"mask": torch.rand(2, 3, 5, 7) < 0.5},
+        {"bias": torch.randn(1, 3, 5, 7)},
+        {"lengths": torch.tensor([3, 2])},
+        {"mask": "causal", "query_start": 0},
+    ]
+    results = [plain, *(attention(query, memory, **arguments) for arguments in given)]
+    assert all(not torch.allclose(one, other) for one, other in itertools.combinations(results, 2))

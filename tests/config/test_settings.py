@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+
+from attent.config.settings import demo, parse, read
+from attent.errors import ArgumentError, AttentError, UnknownNameError
+
+ROOT = Path(__file__).parents[2]
+LEAST = '[training]\nupdates = 5\nbatch_pairs = 8\n'
+
+
+def test_parts_that_are_not_mentioned_keep_their_defaults() -> None:
+    settings = parse(LEAST + '[model]\npreset = "small"\nheads = 8', "some.toml")
+    assert settings.dates.locales == "demo"
+    assert (settings.model.width, settings.model.heads) == (256, 8)
+    assert settings.training.updates == 5
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.name)
+def test_every_recipe_can_be_read_and_says_why_on_every_line(path: Path) -> None:
+    read(path)
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("[")]
+    assert [line for line in lines if "#" not in line] == []
+
+
+def test_the_demo_of_the_package_is_the_recipe() -> None:
+    shipped = ROOT / "src" / "attent" / "configs" / "dates-demo.toml"
+    assert shipped.read_bytes() == (ROOT / "configs" / "dates-demo.toml").read_bytes()
+    assert demo() == read(shipped)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[training]\nupdate = 5", r"unknown key in \[training\] of some\.toml, 'update'; did you mean 'updates'\? \(known: averaging, "),
+        (LEAST + "[modle]", r"unknown table in some\.toml, 'modle'; did you mean 'model'\? \(known: dates, model, training\)"),
+        (LEAST + '[model]\npresett = "tiny"', r"unknown key in \[model\] of some\.toml, 'presett'; did you mean 'preset'\?"),
+        (LEAST + '[model]\npreset = "tinny"', r"some\.toml: model: unknown preset 'tinny'; did you mean 'tiny'\?"),
+        (LEAST + '[model]\nnorm = "prae"', r"unknown model\.norm in some\.toml, 'prae'; did you mean 'pre'\? \(known: post, pre\)"),
+        (LEAST + "[model]\nheads = 3", r"some\.toml: model: heads must divide width = 128, got 3"),
+        (LEAST + '[dates]\nlocales = ["dee"]', r"some\.toml: dates\.locales: unknown locale 'dee'"),
+        (LEAST + "[dates]\nlocale = 3", r"unknown key in \[dates\] of some\.toml, 'locale'; did you mean 'locales'\?"),
+        (LEAST.replace("5", "0"), r"some\.toml: training\.updates: input should be greater than or equal to 1, got 0"),
+        ("", r"some\.toml: training is missing"),
+        ("[training", r"some\.toml is not TOML: "),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(AttentError, match=message) as caught:
+        parse(text, "some.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_is_an_unknown_name_error() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        parse(LEAST + '[model]\nposition = "rotery"', "some.toml")
+    assert "rotary" in caught.value.known
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"none\.toml cannot be read"):
+        read(tmp_path / "none.toml")

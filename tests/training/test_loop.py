@@ -1,0 +1,146 @@
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attent.data.batches import Bitext
+from attent.data.text import Pair
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import AttentError
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.training import loop, meter
+from attent.training.loop import Trained, adamw, loss_of, share_done, train
+from attent.training.progress import Progress
+from attent.training.settings import TrainingSettings
+
+TOKENIZER = CharTokenizer("abcde")
+PAIRS = [Pair(text, text.upper().lower()) for text in ("a", "bc", "deb", "cead", "ba", "e", "dd")]
+DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER)
+
+
+def model(dropout: float = 0.0) -> Transformer:
+    torch.manual_seed(5)
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=16, feed_forward=17, heads=2, dropout=dropout)
+    return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
+
+
+def settings(**values: object) -> TrainingSettings:
+    return TrainingSettings.model_validate({"updates": 5, "batch_pairs": 3, "warmup": 2, "precision": "float32"} | values)
+
+
+def run(made: Transformer, how: TrainingSettings, **others: Any) -> Trained:
+    return train(made, DATA, how, progress=Progress(io.StringIO()), **others)
+
+
+def weights(made: Transformer) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in made.parameters()])
+
+
+def test_it_learns_to_copy() -> None:
+    made = model()
+    trained = run(made, settings(updates=120, batch_pairs=7, learning_rate=1e-2, label_smoothing=0.0, schedule="cosine"))
+    batch = DATA.batch(np.arange(len(PAIRS)))
+    assert loss_of(made, batch, 0.0, "float32")[0].item() < 0.1
+    assert trained.updates == 120
+    assert not made.training
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_same_seed_gives_the_same_weights(precision: str) -> None:
+    one, two, other = model(0.1), model(0.1), model(0.1)
+    run(one, settings(precision=precision))
+    run(two, settings(precision=precision))
+    run(other, settings(precision=precision, seed=2))
+    assert weights(one).equal(weights(two))
+    assert not weights(one).equal(weights(other))
+
+
+def test_trying_precisions_changes_nothing_but_the_log() -> None:
+    tried, plain, log = model(0.1), model(0.1), []
+    trained = run(tried, settings(precision="auto"), log=log.append)
+    run(plain, settings(precision=trained.precision))
+    assert log[0]["precision"] == trained.precision
+    assert set(log[0]["seconds"]) == {"float32", "bfloat16"}
+    assert weights(tried).equal(weights(plain))
+
+
+def test_it_ends_when_time_is_up() -> None:
+    trained = run(model(), settings(updates=None, minutes=0.2 / 60))
+    assert trained.updates > 0
+    assert 0.2 <= trained.seconds < 5
+
+
+def test_the_log_says_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "INTERVAL", 0.0)
+    log: list[dict[str, Any]] = []
+    run(model(), settings(updates=4, validate_every=2), validate=lambda: {"exact match": 50.0}, log=log.append)
+    assert [record["update"] for record in log if "loss" in record] == [1, 2, 3, 4]
+    assert [record["update"] for record in log if "validation" in record] == [2, 4]
+    assert all({"tokens_per_second", "learning_rate", "seconds"} <= set(record) for record in log if "loss" in record)
+
+
+def test_validation_sees_the_weights_that_are_kept() -> None:
+    made, seen = model(), []
+
+    def validate() -> dict[str, float]:
+        assert not made.training
+        assert not torch.is_grad_enabled()
+        seen.append(weights(made))
+        return {"score": float(len(seen))}
+
+    trained = run(made, settings(updates=5, validate_every=2, averaging="ema", ema_decay=0.5), validate=validate)
+    assert trained.validation == {"score": 3.0}
+    assert seen[-1].equal(weights(made))
+
+
+def test_averaging_keeps_another_mean() -> None:
+    last, mean = model(), model()
+    run(last, settings())
+    run(mean, settings(averaging="last", last=3, last_every=1))
+    assert not weights(last).equal(weights(mean))
+
+
+def test_the_rate_follows_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "INTERVAL", 0.0)
+    log: list[dict[str, Any]] = []
+    run(model(), settings(updates=4, learning_rate=0.1, warmup=2, schedule="linear"), log=log.append)
+    assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([0.05, 0.075, 0.05, 0.025])
+
+
+def test_noam_reads_the_width_from_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "INTERVAL", 0.0)
+    log: list[dict[str, Any]] = []
+    run(model(), settings(updates=1, learning_rate=2.0, warmup=4, schedule="noam"), log=log.append)
+    assert log[0]["learning_rate"] == pytest.approx(2.0 * 16**-0.5 * 4**-1.5)
+
+
+def test_a_loss_that_is_not_finite_ends_it() -> None:
+    made = model()
+    with torch.no_grad():
+        made.to_logits.weight.fill_(float("inf"))
+    with pytest.raises(AttentError, match="no longer finite"):
+        run(made, settings())
+
+
+def test_matrices_alone_are_decayed() -> None:
+    decayed, kept = adamw(list(model().parameters()), settings(weight_decay=0.01)).param_groups
+    assert all(parameter.dim() > 1 for parameter in decayed["params"])
+    assert all(parameter.dim() < 2 for parameter in kept["params"])
+    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.01, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "done"), [({"updates": 50}, 0.2), ({"updates": None, "minutes": 1}, 0.5), ({"updates": 50, "minutes": 1}, 0.5)]
+)
+def test_the_nearer_limit_says_how_much_is_done(limits: dict[str, object], done: float) -> None:
+    assert share_done(settings(**limits), updates=10, seconds=30) == done
+
+
+def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    loop.train(model(), DATA, settings())
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "nats/token" in captured.err

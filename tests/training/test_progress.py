@@ -1,0 +1,48 @@
+import io
+
+import pytest
+
+from attent.training.progress import Progress, clock
+
+RECORD = {"update": 120, "loss": 1.25, "tokens_per_second": 12345.6, "learning_rate": 1e-3, "seconds": 30.0}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (61.4, "1:01"), (3599.6, "1:00:00"), (7325, "2:02:05")])
+def test_clock(seconds: float, shown: str) -> None:
+    assert clock(seconds) == shown
+
+
+def test_a_file_gets_few_lines_and_always_the_last() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream)
+    progress.show(RECORD, 0.25)
+    progress.show(RECORD, 0.5)
+    progress.show(RECORD, 1.0)
+    progress.close()
+    first, last = stream.getvalue().splitlines()
+    assert first == "update 120  loss 1.2500 nats/token  12,346 tokens/s  rate 1.00e-03  0:30 elapsed, 1:30 left"
+    assert last.endswith("0:00 left")
+
+
+def test_a_terminals_line_is_rewritten() -> None:
+    stream = Terminal()
+    progress = Progress(stream)
+    progress.show(RECORD, 0.25)
+    progress.show(RECORD, 0.5)
+    assert stream.getvalue().count("\r") == 2
+    assert "\n" not in stream.getvalue()
+    progress.say_scores(120, {"exact match": 99.5})
+    progress.close()
+    assert "update 120  exact match 99.5" in stream.getvalue()
+    assert stream.getvalue().endswith("\n")
+
+
+def test_no_scores_say_nothing() -> None:
+    stream = io.StringIO()
+    Progress(stream).say_scores(3, {})
+    assert stream.getvalue() == ""

@@ -1,0 +1,25 @@
+import pytest
+from pydantic import ValidationError
+
+from attent.training.settings import TrainingSettings
+
+
+def test_settings_survive_json() -> None:
+    settings = TrainingSettings(minutes=1.5, batch_tokens=4096, schedule="cosine", clip=None)
+    assert TrainingSettings.model_validate_json(settings.model_dump_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"batch_pairs": 8}, "updates or minutes must say when training ends"),
+        ({"updates": 3}, "one of batch_pairs and batch_tokens"),
+        ({"updates": 3, "batch_pairs": 8, "batch_tokens": 99}, "one of batch_pairs and batch_tokens"),
+        ({"updates": 3, "batch_pairs": 8, "schedule": "cosin"}, "'noam', 'inverse_sqrt', 'cosine', 'linear' or 'constant'"),
+        ({"updates": 3, "batch_pairs": 8, "learning_rate": 0}, "greater than 0"),
+        ({"updates": 3, "batch_pairs": 8, "momentum": 0.9}, "momentum"),
+    ],
+)
+def test_wrong_values_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TrainingSettings.model_validate(values)
