@@ -223,15 +223,16 @@ def test_a_query_that_sees_nothing_gives_zeros(case: Case) -> None:
 
 
 def test_hidden_keys_do_not_leak(case: Case) -> None:
-    """Rule 4: what no query sees may hold NaN, and not a bit of any result or gradient changes."""
+    """Rule 4: what no query sees may hold NaN or anything, and not a bit of any result or gradient changes."""
     query, key, value = case.tensors()
     hidden = ~case.seen().any(-2)  # (B, H, Tk)
-    hidden = hidden if key.shape[1] == HEADS else hidden.all(1, keepdim=True)
-    spoilt = (query, key.masked_fill(hidden[..., None], torch.nan), value.masked_fill(hidden[..., None], torch.nan))
-    for implementation in filter(case.serves, IMPLEMENTATIONS):
-        expected, found = outcome(case, implementation), outcome(case, implementation, spoilt)
-        for name, tensor in expected.items():
-            assert torch.equal(tensor, found[name]), name
+    hidden = (hidden if key.shape[1] == HEADS else hidden.all(1, keepdim=True))[..., None]
+    for garbage in (torch.nan, torch.inf, 1e6):
+        spoilt = (query, key.masked_fill(hidden, garbage), value.masked_fill(hidden, garbage))
+        for implementation in filter(case.serves, IMPLEMENTATIONS):
+            expected, found = outcome(case, implementation), outcome(case, implementation, spoilt)
+            for name, tensor in expected.items():
+                assert torch.equal(tensor, found[name]), name
     weights = AttentionMap.of(prepare(*spoilt, **case.arguments())).dense()
     assert torch.equal(weights, AttentionMap.of(prepare(*case.tensors(), **case.arguments())).dense())
     assert weights[~case.seen()].count_nonzero() == 0

@@ -43,15 +43,23 @@ def test_sequences_heads_rows_columns_and_seeds_are_independent() -> None:
     one = mask(7)
     for other in (one.roll(1, 0), one.roll(1, 1), one.roll(1, 2), one.roll(1, 3), mask(8), mask(2**31 - 8)):
         assert abs(agreement(one, other)) < 5
-    # nor does the next seed begin with the next sequence's mask
-    assert abs(agreement(one[1:], mask(8)[:-1])) < 5
-    assert abs(agreement(one[:, 1:], mask(8)[:, :-1])) < 5
+    # nor does the next seed begin with the next sequence's mask, head's or row's
+    for axis, length in enumerate((3, 2, 127, 131)):
+        assert abs(agreement(one.narrow(axis, 1, length - 1), mask(8).narrow(axis, 0, length - 1))) < 5
+
+
+def test_no_two_rows_are_alike() -> None:
+    """Of 48 000 rows of 31 coins half a pair would agree by chance; nor are any two the other's opposite."""
+    rows = mask(7, batch=16, heads=24, queries=125, keys=31).reshape(-1, 31).long() @ (1 << torch.arange(31))
+    assert len(rows.unique()) > 48_000 - 5
+    assert len(torch.cat((rows, 2**31 - 1 - rows)).unique()) > 96_000 - 10
 
 
 def test_the_mask_is_a_function_of_its_arguments() -> None:
     whole = mask(7)
     assert torch.equal(whole, mask(torch.tensor([7])))
-    assert torch.equal(whole, mask(torch.tensor(7)))
+    assert torch.equal(whole, mask(torch.tensor(7, dtype=torch.int32)))
+    assert torch.equal(mask(-1), mask(torch.tensor(2**32 - 1)))
     # the lower 32 bits count
     assert torch.equal(whole, mask(7 + 2**32))
     assert torch.equal(whole, mask(7 + 2**70))
@@ -68,7 +76,7 @@ def test_the_hash_worked_by_hand() -> None:
         return word ^ word >> 16
 
     seed, b, h, i, j = 12345, 2, 1, 3, 4
-    row = mixed((mixed((mixed((mixed(seed) + b) % 2**32) + h) % 2**32) + i) % 2**32)
+    row = mixed((mixed(seed) + 0x9E3779B1 * b + 0x85EBCA77 * h + 0xC2B2AE3D * i) % 2**32)
     bits = mixed((row + mixed(j + 0x5BD1E995)) % 2**32)
     # kept from the share on that its bits name, and dropped beyond
     assert mask(seed, bits / 2**32)[b, h, i, j]

@@ -6,7 +6,7 @@ from attent.config.settings import demo, parse, read
 from attent.errors import ArgumentError, AttentError, UnknownNameError
 
 ROOT = Path(__file__).parents[2]
-LEAST = '[training]\nupdates = 5\nbatch_pairs = 8\n'
+LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
 
 
 def test_parts_that_are_not_mentioned_keep_their_defaults() -> None:

@@ -27,7 +27,8 @@ DATES = (
     "ko | 2026년 3월 3일 화요일",
     "30 settembre 1987",
 )
-DRAWN = (DATES[0], DATES[7])
+# In scripts that the font which comes with matplotlib has.
+DRAWN = (DATES[0], DATES[4])
 
 
 def demo(

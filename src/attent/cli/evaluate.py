@@ -42,6 +42,7 @@ def lines(results: Results) -> list[str]:
     """The results for a person, a line for each test set."""
     width = max(map(len, results), default=0)
     return [
-        f"{name:{width}}  exact match {scores['exact_match']:5.1f} %  year alignment {scores['year_alignment']:5.1f} %  ({scores['pairs']:,.0f} pairs)"
+        f"{name:{width}}  exact match {scores['exact_match']:5.1f} %  year alignment {scores['year_alignment']:5.1f} %"
+        f"  ({scores['pairs']:,.0f} pairs)"
         for name, scores in results.items()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -33,8 +34,10 @@ def walk(
         raise ArgumentError(f"walk takes a text, or a run folder and a text, got {len(given)} arguments: put the text in quotes")
     if len(given) == 2:
         _refuse(made_up | {"no-scale": None if scale else True}, "is for a text without a run; a run has been trained with its own")
-        _print_run(*given, _given(trained))
+        _print_run(given[0], given[1], _given(trained))
         return
+    if Path(given[0]).is_dir():
+        raise ArgumentError(f"{given[0]} is a folder; of a run a walk needs a text too: attent walk {given[0]} TEXT")
     _refuse(trained, "needs a run: attent walk RUN TEXT")
     from attent.views.walk import walk as walk_text
 

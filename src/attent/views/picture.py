@@ -75,11 +75,10 @@ def figure(panels: Panel | Mapping[str, Panel]) -> Figure:
     whole = Figure(figsize=(across * max(wide), down * max(high)), layout="constrained")
     low, top = _range(several)
     axes = whole.subplots(down, across, squeeze=False).flatten()
-    for place, panel in zip(axes, several, strict=False):
-        image = _draw(place, panel, low, top)
+    images = [_draw(place, panel, low, top) for place, panel in zip(axes, several, strict=False)]
     for place in axes[len(several) :]:
         place.set_axis_off()
-    bar = whole.colorbar(image, ax=list(axes), fraction=0.03, pad=0.02, aspect=30)
+    bar = whole.colorbar(images[0], ax=list(axes), fraction=0.03, pad=0.02, aspect=30)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7, length=2)
     bar.set_label("weight", fontsize=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from attent.attention.parts import Score
 
 # An example longer than this many terms teaches nothing more.
 LONGEST_EXAMPLE = 8
+PRODUCT = "scores = Q·Kᵀ"
 # The scaled dot product's two steps bear the names that textbooks give them.
 TEXTBOOK = {"products": "scores", "scores": "scaled"}
 
@@ -61,6 +62,11 @@ def features(count: int) -> tuple[str, ...]:
     return tuple(f"d{number}" for number in range(1, count + 1))
 
 
+def name_of(part: object) -> str:
+    """What a part is called in a sentence."""
+    return type(part).__name__.lower()
+
+
 def equation_of(score: Score) -> str:
     """What a score says of itself in the first line of its docstring, from `score(q, k) =` on."""
     first = (type(score).__doc__ or "").strip().split("\n")[0]
@@ -68,8 +74,13 @@ def equation_of(score: Score) -> str:
     return found.group().rstrip(".") if found else f"score(q, k) = {type(score).__name__}(q, k)"
 
 
+def vectors(name: str, equation: str, meaning: str, axes: str, values: Tensor, rows: Sequence[str]) -> Step:
+    """A step whose every row is a vector, so that its columns are features."""
+    return Step(name, equation, meaning, axes, values, tuple(rows), features(values.shape[-1]))
+
+
 def formula_steps(
-    call: Call, found: Mapping[str, Tensor], query: Tensor, key: Tensor, rows: Sequence[str], columns: Sequence[str]
+    call: Call, found: Mapping[str, Tensor], query: Tensor, key: Tensor, rows: Sequence[str], columns: Sequence[str], *, head: int = 0
 ) -> list[Step]:
     """What `formula.steps` found, step by step.
 
@@ -77,9 +88,10 @@ def formula_steps(
         call: the call.
         found: the tensors by name, in order.
         query: the queries, (B, H, Tq, Dq).
-        key: the keys, (B, G, Tk, Dk).
+        key: the keys, (B, H, Tk, Dk).
         rows: what each query is about.
         columns: what each key is about.
+        head: the head that examples are taken from, from 0.
     """
     steps: list[Step] = []
     textbook = TEXTBOOK if "products" in found else {}
@@ -90,12 +102,12 @@ def formula_steps(
         shown = textbook.get(name, name)
         before = steps[-1].name if steps else ""
         equation, meaning = _said(call, shown, before, set(found))
-        steps.append(Step(shown, equation, meaning, axes, values, tuple(across), tuple(down)))
-        if equation == "scores = Q·Kᵀ":
-            steps[-1] = _with_example(steps[-1], _product(steps[-1], query, key))
+        step = Step(shown, equation, meaning, axes, values, tuple(across), tuple(down))
+        if equation == PRODUCT:
+            step = replace(step, example=_product(step, query, key, head))
         elif shown == "output":
-            weights = next(step for step in reversed(steps) if step.name in ("weights", "dropped"))
-            steps[-1] = _with_example(steps[-1], _mixture(weights))
+            step = replace(step, example=_mixture(steps[-1], head))
+        steps.append(step)
     return steps
 
 
@@ -156,7 +168,7 @@ def _said(call: Call, name: str, before: str, found: set[str]) -> tuple[str, str
 
 def _score(call: Call, found: set[str]) -> str:
     if "products" in found or equation_of(call.score) == "score(q, k) = qᵀk":
-        return "scores = Q·Kᵀ"
+        return PRODUCT
     if "hidden" in found:
         return "scores[i, j] = v·hidden[i, j]"
     if "gate" in found:
@@ -165,7 +177,7 @@ def _score(call: Call, found: set[str]) -> str:
 
 
 def _weights(call: Call, before: str) -> tuple[str, str]:
-    name = type(call.normaliser).__name__.lower()
+    name = name_of(call.normaliser)
     if call.normaliser.distribution:
         meaning = "How each query divides its attention: every row sums to 1."
     else:
@@ -175,22 +187,23 @@ def _weights(call: Call, before: str) -> tuple[str, str]:
     return f"weights = {name}({before})", meaning
 
 
-def _with_example(step: Step, example: str) -> Step:
-    return Step(step.name, step.equation, step.meaning, step.axes, step.values, step.rows, step.columns, example)
-
-
-def _product(step: Step, query: Tensor, key: Tensor) -> str:
+def _product(step: Step, query: Tensor, key: Tensor, head: int) -> str:
     """The second query and the first key, multiplied out, where there are few features."""
     row = min(1, len(step.rows) - 1)
     if not 0 < query.shape[-1] <= LONGEST_EXAMPLE or not step.columns:
         return ""
-    terms = " + ".join(f"({one:.2f})({other:.2f})" for one, other in zip(query[0, 0, row].tolist(), key[0, 0, 0].tolist(), strict=True))
-    return f"scores[{step.rows[row]}, {step.columns[0]}] = {terms} = {step.values[0, 0, row, 0].item():.2f}"
+    numbers = zip(query[0, head, row].tolist(), key[0, head, 0].tolist(), strict=True)
+    terms = " + ".join(f"({one:.2f})({other:.2f})" for one, other in numbers)
+    return f"scores[{step.rows[row]}, {step.columns[0]}] = {terms} = {step.values[0, head, row, 0].item():.2f}{_in_head(step, head)}"
 
 
-def _mixture(weights: Step) -> str:
+def _mixture(weights: Step, head: int) -> str:
     """How the first query's output is mixed, where there are few keys."""
     if not 0 < len(weights.columns) <= LONGEST_EXAMPLE:
         return ""
-    terms = " + ".join(f"{weight:.2f}·V[{label}]" for label, weight in zip(weights.columns, weights.values[0, 0, 0].tolist(), strict=True))
-    return f"output[{weights.rows[0]}] = {terms}"
+    terms = " + ".join(f"{share:.2f}·V[{label}]" for label, share in zip(weights.columns, weights.values[0, head, 0].tolist(), strict=True))
+    return f"output[{weights.rows[0]}] = {terms}{_in_head(weights, head)}"
+
+
+def _in_head(step: Step, head: int) -> str:
+    return f" in head {head}" if step.values.shape[1] > 1 else ""

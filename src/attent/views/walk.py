@@ -5,25 +5,21 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attent.attention import formula
-from attent.attention.map import AttentionMap
 from attent.attention.multihead import MultiHeadAttention
-from attent.attention.parts import Mask, Normaliser, Score, Side
+from attent.attention.parts import Mask, Normaliser, Score
 from attent.attention.scores import ScaledDot
 from attent.attention.watch import watch
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError
 from attent.views import walk_html, walk_text
-from attent.views.panel import choose, kind_of
-from attent.views.step import Step, equation_of, features, formula_steps
+from attent.views.listening import Listening
+from attent.views.panel import choose
+from attent.views.step import Step, equation_of, features, name_of
 
 UNSCALED = "dot"
 
@@ -103,11 +99,10 @@ def walk(
             # variance 1 in, variance 1 out: the weights come out neither all alike nor all or nothing
             nn.init.normal_(projection.weight, std=width**-0.5)
     given = torch.stack([_vector(word, width) for word in words])[None]  # (1, T, E)
-    heard = _Heard(attention)
-    with heard, watch(attention) as seen:
+    with Listening(attention) as heard, watch(attention) as seen:
         attention(given, mask=mask)
-    steps = _steps(attention, seen[""], heard, words, words, ("X", "X"))
     meaning = f"Each word is a row of {width} numbers: made up, but the same word always has the same row."
+    steps = heard.steps(seen[""], words, words)
     steps["X"] = replace(steps["X"], equation="X", meaning=meaning)
     parts = f"{_parts(attention)} · mask {mask if isinstance(mask, str) else type(mask).__name__ if mask else 'none'} · seed {seed}"
     return Walk(f"Self-attention, step by step: {' '.join(words)}", parts, _parameters(attention), steps)
@@ -135,102 +130,10 @@ def walk_run(translator: Translator, text: str, *, kind: str = "encoder", layer:
     if not 0 <= head < attention.heads:
         raise ArgumentError(f"head must be from 0 to {attention.heads - 1}, got {head}")
     target = translator.translate([text])[0]
-    heard = _Heard(attention)
-    with heard:
+    with Listening(attention) as heard:
         labelled = translator.map(text, target)[name]
-    steps = _steps(attention, labelled.weights, heard, labelled.rows, labelled.columns, ("X", "M" if kind_of(name) == "cross" else "X"))
+    steps = heard.steps(labelled.weights, labelled.rows, labelled.columns, head=head)
     return Walk(f"{name}, head {head}, step by step: {text} → {target}", _parts(attention), {}, steps, head)
-
-
-class _Heard:
-    """What goes into the projections of an attention and what comes out, the last time that it runs within the block."""
-
-    def __init__(self, attention: MultiHeadAttention) -> None:
-        self.attention = attention
-        self.inputs: dict[str, Tensor] = {}
-        self.outputs: dict[str, Tensor] = {}
-        self._hooks = ExitStack()
-
-    def __enter__(self) -> None:
-        for name in ("query_projection", "key_projection", "value_projection", "output"):
-            module = self.attention.get_submodule(name) if getattr(self.attention, name) is not None else None
-            if module is not None:
-                self._hooks.callback(module.register_forward_hook(partial(self._hear, name)).remove)
-
-    def __exit__(self, *error: object) -> None:
-        self._hooks.close()
-
-    def _hear(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        self.inputs[name], self.outputs[name] = inputs[0].detach(), output.detach()
-
-
-def _steps(
-    attention: MultiHeadAttention,
-    weights: AttentionMap,
-    heard: _Heard,
-    rows: tuple[str, ...],
-    columns: tuple[str, ...],
-    names: tuple[str, str],
-) -> dict[str, Step]:
-    """Every step from the input to the output, out of what the attention itself did."""
-    call, query, key = weights._call, weights._query, weights._key  # pyright: ignore[reportPrivateUsage]
-    raw = heard.outputs["key_projection"].unflatten(-1, (attention.key_value_heads, -1)).transpose(1, 2)
-    value = heard.outputs["value_projection"].unflatten(-1, (attention.key_value_heads, -1)).transpose(1, 2)
-    turned = attention.position is not None and attention.position.turns
-    if call.lowered and (call.score.lowers_exactly or not turned):
-        # a cache keeps lowered keys; from the keys themselves the score shows more of its steps
-        call, key = replace(call, lowered=False), key if call.score.lowers_exactly else Side(raw)
-    keys = raw if call.lowered else key.features
-    given, remembered = heard.inputs["query_projection"], heard.inputs["key_projection"]
-    x, m = names
-    found = [Step("X", "X = what the layer is given", _INPUT, "(B, Tq, E)", given, rows, features(given.shape[-1]))]
-    if m != x:
-        found.append(
-            Step("M", "M = what the encoder made of the source", _INPUT, "(B, Tk, E)", remembered, columns, features(remembered.shape[-1]))
-        )
-    for letter, source, values, labels, axes, meaning in (
-        ("Q", x, query, rows, "(B, H, Tq, Dk)", "The queries: what each row looks for."),
-        ("K", m, keys, columns, "(B, H, Tk, Dk)", "The keys: what each row can be found by."),
-        ("V", m, value, columns, "(B, H, Tk, Dv)", "The values: what each row gives to those that look at it."),
-    ):
-        equation = f"{letter} = {source}·W_{letter}" + (f" + b_{letter}" if attention.query_projection.bias is not None else "")
-        equation += f", cut into {call.heads} heads" if call.heads > 1 else ""
-        equation += f", of which {call.heads // values.shape[1]} at a time share one" if values.shape[1] < call.heads else ""
-        equation += f", turned by {_name(attention.position)}" if turned and letter != "V" else ""
-        found.append(Step(letter, equation, meaning, axes, call.spread(values), labels, features(values.shape[-1])))
-    found += formula_steps(call, formula.steps(call, query, key, value), query, keys, rows, columns)
-    output = found[-1].values
-    if call.heads > 1:
-        merged = output.transpose(1, 2).flatten(2)
-        found.append(
-            Step(
-                "merged",
-                "merged = [output of head 0; head 1; …]",
-                "The heads side by side.",
-                "(B, Tq, H·Dv)",
-                merged,
-                rows,
-                features(merged.shape[-1]),
-            )
-        )
-    if "output" in heard.outputs:
-        result = heard.outputs["output"]
-        before = found[-1].name
-        found.append(
-            Step(
-                "result",
-                f"result = {before}·W_O + b_O",
-                "What the layer passes on.",
-                "(B, Tq, E)",
-                result,
-                rows,
-                features(result.shape[-1]),
-            )
-        )
-    return {step.name: step for step in found}
-
-
-_INPUT = "One row of numbers for each piece."
 
 
 def _vector(word: str, width: int) -> Tensor:
@@ -243,7 +146,7 @@ def _unscaled(score: str | Score) -> str | Score:
     if score == UNSCALED or (isinstance(score, str) and score in ("scaled_dot", *ScaledDot.aliases)):
         return UNSCALED
     raise ArgumentError(
-        f"only the scaled dot product has a scale to leave out, got score {score if isinstance(score, str) else _name(score)!r}"
+        f"only the scaled dot product has a scale to leave out, got score {score if isinstance(score, str) else name_of(score)!r}"
     )
 
 
@@ -265,8 +168,4 @@ def _parameters(attention: MultiHeadAttention) -> dict[str, Step]:
 
 def _parts(attention: MultiHeadAttention) -> str:
     heads = f"{attention.heads} head{'s' if attention.heads > 1 else ''} of width {attention.key_width}"
-    return f"{equation_of(attention.score)} · {_name(attention.normaliser)} · {heads}"
-
-
-def _name(part: Any) -> str:
-    return type(part).__name__.lower()
+    return f"{equation_of(attention.score)} · {name_of(attention.normaliser)} · {heads}"

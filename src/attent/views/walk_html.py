@@ -9,7 +9,8 @@ from torch import Tensor
 
 from attent.views.labels import visible
 from attent.views.step import Step
-from attent.views.walk_text import matrices, number
+from attent.views.table import number
+from attent.views.walk_text import matrices
 
 MOST = 64
 CELL = "padding:1px 6px;text-align:right;border:none;font-variant-numeric:tabular-nums"
