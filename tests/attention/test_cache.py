@@ -57,6 +57,12 @@ def test_lengths_in_a_cache_are_each_sequences_own() -> None:
         torch.testing.assert_close(found[place], alone[0, -1:])
 
 
+def test_shared_heads_are_spread_in_runs_to_heads_with_parameters_of_their_own() -> None:
+    attention = MultiHeadAttention(6, 6, key_value_heads=2, value_head_width=3, score="additive")
+    features = torch.randn(2, 5, 6)
+    torch.testing.assert_close(attention.recall(features, attention.remember(features)), attention(features))
+
+
 def test_keys_are_remembered_exactly_where_lowering_would_round() -> None:
     attention = MultiHeadAttention(8, 2, score="additive", key_value_heads=1).bfloat16()
     features = torch.randn(3, 5, 8).bfloat16()

@@ -58,12 +58,13 @@ def test_the_same_seed_gives_the_same_weights(precision: str) -> None:
     assert not weights(one).equal(weights(other))
 
 
-def test_trying_precisions_changes_nothing_but_the_log() -> None:
+def test_trying_paces_changes_nothing_but_the_log() -> None:
     tried, plain, log = model(0.1), model(0.1), []
     trained = run(tried, settings(precision="auto"), log=log.append)
     run(plain, settings(precision=trained.precision))
-    assert log[0]["precision"] == trained.precision
-    assert set(log[0]["seconds"]) == {"float32", "bfloat16"}
+    assert log[0]["pace"] == f"{trained.precision} on 1 thread"
+    assert set(log[0]["seconds"]) == {"float32 on 1 thread", "bfloat16 on 1 thread"}
+    assert trained.threads == 1
     assert weights(tried).equal(weights(plain))
 
 

@@ -23,13 +23,15 @@ class AttentionMap:
     It keeps the queries and keys it was made of, memory linear in the sequence, and computes the rows that are asked for.
     The weights are those before dropout.
 
+    `call`, `query` and `key` are those of the call, rotary positions already turned.
+
     Example:
         >>> context, weights = attent.attend(query, key, value, return_map=True)
         >>> weights[..., 5, :10]  # how query 5 looks at the first ten keys, (B, H, 10)
     """
 
     def __init__(self, call: Call, query: Tensor, key: Side, *, detached: bool = False) -> None:
-        self._call, self._query, self._key, self._detached = call, query, key, detached
+        self.call, self.query, self.key, self._detached = call, query, key, detached
         self._lowered: by_rows.Lowered | None = None
 
     @classmethod
@@ -40,19 +42,19 @@ class AttentionMap:
     @property
     def shape(self) -> tuple[int, ...]:
         """(B, H, Tq, Tk), or as many of the axes as the caller's tensors had."""
-        call = self._call
+        call = self.call
         front = {4: (call.batch, call.heads), 3: (call.batch,), 2: ()}[call.axes]
         return (*front, call.queries, call.keys)
 
     @property
     def distribution(self) -> bool:
         """Whether each row that sees anything sums to one."""
-        return self._call.normaliser.distribution
+        return self.call.normaliser.distribution
 
     def detach(self) -> AttentionMap:
         """The same map, cut off from the graph."""
-        parts = (None if part is None else part.detach() for part in self._key)
-        return AttentionMap(self._call, self._query.detach(), Side(*parts), detached=True)  # pyright: ignore[reportArgumentType]
+        parts = (None if part is None else part.detach() for part in self.key)
+        return AttentionMap(self.call, self.query.detach(), Side(*parts), detached=True)  # pyright: ignore[reportArgumentType]
 
     def rows(self, rows: Tensor) -> Tensor:
         """The weights of some queries, (B, H, len(rows), Tk)."""
@@ -60,7 +62,7 @@ class AttentionMap:
 
     def _of(self, tiles: Iterable[Tensor]) -> list[Tensor]:
         """The weights of each run of rows; both sides are lowered once for all."""
-        call, found = self._call, []
+        call, found = self.call, []
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self._detached), torch.autocast(call.device.type, enabled=False):
             lowered = self._both_sides()
             for rows in tiles:
@@ -72,8 +74,8 @@ class AttentionMap:
         if self._lowered is not None and not torch.is_grad_enabled():
             return self._lowered
         # the values play no part in the weights
-        nothing = self._query.new_zeros(self._call.batch, self._call.key_heads, self._call.keys, 0)
-        lowered = by_rows.lower(self._call, self._query, self._key, nothing)
+        nothing = self.query.new_zeros(self.call.batch, self.call.key_heads, self.call.keys, 0)
+        lowered = by_rows.lower(self.call, self.query, self.key, nothing)
         if not torch.is_grad_enabled():
             # a graph, by contrast, serves one backward
             self._lowered = lowered
@@ -81,13 +83,13 @@ class AttentionMap:
 
     def dense(self) -> Tensor:
         """All weights, in the map's shape: memory Tq · Tk."""
-        return self._call.restored(torch.cat(self._of(self._tiles() or [self._all()[:0]]), 2))
+        return self.call.restored(torch.cat(self._of(self._tiles() or [self._all()[:0]]), 2))
 
     def argmax(self) -> Tensor:
         """The key that each query looks at most, (…, Tq); the first of equals."""
         with torch.no_grad():
             best = [self.rows(rows).argmax(-1) for rows in self._tiles()]
-        return self._call.restored(torch.cat(best or [self._all()[:0].expand(self._call.batch, self._call.heads, 0)], 2))
+        return self.call.restored(torch.cat(best or [self._all()[:0].expand(self.call.batch, self.call.heads, 0)], 2))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         """Exactly the weights asked for; rows that are not asked for cost nothing.
@@ -97,7 +99,7 @@ class AttentionMap:
         *front, rows, columns = self._full(index)
         which = self._all()[rows]
         single = which.dim() == 0
-        weights = self._call.restored(self.rows(which.reshape(-1)))  # (…, rows, Tk)
+        weights = self.call.restored(self.rows(which.reshape(-1)))  # (…, rows, Tk)
         for axis, chosen in reversed(list(enumerate((*front, slice(None) if not single else 0, columns)))):
             weights = _taken(weights, axis, chosen)
         return weights
@@ -106,14 +108,14 @@ class AttentionMap:
         return (self[place] for place in range(self.shape[0]))
 
     def __repr__(self) -> str:
-        call = self._call
+        call = self.call
         return f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, normaliser={type(call.normaliser).__name__})"
 
     def _all(self) -> Tensor:
-        return torch.arange(self._call.queries, device=self._call.device)
+        return torch.arange(self.call.queries, device=self.call.device)
 
     def _tiles(self) -> list[Tensor]:
-        return [torch.arange(tile.start, tile.stop, device=self._call.device) for tile in by_rows.tiles(self._call)]
+        return [torch.arange(tile.start, tile.stop, device=self.call.device) for tile in by_rows.tiles(self.call)]
 
     def _full(self, index: Index | tuple[Index, ...]) -> list[int | slice | Tensor]:
         given = list(index) if isinstance(index, tuple) else [index]
@@ -127,7 +129,7 @@ class AttentionMap:
 
     def _index(self, item: Index, axis: int) -> int | slice | Tensor:
         if isinstance(item, list):
-            item = torch.tensor(item, device=self._call.device)
+            item = torch.tensor(item, device=self.call.device)
         if isinstance(item, int) and not -self.shape[axis] <= item < self.shape[axis]:
             raise ArgumentError(f"index {item} is out of range for axis {axis} of a map of shape {self.shape}")
         if not isinstance(item, int | slice | Tensor) or (isinstance(item, Tensor) and item.dim() > 1):

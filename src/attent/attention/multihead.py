@@ -140,7 +140,10 @@ class MultiHeadAttention(nn.Module):
             query: (B, Tq, query_width).
             memory: (B, Tk, memory_width); the query itself if not given.
             value_memory: (B, Tk, value_memory_width), where values are made of something else than keys.
-            mask, bias, lengths, query_start: as in attend; without memory query_start is 0.
+            mask: as in attend.
+            bias: as in attend.
+            lengths: as in attend.
+            query_start: as in attend; 0 if there is no memory.
 
         Returns:
             (B, Tq, query_width), or as wide as `output` makes it.

@@ -19,7 +19,7 @@ from attent.cli.translate import translate
 from attent.cli.walk import walk
 from attent.errors import AttentError
 
-OK, FAILED, INTERRUPTED = 0, 2, 130
+OK, UNREAD, FAILED, INTERRUPTED = 0, 1, 2, 130
 # The error about how a command was called, of which typer exports one kind alone.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -60,7 +60,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         arguments: those of the process unless given.
 
     Returns:
-        The exit code: 0, or 2 after an error, which has been said in one line on standard error, or 130 after Ctrl-C.
+        The exit code: 0; 1 if nobody reads on; 2 after an error, said in one line on standard error; 130 after Ctrl-C.
     """
     speak_utf8()
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
@@ -74,9 +74,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _failed(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
     except BrokenPipeError:
-        # A reader that has had enough, as `head` has, is no error; what is left must not be written when Python ends.
+        # A reader that has had enough, as `head` has, wants no complaint; nor may Python write what is left when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return UNREAD
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
     except ValueError as error:

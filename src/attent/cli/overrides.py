@@ -20,6 +20,7 @@ def changed(
     minutes: float | None = None,
     updates: int | None = None,
     seed: int | None = None,
+    threads: int | None = None,
 ) -> RunSettings:
     """Settings with some values replaced, checked as those of a file are.
 
@@ -29,6 +30,7 @@ def changed(
         minutes: when training ends. This and `updates` take the place of both limits that the settings have.
         updates: when training ends.
         seed: of the weights and of the order of the pairs.
+        threads: how many of the processor's cores take part.
 
     Raises:
         ArgumentError: a change is not of this form, or a value cannot be used.
@@ -41,7 +43,8 @@ def changed(
     if minutes is not None or updates is not None:
         training.pop("minutes", None)
         training.pop("updates", None)
-    training |= {name: value for name, value in {"minutes": minutes, "updates": updates, "seed": seed}.items() if value is not None}
+    given = {"minutes": minutes, "updates": updates, "seed": seed, "threads": threads}
+    training |= {name: value for name, value in given.items() if value is not None}
     for change in changes:
         _set(tables, change)
     return parse(toml(tables), "the command line")

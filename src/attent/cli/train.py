@@ -24,7 +24,7 @@ def train(
     minutes: Annotated[float | None, typer.Option(help="Train for so long, whatever the settings say.")] = None,
     updates: Annotated[int | None, typer.Option(help="Train for so many updates, whatever the settings say.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; all unless given.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; measured unless given.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Give up a run folder that is there already.")] = False,
 ) -> None:
     """Train a model, judge it on what was held out, and leave all of it in a run folder."""
@@ -33,18 +33,14 @@ def train(
     if corpus is not None and corpus not in CORPORA:
         raise UnknownNameError("corpus", corpus, CORPORA)
 
-    import torch
-
     from attent.cli.evaluate import lines
     from attent.cli.overrides import changed
     from attent.config import settings
     from attent.config.recipe import follow
 
     start = settings.demo() if config is None else settings.read(config)
-    chosen = changed(start, changes or [], minutes=minutes, updates=updates, seed=seed)
+    chosen = changed(start, changes or [], minutes=minutes, updates=updates, seed=seed, threads=threads)
     out = out or RUNS / (corpus or (config or RUNS).stem)
-    if threads is not None:
-        torch.set_num_threads(threads)
     say(f"training into {out}")
     results = follow(chosen, out, replace=replace)
     print(f"run: {out}")

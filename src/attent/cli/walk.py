@@ -36,8 +36,8 @@ def walk(
         _refuse(made_up | {"no-scale": None if scale else True}, "is for a text without a run; a run has been trained with its own")
         _print_run(given[0], given[1], _given(trained))
         return
-    if Path(given[0]).is_dir():
-        raise ArgumentError(f"{given[0]} is a folder; of a run a walk needs a text too: attent walk {given[0]} TEXT")
+    if (Path(given[0]) / "config.json").is_file():
+        raise ArgumentError(f"{given[0]} is a run folder, of which a walk needs a text too: attent walk {given[0]} TEXT")
     _refuse(trained, "needs a run: attent walk RUN TEXT")
     from attent.views.walk import walk as walk_text
 

@@ -15,7 +15,7 @@ from attent.models.encoder_decoder import EncoderDecoder
 from attent.training.averaging import Average
 from attent.training.loss import cross_entropy
 from attent.training.meter import Meter
-from attent.training.precision import Precision, autocast, faster, measured
+from attent.training.pace import Pace, Precision, autocast, candidates, faster, measured
 from attent.training.progress import Progress
 from attent.training.schedules import SCHEDULES
 from attent.training.settings import TrainingSettings
@@ -32,6 +32,7 @@ class Trained:
         seconds: how long they took, validation included.
         loss: the mean training loss since the last record before the end, in nats per token; None without an update.
         precision: the precision used.
+        threads: how many threads computed.
         validation: what the last validation returned.
     """
 
@@ -39,6 +40,7 @@ class Trained:
     seconds: float
     loss: float | None
     precision: Precision
+    threads: int
     validation: dict[str, float]
 
 
@@ -61,6 +63,8 @@ def train(
         log: gets each record: about every second, after each validation, and at the end.
         progress: where a person sees it; standard error unless said otherwise.
 
+    The number of threads that training chooses stays that of the process.
+
     Raises:
         DataError: there is no pair.
         AttentError: the loss is no longer finite.
@@ -74,7 +78,8 @@ def train(
     average = Average(parameters, settings)
     torch.manual_seed(settings.seed)
     model.train()
-    precision = chosen_precision(model, next(data.endless(size, settings.seed)).to(device), settings, log, progress)
+    precision, threads = chosen_pace(model, next(data.endless(size, settings.seed)).to(device), settings, log, progress)
+    torch.set_num_threads(threads)
 
     update, rate, record, scores = 0, 0.0, {}, {}
     meter = Meter(device)
@@ -117,7 +122,7 @@ def train(
         log({"update": update, "seconds": meter.seconds, "validation": scores})
         progress.say_scores(update, scores)
     progress.close()
-    return Trained(update, meter.seconds, record.get("loss"), precision, scores)
+    return Trained(update, meter.seconds, record.get("loss"), precision, threads, scores)
 
 
 def loss_of(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
@@ -127,20 +132,23 @@ def loss_of(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, pr
         return cross_entropy(model.output(features), batch.target_out, label_smoothing), features.shape[-1]
 
 
-def chosen_precision(model: EncoderDecoder[Any], batch: Batch, settings: TrainingSettings, log: Log, progress: Progress) -> Precision:
-    """The precision in the settings; for "auto" the one in which this batch's gradients take less time."""
-    if settings.precision != "auto":
-        return settings.precision
+def chosen_pace(model: EncoderDecoder[Any], batch: Batch, settings: TrainingSettings, log: Log, progress: Progress) -> Pace:
+    """The precision and the threads in the settings; of what they leave open, the way in which this batch's gradients take less time."""
+    device = batch.source.device
+    paces = candidates(settings, device)
 
     def gradients(precision: Precision) -> None:
         loss_of(model, batch, settings.label_smoothing, precision)[0].backward()
         model.zero_grad()
 
-    seconds = measured(gradients, batch.source.device)
-    log({"precision": faster(seconds), "seconds": dict(seconds)})
-    times = ", ".join(f"{1000 * time:.0f} ms in {name}" for name, time in seconds.items())
-    progress.say(f"precision {faster(seconds)}: the gradients of a batch take {times}")
-    return faster(seconds)
+    if len(paces) > 1:
+        seconds = measured(gradients, device, paces)
+        chosen = faster(seconds)
+        log({"pace": str(chosen), "seconds": {str(pace): time for pace, time in seconds.items()}})
+        times = ", ".join(f"{1000 * time:.0f} ms in {pace}" for pace, time in seconds.items())
+        progress.say(f"{chosen}: the gradients of a batch take {times}")
+        return chosen
+    return paces[0]
 
 
 def share_done(settings: TrainingSettings, updates: int, seconds: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -29,6 +29,7 @@ class TrainingSettings(BaseModel):
         clip: the largest norm of the gradient, or None.
         precision: "float32", "bfloat16" (products only; weights stay float32), or "auto": whichever a short
             measurement finds faster on this machine.
+        threads: how many of the processor's cores take part, or "auto": all that torch has, or one where that is faster.
         averaging: what is kept of the weights: the last ("none"), an exponential moving average ("ema"), or the mean
             of the last few ("last").
         ema_decay: the share of the moving average kept at each update.
@@ -53,6 +54,7 @@ class TrainingSettings(BaseModel):
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     clip: float | None = Field(default=1.0, gt=0)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    threads: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     averaging: Literal["none", "ema", "last"] = "none"
     ema_decay: float = Field(default=0.999, gt=0, lt=1)
     last: int = Field(default=5, ge=1)

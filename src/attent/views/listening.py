@@ -49,7 +49,7 @@ class Listening:
             columns: what each key is about.
             head: the head that examples are taken from, from 0.
         """
-        attention, call, query, key = self.attention, weights._call, weights._query, weights._key  # pyright: ignore[reportPrivateUsage]
+        attention, call, query, key = self.attention, weights.call, weights.query, weights.key
         raw, value = (
             self.outputs[name].unflatten(-1, (attention.key_value_heads, -1)).transpose(1, 2)
             for name in ("key_projection", "value_projection")

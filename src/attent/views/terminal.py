@@ -41,7 +41,7 @@ def _drawn(panel: Panel, columns: int, colour: bool) -> str:
     weights = panel.weights[:MOST_ROWS].tolist()
     margin = max(map(width, rows), default=0)
     best = [_best(row, keys) for row in weights]
-    room = columns - margin - 3 - max(map(width, best), default=0)
+    room = columns - margin - 4 - max(map(width, best), default=0)
     cell = 2 if 2 * len(keys) <= room or max(map(_narrowest, keys), default=1) > 1 else 1
     step = max(room // cell, 1)
     top = max((max(map(abs, row), default=0.0) for row in weights), default=0.0)

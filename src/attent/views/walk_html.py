@@ -23,9 +23,7 @@ def written(title: str, parts: str, parameters: Mapping[str, Step], steps: Mappi
     sections = [_section(1, first, head)]
     if parameters:
         tables = "".join(f'<div style="margin-right:2em">{escape(name)}{_tables(step, head)}</div>' for name, step in parameters.items())
-        sections.append(
-            f'<p>The matrices, which a model would learn; here they are random:</p><div style="display:flex;flex-wrap:wrap">{tables}</div>'
-        )
+        sections.append(f'<p>The matrices, random here, learnt in a model:</p><div style="display:flex;flex-wrap:wrap">{tables}</div>')
     sections += [_section(place, step, head) for place, step in enumerate(rest, start=2)]
     heading = f'<div style="font-weight:bold" dir="auto">{escape(title)}</div><div>{escape(parts)}</div>'
     return f'<div style="font-family:sans-serif;line-height:1.4">{heading}{"".join(sections)}</div>'

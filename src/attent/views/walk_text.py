@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -42,7 +42,7 @@ def written(title: str, parts: str, parameters: Mapping[str, Step], steps: Mappi
             drawn = table(matrix, step.rows, step.columns, columns=columns - len(INDENT), sums=sums, blocks=blocks)
             lines += [INDENT + line for line in drawn]
         if number == 1 and parameters:
-            lines += ["", f"{INDENT}The matrices, which a model would learn; here they are random:", ""]
+            lines += ["", f"{INDENT}The matrices, random here, learnt in a model:", ""]
             lines += _side_by_side(parameters, columns)
     weights = steps["weights"]
     glance = {name: panel(matrix, weights.rows, weights.columns, title=name) for name, matrix, _ in matrices(weights, head)}

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import attend, prepare
 from attent.attention.kernels import sdpa
 from attent.attention.masks import Causal, Padding
+from attent.attention.parts import DotScore, Side
 from attent.attention.positions import Alibi, Rotary
 from attent.attention.scores import Additive, Cosine, Gaussian, General, ScaledDot
 
@@ -71,7 +73,7 @@ def test_a_causal_call_needs_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[bool, bool]] = []
     original = F.scaled_dot_product_attention
 
-    def recording(*tensors: torch.Tensor, attn_mask: Any, is_causal: bool, scale: float) -> torch.Tensor:
+    def recording(*tensors: Tensor, attn_mask: Any, is_causal: bool, scale: float) -> Tensor:
         asked.append((attn_mask is not None, is_causal))
         return original(*tensors, attn_mask=attn_mask, is_causal=is_causal, scale=scale)
 
@@ -105,6 +107,27 @@ def test_a_key_bias_keeps_its_gradient() -> None:
         for name in ("sdpa", "formula")
     )
     torch.testing.assert_close(found, expected)
+
+
+class Biased(DotScore):
+    """Half the product, plus each side's first feature."""
+
+    def scale(self, width: int) -> float:
+        return 0.5
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.between(self.lower_query(query), self.lower_key(key))
+
+    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+        return Side(query, query[..., 0])
+
+    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+        return Side(key, key[..., 0])
+
+
+def test_biases_stand_beside_the_scale() -> None:
+    found = attend(QUERY, KEY, VALUE, score=Biased(), implementation="sdpa")
+    torch.testing.assert_close(found, (QUERY @ KEY.mT / 2 + KEY[..., None, :, 0]).softmax(-1) @ VALUE)
 
 
 def test_one_number_by_hand() -> None:

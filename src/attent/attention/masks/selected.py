@@ -42,7 +42,7 @@ class Selected(Mask):
             return torch.zeros((*indices.shape[:-1], 0), dtype=torch.bool, device=indices.device)
         # a tile's columns lie side by side, so a choice is marked by where it falls; all others fall on a spare one
         place = indices - pairs.columns[0]
-        place = place.masked_fill((indices < 0) | (place < 0) | (place >= length), length).long()
+        place = place.masked_fill((place < 0) | (place >= length), length).long()
         marks = torch.zeros((*place.shape[:-1], length + 1), dtype=torch.bool, device=place.device)
         return marks.scatter(-1, place, True)[..., :length]
 

@@ -1,0 +1,73 @@
+"""In which precision and on how many threads training goes faster on this machine: found by trying."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+
+from attent.training.settings import TrainingSettings
+
+Precision = Literal["float32", "bfloat16"]
+TRIALS = 3
+# A way that is preferred is given up only for one that takes less than this share of its time: so that noise does not decide.
+CLEARLY = 0.9
+
+
+class Pace(NamedTuple):
+    """A way to compute: the precision of matrix products, and how many of the processor's cores take part."""
+
+    precision: Precision
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.precision} on {self.threads} thread{'s' if self.threads > 1 else ''}"
+
+
+def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+    """A context in which matrix products run in this precision; weights and sums stay float32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def candidates(settings: TrainingSettings, device: torch.device) -> list[Pace]:
+    """The ways that the settings leave open, the preferred one first: float32, and as many threads as torch has.
+
+    One thread is tried besides: where other programs use the cores too, several wait for one another.
+    """
+    precisions: tuple[Precision, ...] = ("float32", "bfloat16") if settings.precision == "auto" else (settings.precision,)
+    most = torch.get_num_threads()
+    alone = device.type == "cpu" and most > 1
+    threads = ((most, 1) if alone else (most,)) if settings.threads == "auto" else (settings.threads,)
+    return [Pace(precision, number) for precision in precisions for number in threads]
+
+
+def measured(step: Callable[[Precision], None], device: torch.device, paces: Sequence[Pace]) -> dict[Pace, float]:
+    """The seconds that one step takes each way: the least of three, taken in turn, after one to warm up.
+
+    Args:
+        step: computes a loss and its gradients, and changes nothing else; random numbers it draws are given back.
+        device: where it computes.
+        paces: the ways to try.
+    """
+    seconds = dict.fromkeys(paces, float("inf"))
+    before = torch.get_num_threads()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        for trial in range(TRIALS + 1):
+            for pace in paces:
+                torch.set_num_threads(pace.threads)
+                started = time.perf_counter()
+                step(pace.precision)
+                if device.type == "cuda":
+                    torch.cuda.synchronize(device)
+                if trial:
+                    seconds[pace] = min(seconds[pace], time.perf_counter() - started)
+    torch.set_num_threads(before)
+    return seconds
+
+
+def faster(seconds: dict[Pace, float]) -> Pace:
+    """The way that took less time; the first of them that no other clearly beats."""
+    best = min(seconds.values())
+    return next(pace for pace, time in seconds.items() if best >= CLEARLY * time)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+COMMANDS = ("demo", "train", "translate", "evaluate", "show", "describe", "walk")
+
+
+def python(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=SOURCE, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60, **how
+    )
+
+
+def test_help_lists_every_command(attent) -> None:
+    done = attent("--help")
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out if line.startswith("  ") and line.split()[0] in COMMANDS] == list(COMMANDS)
+
+
+def test_without_arguments_help_is_printed(attent) -> None:
+    assert attent().out == attent("--help").out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_that_says_something_of_each_option(attent, command: str) -> None:
+    done = attent(command, "--help")
+    assert done.code == 0
+    assert done.err == []
+
+
+def test_help_imports_nothing_slow() -> None:
+    code = "import sys; from attent.cli.app import run; run(['walk', '--help']);assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_is_instant() -> None:
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        assert python("-m", "attent", "--help").returncode == 0
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.5
+
+
+def test_version(attent) -> None:
+    assert attent("--version").out[0].startswith("attent")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["wlak"], "No such command 'wlak'"),
+        (["walk", "--bogus"], "No such option: --bogus"),
+        (["walk", "a b", "--heads", "x"], "Invalid value for '--heads'"),
+        (["translate"], "Missing argument"),
+        (["walk", "a b", "--score", "aditive"], "did you mean 'additive'"),
+        (["describe", "no-such-run"], "no-such-run is no run folder"),
+        (["translate", "no-such-run", "text"], "no-such-run is no run folder"),
+        (["train"], "say what to train"),
+        (["train", "--corpus", "datse"], "did you mean 'dates'"),
+        (["train", "--config", "no-such-file.toml"], "no-such-file.toml cannot be read"),
+    ],
+)
+def test_every_error_is_one_line_and_exit_code_2(attent, arguments: list[str], says: str) -> None:
+    done = attent(*arguments)
+    assert done.code == 2
+    assert done.out == []
+    assert len(done.err) == 1
+    assert done.err[0].startswith("attent: ")
+    assert says in done.err[0]
+
+
+def test_pydantic_speaks_in_one_line_too(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.data.dates import DatesSettings
+
+    monkeypatch.setattr("attent.views.walk.walk", lambda text, **how: DatesSettings.model_validate({"seed": -1, "nonsense": 2}))
+    done = attent("walk", "a b")
+    assert done.code == 2
+    assert len(done.err) == 1
+
+
+def test_an_error_of_the_programme_itself_is_not_hidden(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(text: str, **how: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("attent.views.walk.walk", broken)
+    with pytest.raises(ValueError, match="a bug"):
+        attent("walk", "a b")
+
+
+def test_a_full_disk_is_one_line(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(text: str, **how: object) -> None:
+        raise OSError(28, "No space left on device", "map.png")
+
+    monkeypatch.setattr("attent.views.walk.walk", full)
+    assert attent("walk", "a b")[::2] == (2, ["attent: map.png: No space left on device"])
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(text: str, **how: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attent.views.walk.walk", interrupted)
+    assert attent("walk", "a b") == (130, [], ["attent: interrupted"])
+
+
+def test_python_m_attent_is_the_command() -> None:
+    done = python("-m", "attent", "walk", "a b", "--score", "nope")
+    assert done.returncode == 2
+    assert done.stderr.startswith("attent: unknown score 'nope'")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a closed pipe is told apart on POSIX alone")
+def test_a_reader_that_goes_away_hears_no_complaint() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "attent", "walk", "a b"], cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 1

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from attent.decoding.translator import load
+
+
+def test_the_tree_ends_in_the_number_of_parameters(attent, run_folder: Path) -> None:
+    done = attent("describe", run_folder)
+    total = sum(parameter.numel() for parameter in load(run_folder).model.parameters())
+    assert done.code == 0
+    assert done.out[-1].startswith(f"{total:,} parameters in all")
+    assert any("cross_attention" in line for line in done.out)
+    assert "source and" in " ".join(done.out[:3])

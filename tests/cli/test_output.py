@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from attent.cli.output import colours, one_line, say, speak_utf8
+
+
+def test_what_is_said_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    say("hello")
+    assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_a_message_is_one_line() -> None:
+    assert one_line("two\n  lines ") == "two lines"
+
+
+def test_output_is_utf8_wherever_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    speak_utf8()
+    print("█", end="", flush=True)
+    assert written.getvalue() == "█".encode()
+
+
+@pytest.mark.parametrize(("terminal", "variables", "coloured"), [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False)])
+def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch, terminal: bool, variables: dict[str, str], coloured: bool) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert bool(colours()) is coloured

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attent.decoding.translator import load
+from attent.views.panel import panel_of
+from attent.views.terminal import heat_map
+
+TEXT = "fr | 3 mars 2026"
+
+
+def test_the_mean_of_the_last_cross_attention_is_shown(attent, run_folder: Path) -> None:
+    done = attent("show", run_folder, TEXT)
+    assert done.code == 0
+    assert done.out[0] == "decoder.layers.1.cross_attention, mean over 2 heads"
+    assert done.out == heat_map(panel_of(load(run_folder).map(TEXT))).splitlines()
+
+
+def test_another_layer_head_and_kind(attent, run_folder: Path) -> None:
+    done = attent("show", run_folder, TEXT, "--kind", "encoder", "--layer", 0, "--head", 1)
+    assert done.out[0] == "encoder.layers.0.self_attention, head 1"
+    both = attent("show", run_folder, TEXT, "--head", "all").out
+    assert [line for line in both if "_attention" in line] == [f"decoder.layers.1.cross_attention, head {head}" for head in (0, 1)]
+
+
+@pytest.mark.parametrize("name", ["map.png", "map.svg"])
+def test_a_picture_is_drawn_where_asked(attent, run_folder: Path, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    done = attent("show", run_folder, TEXT, "--out", tmp_path / name)
+    assert done.code == 0
+    assert done.err == [f"drawn into {tmp_path / name}"]
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--layer", 2], "layer must be from 0 to 1, got 2"),
+        (["--head", 2], "head must be from 0 to 1, got 2"),
+        (["--head", "first"], "--head must be a number from 0, mean or all"),
+        (["--kind", "corss"], "did you mean 'cross'"),
+        (["--out", "map.bmp"], "must end in .png or .svg"),
+        (["--out", __file__ + "/map.png"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_shown(attent, run_folder: Path, options: list[object], says: str) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    done = attent("show", run_folder, TEXT, *options)
+    assert done[:2] == (2, [])
+    assert len(done.err) == 1
+    assert says in done.err[0]

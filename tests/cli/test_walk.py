@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attent.decoding.translator import load
+from attent.views.walk import walk, walk_run
+
+
+def test_a_text_is_walked_through_with_the_options_given(attent) -> None:
+    done = attent(
+        "walk", "a b c", "--heads", 2, "--score", "general", "--mask", "causal", "--seed", 3, "--width", 6, "--normaliser", "sparsemax"
+    )
+    assert done.code == 0
+    assert done.out == str(walk("a b c", heads=2, score="general", mask="causal", seed=3, width=6, normaliser="sparsemax")).splitlines()
+
+
+def test_without_a_text_the_cat_sits_on_the_mat(attent) -> None:
+    assert attent("walk").out == str(walk("The cat sat on the mat")).splitlines()
+    assert not any("scaled" in line for line in attent("walk", "--no-scale").out)
+
+
+def test_a_run_and_a_text(attent, run_folder: Path) -> None:
+    done = attent("walk", run_folder, "3 mars", "--kind", "cross", "--layer", 0, "--head", 1)
+    assert done.out == str(walk_run(load(run_folder), "3 mars", kind="cross", layer=0, head=1)).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["a", "b", "c"], "put the text in quotes"),
+        (["a b", "--layer", 0], "--layer needs a run"),
+        (["a b", "--heads", 3], "3 heads do not divide"),
+        (["a b", "--normaliser", "sotfmax"], "did you mean 'softmax'"),
+        (["RUN"], "is a run folder, of which a walk needs a text too"),
+        (["RUN", "a", "--score", "dot"], "--score is for a text without a run"),
+        (["RUN", "a", "--no-scale"], "--no-scale is for a text without a run"),
+        (["RUN", "a", "--layer", 9], "layer must be from 0 to 1, got 9"),
+        (["RUN", "a", "--head", 9], "head must be from 0 to 1, got 9"),
+        (["RUN", ""], "empty source"),
+    ],
+)
+def test_what_cannot_be_walked_through(attent, run_folder: Path, arguments: list[object], says: str) -> None:
+    done = attent("walk", *(run_folder if argument == "RUN" else argument for argument in arguments))
+    assert done[:2] == (2, [])
+    assert len(done.err) == 1
+    assert says in done.err[0]

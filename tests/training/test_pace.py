@@ -1,0 +1,71 @@
+import time
+
+import pytest
+import torch
+
+from attent.training.pace import Pace, Precision, autocast, candidates, faster, measured
+from attent.training.settings import TrainingSettings
+
+CPU = torch.device("cpu")
+PACES = (Pace("float32", 1), Pace("bfloat16", 1))
+
+
+def settings(**values: object) -> TrainingSettings:
+    return TrainingSettings.model_validate({"updates": 5, "batch_pairs": 3} | values)
+
+
+@pytest.fixture
+def two_threads() -> object:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_faster_one_is_found_and_taken_in_turn() -> None:
+    tried: list[Precision] = []
+
+    def step(precision: Precision) -> None:
+        tried.append(precision)
+        time.sleep(0.02 if precision == "float32" else 0.001)
+
+    seconds = measured(step, CPU, PACES)
+    assert faster(seconds) == Pace("bfloat16", 1)
+    assert tried == ["float32", "bfloat16"] * 4
+    assert 0.02 <= seconds[PACES[0]] < 0.2
+
+
+@pytest.mark.parametrize(("other", "chosen"), [(0.5, 0), (0.46, 0), (0.44, 1)])
+def test_what_is_preferred_gives_way_to_what_is_clearly_faster(other: float, chosen: int) -> None:
+    assert faster({PACES[0]: 0.5, PACES[1]: other}) == PACES[chosen]
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_each_way_runs_on_its_threads_and_leaves_them_as_they_were() -> None:
+    seen: list[int] = []
+    measured(lambda _: seen.append(torch.get_num_threads()), CPU, [Pace("float32", 2), Pace("float32", 1)])
+    assert seen == [2, 1] * 4
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_only_what_the_settings_leave_open_is_tried() -> None:
+    assert candidates(settings(), CPU) == [Pace("float32", 2), Pace("float32", 1), Pace("bfloat16", 2), Pace("bfloat16", 1)]
+    assert candidates(settings(precision="bfloat16", threads=1), CPU) == [Pace("bfloat16", 1)]
+    assert candidates(settings(threads=2), CPU) == [Pace("float32", 2), Pace("bfloat16", 2)]
+    assert candidates(settings(), torch.device("cuda")) == [Pace("float32", 2), Pace("bfloat16", 2)]
+
+
+def test_random_numbers_are_given_back() -> None:
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    measured(lambda _: torch.rand(5).sum(), CPU, PACES)
+    assert torch.rand(3).equal(expected)
+
+
+def test_products_run_in_the_precision_asked_for() -> None:
+    left, right = torch.randn(3, 5), torch.randn(5, 2)
+    with autocast(CPU, "bfloat16"):
+        assert (left @ right).dtype == torch.bfloat16
+    with autocast(CPU, "float32"):
+        assert (left @ right).dtype == torch.float32

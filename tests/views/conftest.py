@@ -1,0 +1,29 @@
+"""A translator that has learnt nothing: every view must show it all the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attent.data.tokenizer import CharTokenizer
+from attent.decoding.translator import Translator
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+
+
+def untrained(**settings: object) -> Translator:
+    torch.manual_seed(0)
+    source, target = CharTokenizer("abcde "), CharTokenizer("xyz")
+    small = {"encoder_layers": 2, "decoder_layers": 2, "width": 12, "feed_forward": 16, "heads": 3, "dropout": 0.0, **settings}
+    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+
+
+@pytest.fixture
+def translator() -> Translator:
+    return untrained()
+
+
+@pytest.fixture(name="untrained")
+def make_untrained():
+    """Builds a translator with other settings."""
+    return untrained

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from rich.console import Console
+from torch import nn
+
+from attent.attention.multihead import MultiHeadAttention
+from attent.layers.feed_forward import FeedForward
+from attent.views.describe import describe, equation
+
+
+def drawn(model: nn.Module, title: str = "") -> str:
+    console = Console(width=200, color_system=None)
+    with console.capture() as captured:
+        console.print(describe(model, title))
+    return captured.get()
+
+
+def test_the_total_is_every_parameter_once(translator) -> None:
+    total = sum(parameter.numel() for parameter in translator.model.parameters())
+    assert f"{total:,} parameters in all" in drawn(translator.model)
+
+
+def test_layers_built_alike_are_drawn_once(translator) -> None:
+    text = drawn(translator.model)
+    assert text.count("layers 0 to 1, each  EncoderLayer") == 1
+    assert text.count("cross_attention  MultiHeadAttention, 3 heads of width 4") == 1
+
+
+def test_a_parameter_that_serves_twice_is_counted_once(translator) -> None:
+    lines = drawn(translator.model).splitlines()
+    assert next(line for line in lines if "to_logits" in line).endswith("shared")
+
+
+def test_attention_shows_its_parts() -> None:
+    text = drawn(MultiHeadAttention(8, 2, score="additive", normaliser="entmax15", position="alibi", key_value_heads=1), "mine")
+    assert text.startswith("mine\n")
+    text = drawn(nn.ModuleDict({"attention": MultiHeadAttention(8, 2, score="additive", normaliser="entmax15", position="alibi")}))
+    assert "score(q, k) = vᵀ tanh(W₁q + W₂k + b)" in text
+    assert "normaliser  Entmax15" in text
+    assert "position  Alibi" in text
+    assert "W_Q  Linear 8 → 8   72" in text
+    assert "query_weight  2 × 4 × 4" in text
+
+
+def test_equations_come_from_docstrings() -> None:
+    assert equation(FeedForward(2, 3)) == "FFN(x) = max(0, x W₁ + b₁) W₂ + b₂"
+    assert equation(nn.LayerNorm(3)) == ""

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+import attent
+from attent.errors import ArgumentError, ShapeError, UnknownNameError
+from attent.views.panel import by_head, choose, heads, heads_of, kind_of, panel, panel_of
+
+WEIGHTS = torch.tensor([[[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]]])
+
+
+def test_without_a_head_the_mean_over_heads_is_taken() -> None:
+    assert panel(WEIGHTS, "ab", "cd").weights.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert panel(WEIGHTS, "ab", "cd", head=1).weights.tolist() == [[0.0, 1.0], [0.5, 0.5]]
+
+
+def test_titles_say_which_head() -> None:
+    assert panel(WEIGHTS, "ab", "cd", title="layer").title == "layer, mean over 2 heads"
+    assert [one.title for one in heads(WEIGHTS, "ab", "cd").values()] == ["head 0", "head 1"]
+    assert panel(WEIGHTS[0, 0], "ab", "cd", title="layer").title == "layer"
+
+
+def test_a_map_and_its_numbers_make_the_same_panel() -> None:
+    query, key, value = torch.randn(1, 2, 3, 5), torch.randn(1, 2, 7, 5), torch.randn(1, 2, 7, 5)
+    _, weights = attent.attend(query, key, value, return_map=True)
+    torch.testing.assert_close(by_head(weights), weights.dense()[0])
+
+
+def test_labels_must_fit() -> None:
+    with pytest.raises(ShapeError, match=r"\(rows, columns\) = \(3, 2\), got \(2, 2\)"):
+        panel(WEIGHTS, "abc", "cd")
+
+
+def test_a_batch_is_no_panel() -> None:
+    with pytest.raises(ShapeError, match="got"):
+        panel(torch.zeros(2, 1, 2, 2), "ab", "cd")
+
+
+def test_a_head_that_is_not_there() -> None:
+    with pytest.raises(ArgumentError, match="head must be from 0 to 1, got 2"):
+        panel(WEIGHTS, "ab", "cd", head=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("encoder.layers.0.self_attention", "encoder"), ("decoder.layers.3.cross_attention", "cross"), ("decoder.self_attention", "decoder")],
+)
+def test_a_name_says_what_attends_to_what(name: str, kind: str) -> None:
+    assert kind_of(name) == kind
+
+
+def test_the_last_layer_is_chosen_unless_another_is_named(translator) -> None:
+    maps = translator.map("abc", "xy")
+    assert choose(maps)[0] == "decoder.layers.1.cross_attention"
+    assert choose(maps, "decoder", 0)[0] == "decoder.layers.0.self_attention"
+    with pytest.raises(ArgumentError, match="layer must be from 0 to 1, got 2"):
+        choose(maps, "encoder", 2)
+    with pytest.raises(UnknownNameError, match="did you mean 'cross'"):
+        choose(maps, "crss")
+    with pytest.raises(ArgumentError, match="no cross attention"):
+        choose({"encoder.0": 1})
+
+
+def test_a_models_panel_says_what_its_rows_are_about(translator) -> None:
+    maps = translator.map("abc", "xy")
+    cross = panel_of(maps)
+    assert cross.rows == ("x", "y", "</s>")
+    assert cross.columns == ("a", "b", "c")
+    assert cross.reading.startswith("row t emits target[t]")
+    assert panel_of(maps, "encoder").reading.startswith("row t is source[t]")
+    assert list(heads_of(maps)) == ["head 0", "head 1", "head 2"]

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attent.attention import formula
+from attent.attention.call import prepare
+from attent.attention.parts import Score
+from attent.attention.scores import SCORES, Dot, Gated
+from attent.views.step import Step, equation_of, features, formula_steps, name_of, vectors
+
+ROWS, COLUMNS = ("r0", "r1"), ("c0", "c1", "c2")
+
+
+def steps(**how: object) -> dict[str, Step]:
+    query, key, value = torch.randn(1, 1, 2, 5), torch.randn(1, 1, 3, 5), torch.randn(1, 1, 3, 7)
+    prepared = prepare(query, key, value, **how)
+    found = formula.steps(*prepared)
+    return {step.name: step for step in formula_steps(prepared.call, found, query, key, ROWS, COLUMNS)}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_every_score_has_an_equation(name: str) -> None:
+    assert equation_of(SCORES[name].for_widths(5, 5, 1)).startswith("score(q, k) = ")
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_every_score_can_be_walked_through(name: str) -> None:
+    found = steps(score=SCORES[name].for_widths(5, 5, 1))
+    assert list(found)[-2:] == ["weights", "output"]
+    assert all(step.equation and step.meaning and step.values.shape[-2:] == (len(step.rows), len(step.columns)) for step in found.values())
+
+
+def test_the_scaled_dot_product_is_told_as_textbooks_tell_it() -> None:
+    found = steps()
+    assert list(found) == ["scores", "scaled", "weights", "output"]
+    assert found["scaled"].equation == "scaled = scores / √Dk = scores / √5"
+    assert str(found["scores"]) == "scores = Q·Kᵀ   (B, H, Tq, Tk) = (1, 1, 2, 3)"
+    torch.testing.assert_close(found["scaled"].values * 5**0.5, found["scores"].values)
+
+
+def test_every_step_of_a_call_is_there() -> None:
+    found = steps(score=Dot(), soft_cap=3.0, bias=torch.zeros(2, 3), mask="causal", dropout=0.5, seed=1)
+    assert list(found) == ["scores", "capped", "biased", "masked", "weights", "dropped", "output"]
+    assert found["output"].equation == "output = dropped·V"
+
+
+def test_a_mask_that_hides_nothing_is_no_step() -> None:
+    assert "masked" not in steps(mask=torch.ones(2, 3, dtype=torch.bool))
+
+
+def test_only_weights_have_sums() -> None:
+    found = steps()
+    torch.testing.assert_close(found["weights"].sums, torch.ones(1, 1, 2))
+    assert found["scores"].sums is None
+    assert "every row sums to 1" in found["weights"].meaning
+    assert "need not sum to 1" in steps(normaliser="sigmoid")["weights"].meaning
+
+
+def test_an_example_is_the_number_that_stands_in_the_table() -> None:
+    found = steps(score="dot")["scores"]
+    assert found.example.startswith("scores[r1, c0] = (")
+    assert found.example.endswith(f" = {found.values[0, 0, 1, 0]:.2f}")
+
+
+def test_a_score_of_ones_own_is_shown_by_its_numbers() -> None:
+    class Doubled(Score):
+        """Twice the product."""
+
+        def steps(self, query: torch.Tensor, key: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"twice": 2 * query, "scores": 2 * query @ key.mT}
+
+    found = steps(score=Doubled())
+    assert found["twice"].shape == (1, 1, 2, 5)
+    assert found["scores"].equation == "scores[i, j] = score(Q[i], K[j]),  score(q, k) = Doubled(q, k)"
+
+
+def test_a_vector_for_every_pair_is_labelled_by_keys() -> None:
+    hidden = steps(score=SCORES["additive"].for_widths(5, 5, 1))["hidden"]
+    assert hidden.rows == COLUMNS
+    assert hidden.columns == features(5)
+
+
+def test_vectors_have_features_for_columns() -> None:
+    assert vectors("X", "X", "", "(T, E)", torch.zeros(2, 3), ROWS).columns == ("d1", "d2", "d3")
+
+
+def test_name_of_a_part() -> None:
+    assert name_of(Gated(2, 2)) == "gated"

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import re
+
+import torch
+
+from attent.views.labels import width
+from attent.views.panel import heads, panel
+from attent.views.terminal import heat_map
+
+WEIGHTS = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.6, 0.4]])
+
+
+def test_larger_weights_are_darker() -> None:
+    drawn = heat_map(panel(WEIGHTS, ["x", "y"], ["a", "b", "c"], title="one"), columns=40)
+    assert drawn.splitlines()[:4] == ["one", "   a b c", "x │██    │ a 1.00", "y │  ▓▓▒▒│ b 0.60"]
+
+
+def test_every_script_keeps_its_columns() -> None:
+    keys = ["日", "א", "e\u0301", "\u200f", "\u0941", "a", " "]
+    drawn = heat_map(panel(torch.eye(7), keys, keys), columns=60).splitlines()
+    heading, *rows = drawn[:8]
+    edges = {width(row.split("│")[0]) for row in rows}
+    assert len(edges) == 1
+    assert width(heading) <= edges.pop() + 1 + 2 * len(keys)
+    assert all(width(row.split("│")[1]) == 2 * len(keys) for row in rows)
+    # the block of row i stands under label i
+    assert [row.split("│")[1].index("█") // 2 for row in rows] == list(range(7))
+
+
+def test_long_labels_are_written_from_top_to_bottom() -> None:
+    drawn = heat_map(panel(WEIGHTS[:1], ["row"], ["ab", "long", "c"]), columns=40).splitlines()
+    assert drawn[:4] == ["       l", "       o", "       n", "     abg c"]
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    keys = [chr(ord("a") + place % 26) for place in range(90)]
+    drawn = heat_map(panel(torch.rand(5, 90).softmax(-1), list("vwxyz"), keys), columns=50)
+    assert "columns 1 to 39 of 90" in drawn
+    assert "columns 79 to 90 of 90" in drawn
+    assert max(map(width, drawn.splitlines())) <= 50
+
+
+def test_a_very_long_map_ends_early_and_says_so() -> None:
+    rows = [str(row) for row in range(100)]
+    drawn = heat_map(panel(torch.eye(100)[:, :3], rows, ["a", "b", "c"]), columns=40)
+    assert "… and 36 rows more" in drawn
+    assert "sees nothing" in drawn
+
+
+def test_colour_changes_the_blocks_alone() -> None:
+    map_ = panel(WEIGHTS, ["x", "y"], ["a", "b", "c"])
+    plain, coloured = heat_map(map_, columns=40), heat_map(map_, columns=40, colour=True)
+    bare = [re.sub("\x1b.*?m", "", line) for line in coloured.splitlines()]
+    assert "\x1b[48;5;255m" in coloured
+    assert "\x1b" not in plain
+    assert [width(line) for line in bare[:3]] == [width(line) for line in plain.splitlines()[:3]]
+
+
+def test_weights_beyond_one_have_a_scale_of_their_own() -> None:
+    assert "█ from 3" in heat_map(panel(torch.tensor([[4.0, -2.0]]), ["x"], ["a", "b"]), columns=40)
+
+
+def test_several_maps_follow_each_other() -> None:
+    drawn = heat_map(heads(torch.stack([WEIGHTS, WEIGHTS]), ["x", "y"], ["a", "b", "c"]), columns=40)
+    assert drawn.index("head 0") < drawn.index("head 1")
