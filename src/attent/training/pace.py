@@ -11,7 +11,7 @@ import torch
 from attent.training.settings import TrainingSettings
 
 Precision = Literal["float32", "bfloat16"]
-TRIALS = 3
+TRIALS = 5
 # A way that is preferred is given up only for one that takes less than this share of its time: so that noise does not decide.
 CLEARLY = 0.9
 
@@ -44,7 +44,7 @@ def candidates(settings: TrainingSettings, device: torch.device) -> list[Pace]:
 
 
 def measured(step: Callable[[Precision], None], device: torch.device, paces: Sequence[Pace]) -> dict[Pace, float]:
-    """The seconds that one step takes each way: the least of three, taken in turn, after one to warm up.
+    """The seconds that one step takes each way: the least of five, taken in turn, after one to warm up.
 
     Args:
         step: computes a loss and its gradients, and changes nothing else; random numbers it draws are given back.
