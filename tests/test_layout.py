@@ -28,7 +28,7 @@ config · benchmarking · cli · __main__
 ATTENTION = """
 parts
 scores · normalisers · masks · positions
-choices · dropout
+choices · dropout · checks
 call
 formula
 kernels

@@ -183,3 +183,13 @@ def test_both_sides_are_lowered_once() -> None:
 
 def test_repr() -> None:
     assert repr(a_map(normaliser=TopK(3))) == "AttentionMap(shape=(2, 3, 5, 11), score=ScaledDot, normaliser=TopK)"
+
+
+BACKWARDS = slice(None, None, -1)
+
+
+@pytest.mark.parametrize("index", [True, torch.tensor(True), (0, 0, [200]), (0, 0, -12), (..., [1, -12]), (0, 0, BACKWARDS), (0.5,)])
+def test_an_index_that_says_nothing_is_our_error(index: Any) -> None:
+    _, weights = attend(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), return_map=True)
+    with pytest.raises(ArgumentError, match="map"):
+        weights[index]

@@ -92,6 +92,8 @@ def test_an_error_of_the_programme_itself_is_not_hidden(attent, monkeypatch: pyt
         raise ValueError("a bug")
 
     monkeypatch.setattr("attent.views.walk.walk", broken)
+    assert attent("walk", "a b")[::2] == (2, ["attent: unexpected ValueError: a bug (set ATTENT_TRACEBACK=1 to see where)"])
+    monkeypatch.setenv("ATTENT_TRACEBACK", "1")
     with pytest.raises(ValueError, match="a bug"):
         attent("walk", "a b")
 

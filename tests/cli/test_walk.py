@@ -31,7 +31,8 @@ def test_a_run_and_a_text(attent, run_folder: Path) -> None:
     [
         (["a", "b", "c"], "put the text in quotes"),
         (["a b", "--layer", 0], "--layer needs a run"),
-        (["a b", "--heads", 3], "3 heads do not divide"),
+        (["The", "cat"], "there is no run folder The; a text of several words goes in quotes"),
+        (["a b", "--heads", 3], "heads must divide the width, 4, got 3"),
         (["a b", "--normaliser", "sotfmax"], "did you mean 'softmax'"),
         (["RUN"], "is a run folder, of which a walk needs a text too"),
         (["RUN", "a", "--score", "dot"], "--score is for a text without a run"),

@@ -67,8 +67,8 @@ def test_every_score_by_name(score: str) -> None:
 def test_parameters_of_the_score_are_shown() -> None:
     found = walk("a b c", score="additive", heads=2).parameters
     assert found["score.query_weight"].shape == (4, 2)
-    assert found["score.query_weight"].rows == ("head 0 d1", "head 0 d2", "head 1 d1", "head 1 d2")
-    assert "score.v" in found
+    assert found["score.query_weight"].rows == ("head0·d1", "head0·d2", "head1·d1", "head1·d2")
+    assert found["score.v"].rows == ("head0", "head1")
 
 
 def test_a_mask_gives_no_weight_to_what_it_hides() -> None:
@@ -86,7 +86,7 @@ def test_heads_side_by_side_are_as_wide_as_the_words() -> None:
     ("how", "says"),
     [
         ({"text": " "}, "at least one word"),
-        ({"heads": 3}, "3 heads do not divide a width of 4"),
+        ({"heads": 3}, "heads must divide the width, 4, got 3"),
         ({"width": 0}, "width must be ≥ 1"),
         ({"scale": False, "score": "cosine"}, "only the scaled dot product has a scale"),
     ],

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attent.attention import choices
+from attent.attention import checks, choices
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
 from attent.attention.parts import Mask, Normaliser, Pairs, Position, Score, Side
-from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from attent.errors import ShapeError
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,11 @@ def prepare(
     """
     features = key.features if isinstance(key, Side) else key
     lowered = isinstance(key, Side)
-    query, features, value = _agreeing(query, features, value, lowered=lowered)
+    query, features, value = checks.agreeing(query, features, value, lowered=lowered)
     axes = query.dim()
-    query, features, value = (_four_axes(tensor) for tensor in (query, features, value))
-    _check_shapes(query, features, value)
+    query, features, value = (checks.four_axes(tensor) for tensor in (query, features, value))
+    checks.shapes(query, features, value)
+    checks.numbers(dropout, seed, soft_cap)
     chosen = choices.score(score)
     # what a lowered key's width was before, its score knows
     key_width = chosen.widths[1] if lowered and chosen.widths is not None else features.shape[-1]
@@ -125,15 +126,16 @@ def prepare(
     where = choices.position(position)
     if where is not None:
         where.check(query.shape[1], query.shape[-1])
+    lengths = None if lengths is None else checks.lengths_within(lengths, features.shape[2])
     batch, heads, queries, keys = query.shape[0], query.shape[1], query.shape[2], features.shape[2]
     call = Call(
         score=chosen,
         normaliser=choices.normaliser(normaliser),
         mask=_mask(mask, lengths, axes, (batch, heads, queries, keys)),
-        bias=None if bias is None else _bias(bias, axes, query, keys),
+        bias=None if bias is None else checks.four_axes_of_bias(bias, axes, query, keys),
         soft_cap=soft_cap,
         position=where if where is not None and where.biases else None,
-        start=_start(query_start, lengths, batch, queries, keys),
+        start=checks.first_position(query_start, lengths, batch, queries, keys),
         dropout=dropout,
         seed=seed,
         batch=batch,
@@ -148,63 +150,12 @@ def prepare(
         lowered=lowered,
         axes=axes,
     )
-    _check_numbers(call)
+    checks.on_device(call.device, bias=call.bias, query_start=call.start, lengths=lengths)
     if where is not None and where.turns:
         pairs = call.pairs()
         query = where.turn(query, pairs.positions)
         features = features if lowered else where.turn(features, pairs.columns[None])
     return Prepared(call, query, key._replace(features=features) if isinstance(key, Side) else Side(features), value)
-
-
-def _agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:
-    tensors = (query, key, value)
-    if not all(isinstance(tensor, Tensor) for tensor in tensors):
-        raise ArgumentError(f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in tensors)}")
-    if not all(tensor.is_floating_point() for tensor in tensors):
-        raise DTypeError(f"query, key and value must be floating point, got {', '.join(str(t.dtype) for t in tensors)}")
-    if len({tensor.device for tensor in tensors}) > 1:
-        raise DeviceError(f"query, key and value must lie on one device, got {', '.join(str(t.device) for t in tensors)}")
-    if query.dtype == key.dtype == value.dtype:
-        return query, key, value
-    if lowered and key.dtype == torch.float32 and query.dtype == value.dtype and query.dtype in (torch.bfloat16, torch.float16):
-        # a cache keeps lowered keys in float32 where lowering would have rounded them
-        return query, key, value
-    if torch.is_autocast_enabled(query.device.type):
-        common = torch.get_autocast_dtype(query.device.type)
-        return query.to(common), key.to(common), value.to(common)
-    raise DTypeError(f"query, key and value must have one dtype, got {', '.join(str(t.dtype) for t in tensors)}")
-
-
-def _four_axes(tensor: Tensor) -> Tensor:
-    if tensor.dim() == 4:
-        return tensor
-    if tensor.dim() == 3:
-        return tensor[:, None]
-    if tensor.dim() == 2:
-        return tensor[None, None]
-    raise ShapeError(f"query, key and value must be (B, H, T, D), (B, T, D) or (T, D), got {tuple(tensor.shape)}")
-
-
-def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    (batch, heads, _, _), (_, key_heads, keys, _) = query.shape, key.shape
-    if key.shape[0] != batch:
-        raise ShapeError(f"key must be (B, …) with B = {batch} as in query, got {tuple(key.shape)}")
-    if tuple(value.shape[:3]) != (batch, key_heads, keys):
-        raise ShapeError(f"value must be (B, H, Tk, Dv) = ({batch}, {key_heads}, {keys}, Dv) as key, got {tuple(value.shape)}")
-    if key_heads == 0 or heads % key_heads:
-        raise ShapeError(f"query heads must be a multiple of key heads, got {heads} and {key_heads}")
-
-
-def _check_numbers(call: Call) -> None:
-    if not 0.0 <= call.dropout < 1.0:
-        raise ArgumentError(f"dropout must be in [0, 1), got {call.dropout}")
-    if call.dropout and call.seed is None:
-        raise ArgumentError("dropout needs a seed: its mask is a function of (seed, b, h, i, j)")
-    if call.soft_cap is not None and not call.soft_cap > 0:
-        raise ArgumentError(f"soft_cap must be > 0, got {call.soft_cap}")
-    for name, tensor in (("bias", call.bias), ("query_start", call.start)):
-        if isinstance(tensor, Tensor) and tensor.device != call.device:
-            raise DeviceError(f"{name} must lie on {call.device} as query, got {tensor.device}")
 
 
 def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]) -> Mask | None:
@@ -216,46 +167,10 @@ def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, s
     chosen = choices.mask(mask)
     if lengths is not None:
         padding = Padding(lengths)
-        _check_lengths(lengths, shape[3])
         chosen = padding if chosen is None else chosen & padding
     if chosen is not None:
         chosen.check(*shape)
     return chosen
-
-
-def _check_lengths(lengths: Tensor, keys: int) -> None:
-    if lengths.numel() and known(lambda: (lengths.min() < 0) | (lengths.max() > keys), lengths.device):
-        raise ShapeError(f"lengths must be from 0 to Tk = {keys}, got {int(lengths.min())} to {int(lengths.max())}")
-
-
-def _bias(bias: Tensor, axes: int, query: Tensor, keys: int) -> Tensor:
-    if not bias.is_floating_point():
-        raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
-    full = (query.shape[0], query.shape[1], query.shape[2], keys)
-    wide = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
-    if wide.dim() != 4 or any(have not in (1, need) for have, need in zip(wide.shape, full, strict=True)):
-        raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {full}, got {tuple(bias.shape)}")
-    return wide
-
-
-def _start(start: int | Tensor | None, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
-    if start is None:
-        return keys - queries if lengths is None else lengths - queries
-    if isinstance(start, Tensor):
-        if start.is_floating_point() or tuple(start.shape) not in ((1,), (batch,)):
-            raise ShapeError(f"query_start must be a whole number or (B,) = ({batch},) of them, got {start.dtype} {tuple(start.shape)}")
-        return start
-    if isinstance(start, bool) or not isinstance(start, int):
-        raise ArgumentError(f"query_start must be a whole number or (B,) of them, got {type(start).__name__}")
-    return start
-
-
-def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
-    """Whether a condition holds, asked only where reading the answer back costs little: on a CPU, outside compiled graphs.
-
-    Elsewhere the answer is False, and the caller does the work that the condition would have spared.
-    """
-    return device.type == "cpu" and not torch.compiler.is_compiling() and bool(flag())
 
 
 def lower_key(score: Score, key: Tensor, heads: int, origin: Tensor | None = None) -> Side:

@@ -18,7 +18,7 @@ from attent.attention.normalisers import NORMALISERS
 from attent.attention.parts import Mask, Normaliser, Position, Score
 from attent.attention.positions import POSITIONS
 from attent.attention.scores import SCORES
-from attent.errors import ArgumentError, MissingArgumentError
+from attent.errors import ArgumentError, MissingArgumentError, ShapeError
 
 
 class Own(Score):
@@ -33,8 +33,17 @@ class Own(Score):
         self.function = function
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """What the function says, (B, H, Tq, Tk)."""
-        return self.function(query, key)
+        """What the function says, (B, H, Tq, Tk).
+
+        Raises:
+            ShapeError: it is no tensor of that shape.
+        """
+        scores = self.function(query, key)
+        expected = (*query.shape[:-1], key.shape[-2])
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != expected:
+            came = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise ShapeError(f"a score must return (B, H, Tq, Tk) = {expected}, got {came}")
+        return scores
 
 
 def _lacking(part: type[Any]) -> list[str]:

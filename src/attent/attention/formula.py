@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attent.attention.call import Call, known
+from attent.attention.call import Call
+from attent.attention.checks import known
 from attent.attention.dropout import kept
 from attent.attention.parts import Pairs, Side
 

@@ -128,12 +128,21 @@ class AttentionMap:
         return [self._index(item, axis) for axis, item in enumerate(filled)]
 
     def _index(self, item: Index, axis: int) -> int | slice | Tensor:
+        length = self.shape[axis]
         if isinstance(item, list):
-            item = torch.tensor(item, device=self.call.device)
-        if isinstance(item, int) and not -self.shape[axis] <= item < self.shape[axis]:
-            raise ArgumentError(f"index {item} is out of range for axis {axis} of a map of shape {self.shape}")
-        if not isinstance(item, int | slice | Tensor) or (isinstance(item, Tensor) and item.dim() > 1):
+            item = torch.tensor(item, dtype=torch.int64 if not item else None, device=self.call.device)
+        if isinstance(item, bool) or not isinstance(item, int | slice | Tensor) or (isinstance(item, Tensor) and item.dim() > 1):
             raise ArgumentError(f"a map is indexed by numbers, slices and lists, got {item!r}")
+        if isinstance(item, slice):
+            if item.step is not None and item.step < 1:
+                raise ArgumentError(f"a map's slices go forward, got a step of {item.step}")
+            return item
+        if isinstance(item, Tensor) and (item.is_floating_point() or (item.dtype == torch.bool and tuple(item.shape) != (length,))):
+            raise ArgumentError(f"axis {axis} of a map of shape {self.shape} takes whole numbers or {length} booleans, got {item!r}")
+        numbers = [item] if isinstance(item, int) else [] if item.dtype == torch.bool else item.reshape(-1).tolist()
+        for number in numbers:
+            if not -length <= number < length:
+                raise ArgumentError(f"index {number} is out of range for axis {axis} of a map of shape {self.shape}")
         return item
 
 

@@ -20,6 +20,8 @@ from attent.cli.walk import walk
 from attent.errors import AttentError
 
 OK, UNREAD, FAILED, INTERRUPTED = 0, 1, 2, 130
+# When set, an error that none of our checks foresaw shows where it arose.
+TRACEBACK = "ATTENT_TRACEBACK"
 # The error about how a command was called, of which typer exports one kind alone.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -66,7 +68,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         code = get_command(app).main(arguments, "attent", standalone_mode=False)
-        sys.stdout.flush()
+        # a closed standard output is none
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except AttentError as error:
@@ -79,11 +83,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return UNREAD
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
-    except ValueError as error:
-        # pydantic's, without importing it for those commands that do not
-        if type(error).__name__ != "ValidationError":
+    except Exception as error:
+        # what none of our checks foresaw: still one line; the rest is for whoever mends it
+        if os.environ.get(TRACEBACK):
             raise
-        return _failed(error)
+        return _failed(f"unexpected {type(error).__name__}: {error} (set {TRACEBACK}=1 to see where)")
     if code == INTERRUPTED:
         say("attent: interrupted")
     return code if isinstance(code, int) else OK

@@ -14,11 +14,11 @@ def walk(
     words: Annotated[list[str] | None, typer.Argument(metavar="[RUN] [TEXT]", help="A text; or a run folder and a text.")] = None,
     score: Annotated[str | None, typer.Option(help="Of a text alone: any score, by name; scaled_dot unless given.")] = None,
     scale: Annotated[bool, typer.Option("--scale/--no-scale", help="Of a text alone: whether to divide by √Dk.")] = True,
-    heads: Annotated[int | None, typer.Option(min=1, help="Of a text alone: how many heads; 1 unless given.")] = None,
+    heads: Annotated[int | None, typer.Option(min=1, max=64, help="Of a text alone: how many heads; 1 unless given.")] = None,
     normaliser: Annotated[str | None, typer.Option(help="Of a text alone: any normaliser, by name; softmax unless given.")] = None,
     mask: Annotated[str | None, typer.Option(help="Of a text alone: such as causal.")] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="Of a text alone: how many numbers a word has; 4 unless given.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of a text alone: of the random matrices; 0 unless given.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, max=64, help="Of a text alone: how many numbers a word has; 4 unless given.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Of a text alone: of the random matrices; 0 unless given.")] = None,
     layer: Annotated[int | None, typer.Option(help="Of a run: the layer, from 0; the last unless given.")] = None,
     head: Annotated[int | None, typer.Option(help="Of a run: the head, from 0; the first unless given.")] = None,
     kind: Annotated[str | None, typer.Option(help="Of a run: encoder (unless given), decoder or cross.")] = None,
@@ -33,6 +33,8 @@ def walk(
     if len(given) > 2:
         raise ArgumentError(f"walk takes a text, or a run folder and a text, got {len(given)} arguments: put the text in quotes")
     if len(given) == 2:
+        if not Path(given[0]).exists():
+            raise ArgumentError(f"there is no run folder {given[0]}; a text of several words goes in quotes")
         _refuse(made_up | {"no-scale": None if scale else True}, "is for a text without a run; a run has been trained with its own")
         _print_run(given[0], given[1], _given(trained))
         return

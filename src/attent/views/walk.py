@@ -90,6 +90,8 @@ def walk(
         raise ArgumentError("a walk needs a text of at least one word")
     if width < 1:
         raise ArgumentError(f"width must be ≥ 1, got {width}")
+    if heads < 1 or width % heads:
+        raise ArgumentError(f"heads must divide the width, {width}, got {heads}")
     if not scale:
         score = _unscaled(score)
     with torch.random.fork_rng(devices=[]):
@@ -157,8 +159,10 @@ def _parameters(attention: MultiHeadAttention) -> dict[str, Step]:
     for name, parameter in attention.score.named_parameters():
         matrix = parameter.reshape(-1, parameter.shape[-1])
         each = matrix.shape[0] // attention.heads if attention.score.heads is not None else matrix.shape[0]
-        rows = [f"head {row // each} {label}" for row, label in enumerate(features(each) * (matrix.shape[0] // each))]
-        found[f"score.{name}"] = (matrix, tuple(rows) if attention.heads > 1 else features(each))
+        # a vector has one row, which no feature names
+        labels = features(each) if parameter.dim() > (1 if attention.score.heads is None else 2) else ("",)
+        rows = [f"head{row // each}" + (f"·{label}" if label else "") for row, label in enumerate(labels * (matrix.shape[0] // each))]
+        found[f"score.{name}"] = (matrix, tuple(rows) if attention.heads > 1 else labels)
     meaning = "Learnt in a trained model; here it is random."
     return {
         name: Step(name, name, meaning, "(rows, columns)", matrix.detach(), rows, features(matrix.shape[1]))

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import formula
-from attent.attention.call import Call, known, lower_key
+from attent.attention.call import Call, lower_key
+from attent.attention.checks import known
 from attent.attention.masks.causal import Causal
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side

@@ -29,9 +29,9 @@ class Documents(Mask):
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B, 1, Tq, Tk)."""
         if self.queries is None:
-            batch = self.keys.shape[0]
+            batch = max(self.keys.shape[0], pairs.positions.shape[0])
             at = pairs.positions.expand(batch, -1).clamp(0, self.keys.shape[1] - 1)
-            mine = self.keys.gather(1, at)
+            mine = self.keys.expand(batch, -1).gather(1, at)
         else:
             mine = self.queries[:, pairs.rows]
         theirs = self.keys[:, pairs.columns]

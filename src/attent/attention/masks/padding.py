@@ -29,7 +29,7 @@ class Padding(Mask):
     def __post_init__(self) -> None:
         if self.lengths.dim() != 1:
             raise ShapeError(f"lengths must be (B,), got {tuple(self.lengths.shape)}")
-        if self.lengths.is_floating_point() or self.lengths.is_complex():
+        if self.lengths.is_floating_point() or self.lengths.is_complex() or str(self.lengths.dtype) == "torch.bool":
             raise DTypeError(f"lengths must be whole numbers, got {self.lengths.dtype}")
 
     def allowed(self, pairs: Pairs) -> Tensor:

@@ -1,0 +1,125 @@
+"""What the arguments of attention must be, checked once; each check raises one of our own errors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+
+
+def agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The three tensors if they are of one dtype and device; under autocast brought to one.
+
+    A key side that was lowered may be float32 beside 16-bit queries and values.
+    """
+    tensors = (query, key, value)
+    if not all(isinstance(tensor, Tensor) for tensor in tensors):
+        raise ArgumentError(f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in tensors)}")
+    if not all(tensor.is_floating_point() for tensor in tensors):
+        raise DTypeError(f"query, key and value must be floating point, got {', '.join(str(t.dtype) for t in tensors)}")
+    if len({tensor.device for tensor in tensors}) > 1:
+        raise DeviceError(f"query, key and value must lie on one device, got {', '.join(str(t.device) for t in tensors)}")
+    if query.dtype == key.dtype == value.dtype:
+        return query, key, value
+    if lowered and key.dtype == torch.float32 and query.dtype == value.dtype and query.dtype in (torch.bfloat16, torch.float16):
+        # a cache keeps lowered keys in float32 where lowering would have rounded them
+        return query, key, value
+    if torch.is_autocast_enabled(query.device.type):
+        common = torch.get_autocast_dtype(query.device.type)
+        return query.to(common), key.to(common), value.to(common)
+    raise DTypeError(f"query, key and value must have one dtype, got {', '.join(str(t.dtype) for t in tensors)}")
+
+
+def four_axes(tensor: Tensor) -> Tensor:
+    """(B, H, T, D) of a tensor with four, three or two axes."""
+    if tensor.dim() == 4:
+        return tensor
+    if tensor.dim() == 3:
+        return tensor[:, None]
+    if tensor.dim() == 2:
+        return tensor[None, None]
+    raise ShapeError(f"query, key and value must be (B, H, T, D), (B, T, D) or (T, D), got {tuple(tensor.shape)}")
+
+
+def shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raise where (B, H, Tq, Dq), (B, G, Tk, Dk) and (B, G, Tk, Dv) do not fit together."""
+    (batch, heads, _, _), (_, key_heads, keys, _) = query.shape, key.shape
+    if key.shape[0] != batch:
+        raise ShapeError(f"key must be (B, …) with B = {batch} as in query, got {tuple(key.shape)}")
+    if tuple(value.shape[:3]) != (batch, key_heads, keys):
+        raise ShapeError(f"value must be (B, H, Tk, Dv) = ({batch}, {key_heads}, {keys}, Dv) as key, got {tuple(value.shape)}")
+    if key_heads == 0 or heads % key_heads:
+        raise ShapeError(f"query heads must be a multiple of key heads, got {heads} and {key_heads}")
+
+
+def numbers(dropout: object, seed: object, soft_cap: object) -> None:
+    """Raise where a number is none, or out of range."""
+    if not isinstance(dropout, int | float) or not 0.0 <= dropout < 1.0:
+        raise ArgumentError(f"dropout must be in [0, 1), got {dropout!r}")
+    if dropout and seed is None:
+        raise ArgumentError("dropout needs a seed: its mask is a function of (seed, b, h, i, j)")
+    whole = seed.numel() == 1 and not seed.is_floating_point() if isinstance(seed, Tensor) else isinstance(seed, int | None)
+    if not whole:
+        raise ArgumentError(f"seed must be a whole number, or a tensor that holds one, got {seed!r}")
+    if soft_cap is not None and (not isinstance(soft_cap, int | float) or not soft_cap > 0):
+        raise ArgumentError(f"soft_cap must be > 0, got {soft_cap!r}")
+
+
+def on_device(device: torch.device, **tensors: object) -> None:
+    """Raise where one of the tensors lies elsewhere."""
+    for name, tensor in tensors.items():
+        if isinstance(tensor, Tensor) and tensor.device != device:
+            raise DeviceError(f"{name} must lie on {device} as query, got {tensor.device}")
+
+
+def lengths_within(lengths: object, keys: int) -> Tensor:
+    """Lengths (B,) that are whole numbers from 0 to Tk; a list will do."""
+    try:
+        lengths = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"lengths must be (B,) whole numbers, got {lengths!r}") from error
+    if lengths.numel() and known(lambda: (lengths.min() < 0) | (lengths.max() > keys), lengths.device):
+        raise ShapeError(f"lengths must be from 0 to Tk = {keys}, got {int(lengths.min())} to {int(lengths.max())}")
+    return lengths
+
+
+def four_axes_of_bias(bias: object, axes: int, query: Tensor, keys: int) -> Tensor:
+    """A bias as (B|1, H|1, Tq|1, Tk|1)."""
+    if not isinstance(bias, Tensor):
+        raise ArgumentError(f"bias must be a tensor, got {bias!r}")
+    if not bias.is_floating_point():
+        raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
+    full = (query.shape[0], query.shape[1], query.shape[2], keys)
+    wide = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
+    if wide.dim() != 4 or any(have not in (1, need) for have, need in zip(wide.shape, full, strict=True)):
+        raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {full}, got {tuple(bias.shape)}")
+    return wide
+
+
+def first_position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
+    """Where the first query stands: as asked, or such that the last query stands on the last key."""
+    if start is None:
+        return keys - queries if lengths is None else lengths - queries
+    if isinstance(start, Tensor):
+        if start.is_floating_point() or tuple(start.shape) not in ((1,), (batch,)):
+            raise ShapeError(f"query_start must be a whole number or (B,) = ({batch},) of them, got {start.dtype} {tuple(start.shape)}")
+        return start
+    if isinstance(start, int) and not isinstance(start, bool):
+        return start
+    try:
+        # whole numbers of other makes, such as NumPy's
+        return operator.index(None if isinstance(start, bool) else start)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        raise ArgumentError(f"query_start must be a whole number or (B,) of them, got {type(start).__name__}") from None
+
+
+def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
+    """Whether a condition holds, asked only where reading the answer back costs little: on a CPU, outside compiled graphs.
+
+    Elsewhere the answer is False, and the caller does the work that the condition would have spared.
+    """
+    return device.type == "cpu" and not torch.compiler.is_compiling() and bool(flag())

@@ -1,0 +1,68 @@
+"""What the arguments of attention must be."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from attent.attention import attend
+from attent.attention.checks import known, lengths_within
+from attent.attention.masks import Documents
+from attent.errors import ArgumentError, AttentError, DTypeError, ShapeError
+
+QUERY, KEY, VALUE = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 13)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"lengths": torch.tensor([True, False])}, DTypeError, "lengths must be whole numbers, got torch.bool"),
+        ({"lengths": [3, 12]}, ShapeError, "lengths must be from 0 to Tk = 11, got 3 to 12"),
+        ({"lengths": "all"}, ArgumentError, "lengths must be (B,) whole numbers, got 'all'"),
+        ({"bias": 1.0}, ArgumentError, "bias must be a tensor, got 1.0"),
+        ({"dropout": "a"}, ArgumentError, "dropout must be in [0, 1), got 'a'"),
+        ({"dropout": 0.1, "seed": 1.5}, ArgumentError, "seed must be a whole number, or a tensor that holds one, got 1.5"),
+        (
+            {"dropout": 0.1, "seed": torch.tensor([1, 2])},
+            ArgumentError,
+            "seed must be a whole number, or a tensor that holds one, got tensor([1, 2])",
+        ),
+        ({"soft_cap": "x"}, ArgumentError, "soft_cap must be > 0, got 'x'"),
+        ({"query_start": "first"}, ArgumentError, "query_start must be a whole number or (B,) of them, got str"),
+        (
+            {"score": lambda q, k: q @ k.transpose(-2, -1)[..., :4]},
+            ShapeError,
+            "a score must return (B, H, Tq, Tk) = (2, 3, 5, 11), got (2, 3, 5, 4)",
+        ),
+        ({"score": lambda q, k: 1.0}, ShapeError, "a score must return (B, H, Tq, Tk) = (2, 3, 5, 11), got float"),
+    ],
+)
+def test_what_cannot_be_used_is_said(arguments: dict[str, Any], kind: type[AttentError], message: str) -> None:
+    with pytest.raises(kind, match=f"^{re.escape(message)}"):
+        attend(QUERY, KEY, VALUE, **arguments)
+
+
+def test_a_list_of_lengths_and_a_number_of_numpy_will_do() -> None:
+    expected = attend(QUERY, KEY, VALUE, lengths=torch.tensor([4, 11]), query_start=6, mask="causal")
+    assert attend(QUERY, KEY, VALUE, lengths=[4, 11], query_start=numpy.int64(6), mask="causal").equal(expected)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def test_one_packing_serves_sequences_of_several_lengths() -> None:
+    packed = Documents(torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2]]))
+    both = attend(QUERY, KEY, VALUE, mask=packed, lengths=torch.tensor([7, 11]))
+    alone = attend(QUERY[:1], KEY[:1], VALUE[:1], mask=packed, lengths=torch.tensor([7]))
+    torch.testing.assert_close(both[:1], alone)
+
+
+def test_a_flag_is_read_on_a_cpu_alone() -> None:
+    assert known(lambda: torch.tensor(True), torch.device("cpu"))
+    assert not known(lambda: torch.tensor(False), torch.device("cpu"))
+    assert not known(lambda: pytest.fail("read on an accelerator"), torch.device("meta"))
+
+
+def test_lengths_become_a_tensor() -> None:
+    assert lengths_within([0, 11], 11).tolist() == [0, 11]
