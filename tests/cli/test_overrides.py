@@ -47,3 +47,9 @@ def test_an_unknown_key_is_said_with_the_nearest(start: RunSettings) -> None:
 def test_toml_is_read_back_as_it_was() -> None:
     tables = {"a": {"text": 'a "b" ü', "list": [1, 2.5], "true": True, "inner": {"deep": 1e-9}}, "b": {}}
     assert tomllib.loads(toml(tables)) == tables
+
+
+@pytest.mark.parametrize("change", ["training.warmup=1979-05-27", "training.warmup=nan"])
+def test_a_value_that_no_setting_has_is_refused(start: RunSettings, change: str) -> None:
+    with pytest.raises(ArgumentError, match=r"^warmup must be text, a finite number, true or false, or a list of these, got "):
+        changed(start, [change])

@@ -52,10 +52,17 @@ def changed(
 
 def toml(tables: Mapping[str, Any], name: str = "") -> str:
     """Nested tables of plain values as TOML, in which numbers, strings and lists are written as JSON writes them."""
-    values = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in tables.items() if not isinstance(value, Mapping)]
+    values = [f"{key} = {_plain(key, value)}" for key, value in tables.items() if not isinstance(value, Mapping)]
     head = [f"[{name}]"] if name else []
     inner = [toml(value, f"{name}.{key}" if name else key) for key, value in tables.items() if isinstance(value, Mapping)]
     return "\n".join([*head, *values, *inner])
+
+
+def _plain(key: str, value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{key} must be text, a finite number, true or false, or a list of these, got {value}") from None
 
 
 def _set(tables: dict[str, Any], change: str) -> None:
