@@ -14,7 +14,7 @@ from jaxtyping import install_import_hook
 
 # Shapes in the signatures of internals are checked whenever the tests run them. Public edges check themselves and raise
 # errors of their own, which the checker would come before; graph compilers do not see through it.
-TYPED = ("attent.layers.embeddings", "attent.models.transformer_layers", "attent.training.loss", "attent.decoding.greedy")
+TYPED = ("attent.layers.embeddings", "attent.models.transformer_layers", "attent.training.loss", "attent.decoding.search")
 install_import_hook(TYPED, "beartype.beartype")
 
 ROOT = Path(__file__).parents[1]

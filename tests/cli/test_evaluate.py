@@ -3,7 +3,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from attent.cli.evaluate import lines
+from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import load
 
 
 def test_the_results_are_those_of_the_run_itself(attent, run_folder: Path) -> None:
@@ -29,10 +33,58 @@ def test_numbers_stand_below_each_other() -> None:
 
 
 def test_a_run_without_a_corpus_that_can_be_made_again(attent, run_folder: Path, tmp_path: Path) -> None:
-    for file in run_folder.iterdir():
+    for file in filter(Path.is_file, run_folder.iterdir()):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8")) | {"corpus": {}}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     done = attent("evaluate", tmp_path)
     assert done.code == 2
     assert "corpus that can be made again" in done.err[0]
+
+
+SOURCES = ["fr | mardi 3 mars 2026", "en | 3/3/26", "en | 1/1/2001"]
+
+
+@pytest.fixture
+def files(run_folder: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Lines to translate, and what a beam search makes of them, one of them changed."""
+    references = load(run_folder).translate(SOURCES, SearchSettings(beam=2))
+    references[1] = "2026-03-03 x"
+    source, target = tmp_path / "source.txt", tmp_path / "target.txt"
+    source.write_text("\n".join(SOURCES), encoding="utf-8")
+    target.write_text("\n".join(references), encoding="utf-8")
+    return source, target
+
+
+def test_a_file_is_judged_by_its_references(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
+    source, target = files
+    options = ("--source", source, "--target", target, "--beam", 2, "--tokenize", "none")
+    measured = json.loads("\n".join(attent("evaluate", run_folder, *options, "--json").out))
+    assert measured["pairs"] == 3
+    assert measured["exact_match"] == pytest.approx(200 / 3)
+    assert "tok:none" in measured["bleu_signature"]
+    assert 0 <= measured["bleu"] <= 100
+    assert 0 < measured["chrf"] < 100
+    scores = load(run_folder).score(list(zip(SOURCES, target.read_text(encoding="utf-8").split("\n"), strict=True)))
+    assert measured["loss"] == pytest.approx(-sum(one.log_probability for one in scores) / sum(one.tokens for one in scores))
+    done = attent("evaluate", run_folder, *options)
+    assert [line.split("  ")[0] for line in done.out] == ["BLEU", "chrF2", "exact match", "loss"]
+    assert done.err == [f"translating 3 lines of {source}"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--source", "a"], "go together"),
+        (["--beam", 2], "are for --source FILE"),
+        (["--source", "SOURCE", "--target", "SHORT"], "got 3 lines and 1 references"),
+        (["--source", "SOURCE", "--target", "SOURCE", "--beam", 0], "beam: Input should be greater than or equal to 1"),
+        (["--source", "SOURCE", "--target", "SOURCE", "--tokenize", "nine"], "did you mean 'none'"),
+    ],
+)
+def test_what_cannot_be_judged(attent, run_folder: Path, files: tuple[Path, Path], options: list[object], says: str) -> None:
+    (files[0].parent / "short.txt").write_text("one")
+    names = {"SOURCE": files[0], "SHORT": files[0].parent / "short.txt"}
+    done = attent("evaluate", run_folder, *(names.get(str(option), option) for option in options))
+    assert done[:2] == (2, [])
+    assert says in done.err[-1]

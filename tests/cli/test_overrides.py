@@ -28,6 +28,10 @@ def test_values_are_read_as_toml_or_else_as_text(start: RunSettings) -> None:
 def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings) -> None:
     assert (changed(start, minutes=0.5).training.minutes, changed(start, minutes=0.5).training.updates) == (0.5, None)
     assert (changed(start, updates=7).training.minutes, changed(start, updates=7).training.updates) == (None, 7)
+    assert changed(start, save_every=7, tensorboard=True).training.model_dump() == start.training.model_dump() | {
+        "save_every": 7,
+        "tensorboard": True,
+    }
     assert changed(start, seed=9).training.model_dump() == start.training.model_dump() | {"seed": 9}
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,41 @@ def test_a_run_is_replaced_only_if_asked(attent, settings_file: Path, tmp_path: 
 def test_runs_are_named_after_their_settings(attent, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert attent("train", "--config", settings_file).out[0] == f"run: {Path('runs') / 'small'}"
+
+
+def test_a_run_goes_on(attent, settings_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    assert attent("train", "--config", settings_file, "--out", out, "--steps", 2, "--save-every", 1).code == 0
+    assert attent("train", "--resume", out).code == 2
+    assert (
+        attent("train", "--resume", out, "--seed", 3).err[-1] == "attent: a run that goes on keeps its settings: --resume takes no --seed"
+    )
+    done = attent("train", "--resume", out, "--steps", 4, "--threads", 1)
+    assert (done.code, done.out[0]) == (0, f"run: {out}")
+    assert json.loads((out / "config.json").read_text())["training"]["outcome"]["updates"] == 4
+
+
+def test_another_run_starts_from_it(attent, settings_file: Path, run_folder: Path, tmp_path: Path) -> None:
+    done = attent("train", "--config", settings_file, "--init-from", run_folder, "--out", tmp_path / "tuned", "--updates", 1)
+    assert done.code == 0
+
+
+def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.training.loop import Training
+
+    learn = Training.learn
+
+    def interrupted(training: Training) -> None:
+        learn(training)
+        signal.raise_signal(signal.SIGINT)
+
+    out = tmp_path / "mine"
+    with monkeypatch.context() as patched:
+        patched.setattr(Training, "learn", interrupted)
+        done = attent("train", "--config", settings_file, "--out", out)
+    assert done.code == 130
+    assert done.err[-2:] == [f"saved after update 1; to go on: attent train --resume {out}", "attent: interrupted"]
+    assert attent("train", "--resume", out).code == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -70,3 +71,72 @@ def test_a_damaged_run(attent, run_folder: Path, tmp_path: Path) -> None:
     assert done.code == 2
     assert len(done.err) == 1
     assert "target.tokenizer.json" in done.err[0]
+
+
+def test_with_n_best_each_translation_has_a_line(attent, run_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("en | 3/3/2026\n\nen | 3/4/2026\n", encoding="utf-8")
+    done = attent("translate", run_folder, file, "--beam", 3, "--n-best", 2, "--max-length", 6, "--length-penalty", 1, "--batch", 1)
+    assert done.code == 0
+    fields = [line.split(" ||| ") for line in done.out]
+    assert [one[0] for one in fields] == ["0", "0", "1", "2", "2"]
+    for _, _, parts, score in fields:
+        values = [float(part.split("=")[1]) for part in parts.split()]
+        assert values[0] / values[1] == pytest.approx(float(score), abs=1e-5)
+    single = attent("translate", run_folder, file, "--beam", 3, "--max-length", 6, "--length-penalty", 1, "--batch-tokens", 40).out
+    assert single == [fields[place][1] for place in (0, 2, 3)]
+
+
+def test_a_json_object_a_line(attent, run_folder: Path) -> None:
+    text = "en | 3/3/2026"
+    done = attent(
+        "translate", run_folder, text, "--format", "jsonl", "--sample", "--n-best", 3, "--seed", 4, "--top-p", 0.9, "--alignments"
+    )
+    (written,) = map(json.loads, done.out)
+    assert written["source"] == text
+    assert len(written["translations"]) == 3
+    for one in written["translations"]:
+        assert set(one) == {"text", "score", "log_probability", "length_penalty", "alignment"}
+        assert one["score"] == one["log_probability"] / one["length_penalty"]
+
+
+def test_alignments_are_of_words(attent, run_folder: Path) -> None:
+    done = attent("translate", run_folder, "en | 3/3/2026", "--prefix", "20", "--max-length", 4, "--alignments", "--no-repeat-ngram", 2)
+    text, alignment = done.out[0].split(" ||| ")
+    assert text.startswith("20")
+    # two updates leave the model looking anywhere, but a single word of dates it writes
+    source, target = alignment.split("-")
+    assert int(source) in range(3)
+    assert target == "0"
+
+
+def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.data.tokenizer import UNK
+    from attent.decoding.hypothesis import Translation
+    from attent.decoding.translator import Translator
+
+    def found(self: Translator, *_: object, **__: object) -> list[list[Translation]]:
+        return [[Translation((UNK, *self.target_tokenizer.encode("20")), -1.0, 1.0, "20")]]
+
+    monkeypatch.setattr(Translator, "search", found)
+    assert attent("translate", run_folder, "3").out == ["20"]
+    assert attent("translate", run_folder, "3", "--replace-unknown").out == ["320"]
+    assert attent("translate", run_folder, "3", "--replace-unknown", "--alignments").out == ["320 ||| 0-0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--n-best", 2], "n_best must be at most the beam = 1, got 2"),
+        (["--temperature", 2], "are for samples"),
+        (["--sample", "--beam", 2], "samples need no beam"),
+        (["--beam", 0], "beam: Input should be greater than or equal to 1"),
+        (["--batch", 2, "--batch-tokens", 9], "--batch or --batch-tokens"),
+        (["--format", "xml"], "'text', 'jsonl'"),
+    ],
+)
+def test_options_that_cannot_be_followed(attent, run_folder: Path, options: list[object], says: str) -> None:
+    done = attent("translate", run_folder, "text", *options)
+    assert done[:2] == (2, [])
+    assert len(done.err) == 1
+    assert says in done.err[0]

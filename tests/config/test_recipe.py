@@ -1,13 +1,26 @@
 import io
 import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from attent.config.recipe import follow
-from attent.config.settings import parse
+from attent.cli.overrides import toml
+from attent.config import recipe
+from attent.config.recipe import follow, resume
+from attent.config.settings import RunSettings, parse
 from attent.decoding.translator import load
-from attent.errors import RunError
+from attent.errors import ArgumentError, RunError
+from attent.models.rnn_settings import RnnSettings
+from attent.runs.folder import read_config
+from attent.training.checkpoint import newest, read_state
 from attent.training.progress import Progress
 
 TINY = parse(
@@ -46,6 +59,18 @@ def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
     assert len(load(tmp_path / "run").translate(["en | March 3, 2026", ""])) == 2
 
 
+@pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
+def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -> None:
+    model = RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6})
+    results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run", progress=Progress(io.StringIO()))
+    assert all(("year_alignment" in scores) is (attention != "none") for scores in results.values())
+    translator = load(tmp_path / "run")
+    maps = translator.map("en | March 3, 2026", "2026-03-03")
+    assert [(name, shown.weights.shape, len(shown.rows)) for name, shown in maps.items()] == (
+        [] if attention == "none" else [("decoder.cross_attention", (1, 1, 11, 18), 11)]
+    )
+
+
 def test_the_same_seed_gives_the_same_results(tmp_path: Path) -> None:
     for name in ("one", "two"):
         follow(TINY, tmp_path / name, progress=Progress(io.StringIO()))
@@ -59,3 +84,120 @@ def test_a_run_folder_in_the_way_is_noticed_before_training(tmp_path: Path) -> N
     with pytest.raises(RunError, match="is there already"):
         follow(TINY, tmp_path / "run", progress=Progress(stream))
     assert stream.getvalue() == ""
+
+
+LAST = "checkpoints/00000500"
+
+
+def longer(**values: object) -> RunSettings:
+    least = {"threads": 1, "schedule": "cosine", "label_smoothing": 0.1}
+    return TINY.model_copy(update={"training": TINY.training.model_copy(update=least | values)})
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def records(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> None:
+    """Run the command, and kill it at some moment after its next checkpoint."""
+    before = newest(folder)
+    with (folder.parent / "printed").open("w+") as printed:
+        process = subprocess.Popen([sys.executable, "-m", "attent", "train", *arguments], stdout=printed, stderr=printed)
+        deadline = time.monotonic() + 60
+        while newest(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(0.3 * dice.random())
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, (folder.parent / "printed").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="nothing kills as SIGKILL does")
+def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
+    settings = longer(updates=500, save_every=20, validate_every=100)
+    follow(settings, tmp_path / "whole", progress=Progress(io.StringIO()))
+    file = tmp_path / "tiny.toml"
+    file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
+    run, dice = tmp_path / "run", random.Random(time.time_ns())
+    start_and_kill(["--config", str(file), "--out", str(run)], run, dice)
+    start_and_kill(["--resume", str(run)], run, dice)
+    assert read_config(run).state == "unfinished"
+    assert 0 < read_state(newest(run)).update < 500
+    resume(run, progress=Progress(io.StringIO()))
+    assert weights(run) == weights(tmp_path / "whole")
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (run / LAST / name).read_bytes() == (tmp_path / "whole" / LAST / name).read_bytes()
+    assert read_config(run).results == read_config(tmp_path / "whole").results
+    logs = [
+        [(record["update"], record["validation"]) for record in records(path) if "validation" in record]
+        for path in (run, tmp_path / "whole")
+    ]
+    assert logs[0] == logs[1]
+    updates = [record["update"] for record in records(run) if "loss" in record]
+    assert updates == sorted(set(updates))
+
+
+def test_a_run_that_never_saved_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    follow(longer(), tmp_path / "whole", progress=Progress(io.StringIO()))
+    for name, start in (("fresh", None), ("tuned", tmp_path / "whole")):
+        follow(longer(), tmp_path / f"{name} whole", init_from=start, progress=Progress(io.StringIO()))
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(recipe, "train", stop)
+            follow(longer(), tmp_path / name, init_from=start, progress=Progress(io.StringIO()))
+        assert newest(tmp_path / name) is None
+        resume(tmp_path / name, progress=Progress(io.StringIO()))
+        assert weights(tmp_path / name) == weights(tmp_path / f"{name} whole")
+
+
+def test_validation_shows_three_translations(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    follow(longer(validate_every=2, updates=4), tmp_path / "run", progress=Progress(stream))
+    lines = stream.getvalue().splitlines()
+    assert len([line for line in lines if "  →  " in line]) == 6
+    assert len([line for line in lines if "  loss " in line and "  exact match " in line]) == 2
+
+
+def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path) -> None:
+    follow(TINY, tmp_path / "one", progress=Progress(io.StringIO()))
+    other = parse(
+        '[dates]\nlocales = ["de"]\ntraining_pairs = 11\nvalidation_pairs = 5\nheld_out_dates = 31\nheld_out_pairs = 7\n'
+        "held_out_combinations = 1\n[training]\nupdates = 1\nbatch_pairs = 8\nlearning_rate = 1e-12\n",
+        "other.toml",
+    )
+    follow(other, tmp_path / "two", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
+    one, two = load(tmp_path / "one"), load(tmp_path / "two")
+    assert one.source_tokenizer.size == two.source_tokenizer.size
+    for left, right in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-6)
+    wide = TINY.model_copy(update={"model": TINY.model.model_copy(update={"feed_forward": 19})})
+    with pytest.raises(RunError, match=r"must be \(19, 16\), got \(17, 16\) \(settings without \[model\] take that of"):
+        follow(wide, tmp_path / "three", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
+    assert not (tmp_path / "three").exists()
+
+
+def test_a_finished_run_goes_on_when_it_is_said_for_how_long(tmp_path: Path) -> None:
+    follow(longer(minutes=9.0), tmp_path / "run", progress=Progress(io.StringIO()))
+    with pytest.raises(ArgumentError, match="run is finished; --updates or --minutes says for how long it shall go on"):
+        resume(tmp_path / "run")
+    resume(tmp_path / "run", {"updates": 5}, progress=Progress(io.StringIO()))
+    training = read_config(tmp_path / "run").training
+    assert (training["updates"], training["minutes"], training["outcome"]["updates"]) == (5, None, 5)
+    with pytest.raises(ArgumentError, match="a run that goes on keeps its batch_pairs; it may change "):
+        resume(tmp_path / "run", {"batch_pairs": 5})
+    with pytest.raises(ArgumentError, match="updates: input should be greater than or equal to 1"):
+        resume(tmp_path / "run", {"updates": 0})
+
+
+def test_a_run_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
+    follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(RunError, match="has no checkpoint to go on from; --init-from starts another run from its weights"):
+        resume(tmp_path / "run", {"updates": 5})
+    with pytest.raises(RunError, match="is no run folder"):
+        resume(tmp_path / "elsewhere")

@@ -18,6 +18,11 @@ def test_parts_that_are_not_mentioned_keep_their_defaults() -> None:
     assert settings.training.updates == 5
 
 
+def test_a_model_of_another_kind_is_named() -> None:
+    settings = parse(LEAST + '[model]\nkind = "rnn"\npreset = "lium"\ncell = "lstm"', "some.toml")
+    assert (settings.model.kind, settings.model.cell, settings.model.embedding_width) == ("rnn", "lstm", 128)
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
 def test_every_recipe_can_be_read_and_says_why_on_every_line(path: Path) -> None:
     read(path)
@@ -32,13 +37,21 @@ def test_the_demo_comes_with_the_package() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[training]\nupdate = 5", r"unknown key in \[training\] of some\.toml, 'update'; did you mean 'updates'\? \(known: averaging, "),
-        (LEAST + "[modle]", r"unknown table in some\.toml, 'modle'; did you mean 'model'\? \(known: dates, model, training\)"),
+        (
+            "[training]\nupdate = 5",
+            r"unknown key in \[training\] of some\.toml, 'update'; did you mean 'updates'\? \(known: accumulate, averaging, ",
+        ),
+        (LEAST + "[modle]", r"unknown table in some\.toml, 'modle'; did you mean 'model'\? \(known: dates, model, text, training\)"),
         (LEAST + '[model]\npresett = "tiny"', r"unknown key in \[model\] of some\.toml, 'presett'; did you mean 'preset'\?"),
         (LEAST + '[model]\npreset = "tinny"', r"some\.toml: model: unknown preset 'tinny'; did you mean 'tiny'\?"),
         (LEAST + '[model]\nnorm = "prae"', r"unknown model\.norm in some\.toml, 'prae'; did you mean 'pre'\? \(known: post, pre\)"),
+        (LEAST + '[model]\nkind = "rrn"', r"some\.toml: model: unknown kind 'rrn'; did you mean 'rnn'\? \(known: rnn, transformer\)"),
+        (LEAST + '[model]\nkind = "rnn"\nheads = 3', r"unknown key in \[model\] of some\.toml, 'heads' \(known: attention, "),
+        (LEAST + '[model]\nkind = "rnn"\ncell = "gruu"', r"unknown model\.cell in some\.toml, 'gruu'; did you mean 'gru'\?"),
         (LEAST + "[model]\nheads = 3", r"some\.toml: model: heads must divide width = 128, got 3"),
         (LEAST + '[dates]\nlocales = ["dee"]', r"some\.toml: dates\.locales: unknown locale 'dee'"),
+        (LEAST + '[text]\ntrain = "a.tsv"\nvocab = 3', r"unknown key in \[text\] of some\.toml, 'vocab'; did you mean 'vocabulary'\?"),
+        (LEAST + '[text]\ntrain = "a.tsv"\n[dates]', r"some\.toml: .*\[dates\] and \[text\] cannot both be the corpus"),
         (LEAST + "[dates]\nlocale = 3", r"unknown key in \[dates\] of some\.toml, 'locale'; did you mean 'locales'\?"),
         (LEAST.replace("5", "0"), r"some\.toml: training\.updates: input should be greater than or equal to 1, got 0"),
         ("", r"some\.toml: training is missing"),

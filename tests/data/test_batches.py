@@ -87,6 +87,19 @@ def test_an_endless_stream_goes_through_epochs() -> None:
     assert sum(len(batch.source) for batch in batches) == 22
 
 
+def test_an_endless_stream_can_be_taken_up_at_any_place() -> None:
+    data, size = many(11), BatchSize(pairs=4)
+    stream = data.endless(size, seed=1)
+    places, batches = [], []
+    for _ in range(7):
+        places.append(stream.place)
+        batches.append(next(stream))
+    assert places[:4] == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    assert places[4] == (1, 1)
+    for place, batch in zip(places, batches, strict=True):
+        assert next(data.endless(size, seed=1, place=place)).source.equal(batch.source)
+
+
 def test_once_gives_each_batch_with_its_rows() -> None:
     data = many(11)
     seen = list(data.once(BatchSize(pairs=4)))

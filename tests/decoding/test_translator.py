@@ -3,8 +3,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from attent.data.batches import BatchSize
+from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
-from attent.decoding.translator import Translator, load, longest_translation
+from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, RunError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
@@ -36,9 +39,53 @@ def test_an_empty_text_has_an_empty_translation() -> None:
 
 
 def test_a_translation_ends_by_the_length_of_its_own_source() -> None:
-    assert longest_translation(torch.tensor([1, 5])).tolist() == [34, 42]
     lengths = [len(text) for text in translator().translate(TEXTS)]
     assert all(length <= 2 * len(text) + 32 for length, text in zip(lengths, TEXTS, strict=True))
+    assert max(map(len, translator().translate(TEXTS, SearchSettings(maximum_length=3)))) == 3
+
+
+SAMPLES = SearchSettings(sample=True, n_best=3, temperature=0.7, top_k=5, top_p=0.9, seed=4)
+
+
+@pytest.mark.parametrize("settings", [SearchSettings(beam=3, n_best=3), SAMPLES], ids=["beam", "samples"])
+def test_every_search_keeps_the_order_whatever_the_batch(settings: SearchSettings) -> None:
+    made = translator()
+    together = made.search(TEXTS, settings)
+    assert [len(found) for found in together] == [3, 1, 3, 3, 3, 3, 1, 3]
+    for found in together:
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    texts = [[one.text for one in found] for found in together]
+    for batch in (1, BatchSize(tokens=7)):
+        assert [[one.text for one in found] for found in made.search(TEXTS, settings, batch=batch)] == texts
+    assert [[one.text for one in found] for found in made.search(TEXTS[::-1], settings)][::-1] == texts
+
+
+def test_samples_are_repeated_by_their_seed_alone() -> None:
+    made = translator()
+    assert made.search(TEXTS, SAMPLES) == made.search(TEXTS, SAMPLES)
+    assert made.translate(TEXTS, SAMPLES) != made.translate(TEXTS, SAMPLES.model_copy(update={"seed": 5}))
+
+
+def test_a_translation_begins_as_it_must() -> None:
+    made = translator()
+    prefixes = ["12", "", "0", "66666", "1", "", "3", ""]
+    for settings in (SearchSettings(), SearchSettings(beam=3), SAMPLES):
+        found = made.translate(TEXTS, settings, prefixes=prefixes)
+        assert all(text.startswith(prefix) for text, prefix, source in zip(found, prefixes, TEXTS, strict=True) if source)
+    with pytest.raises(ArgumentError, match="a prefix for each of 8 texts, got 1"):
+        made.translate(TEXTS, prefixes=["1"])
+
+
+def test_what_is_found_scores_as_what_is_given() -> None:
+    made = translator()
+    settings = SearchSettings(beam=3, n_best=3, length_penalty=0.7)
+    # a translation that holds an unknown piece is read, but cannot be written, as tokens
+    found = [one for one in made.search(["cab"], settings)[0] if len(one.text) == len(one.tokens)]
+    scores = made.score([("cab", one.text) for one in found])
+    assert found
+    assert [one.log_probability for one in found] == pytest.approx([score.log_probability for score in scores], abs=1e-4)
+    assert [one.length_penalty for one in found] == [((5 + score.tokens) / 6) ** 0.7 for score in scores]
+    assert made.score([Pair("cab", "1")]) == made.score([("cab", "1")], batch=1)
 
 
 def test_maps_are_labelled_by_what_their_rows_emit() -> None:

@@ -132,7 +132,7 @@ def damaged(folder: Path, what: str) -> None:
     [
         ("no folder", "run is no run folder: config.json cannot be read"),
         ("bad JSON", r"config\.json is damaged: "),
-        ("newer", r"config\.json has format 2, written by attent 9\.9; this attent reads up to 1"),
+        ("newer", r"config\.json has format 3, written by attent 9\.9; this attent reads up to 2"),
         ("no format", r"config\.json is damaged: it names no format"),
         ("unknown setting", r"config\.json is damaged: model\.colour: "),
         ("other shape", r"model\.safetensors is damaged: encoder\.layers\.0\.feed_forward\.widen\.weight must be \(7, 8\), got \(5, 8\)"),
@@ -157,3 +157,41 @@ def test_a_config_is_read_alone(tmp_path: Path) -> None:
     write(tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
     assert read_config(tmp_path / "run").model == SETTINGS
+
+
+def test_a_run_is_there_from_the_beginning_and_says_that_it_is_unfinished(tmp_path: Path) -> None:
+    made = model()
+    with RunWriter(tmp_path / "run") as run:
+        run.log({"pace": "slow"})
+        run.begin(RunConfig(model=made.settings), SOURCE, TARGET)
+        run.log({"update": 1})
+        assert read_config(tmp_path / "run").state == "unfinished"
+        with pytest.raises(RunError, match=r"run is unfinished and has no weights yet; attent train --resume \S+run goes on with it"):
+            read(tmp_path / "run")
+        run.finish(RunConfig(model=made.settings), made, SOURCE, TARGET)
+    assert read(tmp_path / "run").config.state == "finished"
+    assert (tmp_path / "run" / "log.jsonl").read_text() == '{"pace": "slow"}\n{"update": 1}\n'
+    assert tree(tmp_path) == {"run"}
+
+
+def test_what_was_logged_after_the_last_checkpoint_is_taken_back(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run") as run:
+        run.begin(RunConfig(model=SETTINGS), SOURCE, TARGET)
+        run.log({"update": 1})
+        length = run.logged()
+        run.log({"update": 2})
+    (tmp_path / "run" / ".config.json.part").write_text("half")
+    with RunWriter.again(tmp_path / "run", length) as run:
+        run.log({"update": 3})
+    assert (tmp_path / "run" / "log.jsonl").read_text() == '{"update": 1}\n{"update": 3}\n'
+    assert ".config.json.part" not in tree(tmp_path / "run")
+
+
+def test_a_run_of_the_first_format_is_read(tmp_path: Path) -> None:
+    made = write(tmp_path / "run")
+    config = tmp_path / "run" / "config.json"
+    content = {key: value for key, value in json.loads(config.read_text()).items() if key != "state"}
+    config.write_text(json.dumps(content | {"format": 1}))
+    run = read(tmp_path / "run")
+    assert run.config.state == "finished"
+    assert torch.equal(run.model.to_logits.weight, made.to_logits.weight)

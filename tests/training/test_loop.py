@@ -1,4 +1,5 @@
 import io
+import signal
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from attent.errors import AttentError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.training import loop, meter
-from attent.training.loop import Trained, adamw, loss_of, share_done, train
+from attent.training.loop import Trained, Training, train
+from attent.training.loss import loss_of
+from attent.training.optimizer import optimizer_of
 from attent.training.progress import Progress
+from attent.training.schedules import share_done
 from attent.training.settings import TrainingSettings
 
 TOKENIZER = CharTokenizer("abcde")
@@ -126,8 +130,59 @@ def test_a_loss_that_is_not_finite_ends_it() -> None:
         run(made, settings())
 
 
+def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
+    data = Bitext(PAIRS[:6], TOKENIZER, TOKENIZER)
+
+    class InTurn:
+        """Pairs in their order, so many a batch."""
+
+        def __init__(self, pairs: int) -> None:
+            self.pairs, self.place = pairs, (0, 0)
+
+        def __next__(self) -> Any:
+            batch = data.batch(np.arange(self.place[1], self.place[1] + self.pairs))
+            self.place = (0, (self.place[1] + self.pairs) % 6)
+            return batch
+
+    results = []
+    for pairs, accumulate in ((6, 1), (2, 3)):
+        made = model()
+        # with so large an epsilon a step is nearly in proportion to the gradient, however small
+        how = settings(accumulate=accumulate, clip=None, learning_rate=0.1, epsilon=1.0)
+        training = Training(made, data, how, dict, lambda record: None, Progress(io.StringIO()), None)
+        training.batches = InTurn(pairs)
+        training.learn()
+        assert training.meter.tokens == sum(len(pair.target) + 1 for pair in PAIRS[:6])
+        results.append((weights(made), training.meter.losses))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-6)
+
+
+def test_it_ends_when_nothing_better_is_found() -> None:
+    scores = iter([3.0, 2.0, 2.5, 2.25, 1.0])
+    trained = run(model(), settings(updates=9, validate_every=1, patience=2), validate=lambda: {"loss": next(scores)})
+    assert trained.updates == 4
+    assert trained.validation == {"loss": 2.25}
+
+
+def test_the_plateau_lowers_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter, "INTERVAL", 0.0)
+    log: list[dict[str, Any]] = []
+    how = settings(updates=4, validate_every=1, schedule="plateau", plateau_patience=0, plateau_factor=0.1, learning_rate=1e-2, warmup=0)
+    run(model(), how, validate=lambda: {"loss": 1.0}, log=log.append)
+    assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([1e-2, 1e-2, 1e-3, 1e-4])
+
+
+def test_ctrl_c_passes_through_without_a_place_to_save() -> None:
+    def validate() -> dict[str, float]:
+        signal.raise_signal(signal.SIGINT)
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        run(model(), settings(updates=9, validate_every=1), validate=validate)
+
+
 def test_matrices_alone_are_decayed() -> None:
-    decayed, kept = adamw(list(model().parameters()), settings(weight_decay=0.01)).param_groups
+    decayed, kept = optimizer_of(list(model().parameters()), settings(weight_decay=0.01)).param_groups
     assert all(parameter.dim() > 1 for parameter in decayed["params"])
     assert all(parameter.dim() < 2 for parameter in kept["params"])
     assert (decayed["weight_decay"], kept["weight_decay"]) == (0.01, 0.0)

@@ -3,8 +3,12 @@ import math
 import pytest
 import torch
 
-from attent.data.tokenizer import PAD
-from attent.training.loss import cross_entropy
+from attent.data.batches import BatchSize, Bitext
+from attent.data.text import Pair
+from attent.data.tokenizer import PAD, CharTokenizer
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.training.loss import cross_entropy, mean_loss
 
 
 def test_padding_counts_for_nothing() -> None:
@@ -32,3 +36,12 @@ def test_worked_by_hand() -> None:
 
 def test_it_is_summed_in_float32() -> None:
     assert cross_entropy(torch.randn(1, 3, 7, dtype=torch.bfloat16), torch.tensor([[4, 5, 3]])).dtype == torch.float32
+
+
+def test_the_mean_over_batches_is_that_over_tokens() -> None:
+    tokenizer = CharTokenizer("abcde")
+    data = Bitext([Pair(text, text) for text in ("a", "bc", "deb", "cead", "ba")], tokenizer, tokenizer)
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2)
+    model = Transformer(settings, tokenizer.size, tokenizer.size).eval()
+    one, other = (mean_loss(model, data, BatchSize(pairs=pairs)) for pairs in (5, 2))
+    assert one == pytest.approx(other, rel=1e-5)

@@ -5,6 +5,8 @@ from torch import nn
 
 from attent.attention.multihead import MultiHeadAttention
 from attent.layers.feed_forward import FeedForward
+from attent.models.rnn import RNN
+from attent.models.rnn_settings import RnnSettings
 from attent.views.describe import describe, equation
 
 
@@ -24,6 +26,13 @@ def test_layers_built_alike_are_drawn_once(translator) -> None:
     text = drawn(translator.model)
     assert text.count("layers 0 to 1, each  EncoderLayer") == 1
     assert text.count("cross_attention  MultiHeadAttention, 3 heads of width 4") == 1
+
+
+def test_a_recurrent_network_is_drawn_too() -> None:
+    model = RNN(RnnSettings(width=8, embedding_width=5, decoder_layers=2), 13, 11)
+    text = drawn(model)
+    assert f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters in all" in text
+    assert "weight_hh_l0  24 × 8" in text
 
 
 def test_a_parameter_that_serves_twice_is_counted_once(translator) -> None:

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
+from attent.cli.average import average
+from attent.cli.data import data
 from attent.cli.demo import demo
 from attent.cli.describe import describe
 from attent.cli.evaluate import evaluate
 from attent.cli.output import one_line, say, speak_utf8
+from attent.cli.score import score
 from attent.cli.show import show
 from attent.cli.train import train
 from attent.cli.translate import translate
@@ -33,8 +36,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, translate, evaluate, show, describe, walk):
+for command in (demo, train, average, translate, score, evaluate, show, describe, walk):
     app.command()(command)
+app.add_typer(data, name="data")
 
 
 def version(asked: bool) -> None:
@@ -79,7 +83,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _failed(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
     except BrokenPipeError:
         # A reader that has had enough, as `head` has, wants no complaint; nor may Python write what is left when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)

@@ -4,26 +4,51 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent.cli.lines import lines_of
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
     from attent.config.recipe import Results
+    from attent.decoding.translator import Translator
+
+# The scores that a line of results shows where it has them.
+SHOWN = (
+    ("exact_match", "exact match", " %"),
+    ("year_alignment", "year alignment", " %"),
+    ("BLEU", "BLEU", ""),
+    ("chrF2", "chrF2", ""),
+    ("exact match", "exact match", " %"),
+    ("loss", "loss", " nats per token"),
+)
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    source: Annotated[Path | None, typer.Option(help="Lines to translate; the corpus' held-out sets unless given.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
+    tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
+    beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="As for translate, of these lines.")] = None,
 ) -> None:
-    """Judge a run on its corpus' held-out sets, which are made again from its settings.
+    """Judge a run on its corpus' held-out sets, which are made again from its settings, or on a file and its references.
 
     Exact match is the share of translations that are right to the last character; year alignment is how often the step
-    that writes a digit of the year looks most at the year in the source.
+    that writes a digit of the year looks most at the year in the source. A file is judged by BLEU, chrF2, exact match, and
+    the loss of its references in nats per token.
     """
+    if (source is None) != (target is None):
+        raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
+    if source is not None and target is not None:
+        _evaluate_files(run, source, target, tokenize, as_json=as_json, beam=beam, length_penalty=length_penalty)
+        return
+    if beam is not None or length_penalty is not None:
+        raise ArgumentError("--beam and --length-penalty are for --source FILE --target FILE")
     from attent.config.recipe import judge
     from attent.data.dates import DatesSettings, dates
     from attent.decoding.translator import Translator
@@ -34,15 +59,62 @@ def evaluate(
         raise ArgumentError(f"{run} was not trained on a corpus that can be made again, such as dates")
     corpus = dates(DatesSettings.model_validate(found.config.corpus["dates"]))
     say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
-    results = judge(Translator(found.model, found.source_tokenizer, found.target_tokenizer), corpus)
+    results = judge(Translator(found.model, found.source_tokenizer, found.target_tokenizer), corpus.held_out)
     print(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
 
 
 def lines(results: Results) -> list[str]:
     """The results for a person, a line for each test set."""
     width = max(map(len, results), default=0)
-    return [
-        f"{name:{width}}  exact match {scores['exact_match']:5.1f} %  year alignment {scores['year_alignment']:5.1f} %"
-        f"  ({scores['pairs']:,.0f} pairs)"
+    shown = {
+        name: "  ".join(f"{title} {scores[key]:5.1f}{unit}" for key, title, unit in SHOWN if key in scores)
         for name, scores in results.items()
+    }
+    return [f"{name:{width}}  {shown[name]}  ({scores['pairs']:,.0f} pairs)" for name, scores in results.items()]
+
+
+def _evaluate_files(
+    run: Path, source: Path, target: Path, tokenize: str, *, as_json: bool, beam: int | None, length_penalty: float | None
+) -> None:
+    from attent.cli.translate import search_settings
+    from attent.decoding.translator import load
+
+    settings = search_settings(beam=beam, length_penalty=length_penalty)
+    sources, references = _read(source), _read(target)
+    if not sources or len(sources) != len(references):
+        raise ArgumentError(f"each line needs one reference, got {len(sources)} lines and {len(references)} references")
+    translator = load(run)
+    say(f"translating {len(sources):,} lines of {source}")
+    measured = _measure(translator, sources, references, translator.translate(sources, settings), tokenize)
+    print(json.dumps(measured, indent=2) if as_json else "\n".join(measured_lines(measured)))
+
+
+def _measure(translator: Translator, sources: list[str], references: list[str], translations: list[str], tokenize: str) -> dict[str, Any]:
+    from attent.evaluation.exact_match import exact_match
+    from attent.evaluation.metrics import bleu, chrf, loss
+
+    by_words, by_characters = bleu(translations, references, tokenize), chrf(translations, references)
+    return {
+        "pairs": len(references),
+        "bleu": by_words.score,
+        "bleu_signature": by_words.signature,
+        "chrf": by_characters.score,
+        "chrf_signature": by_characters.signature,
+        "exact_match": exact_match(translations, references),
+        "loss": loss(translator.score(list(zip(sources, references, strict=True)))),
+    }
+
+
+def measured_lines(measured: dict[str, Any]) -> list[str]:
+    """What was measured on a file, for a person."""
+    return [
+        f"BLEU         {measured['bleu']:6.2f}    {measured['bleu_signature']}",
+        f"chrF2        {measured['chrf']:6.2f}    {measured['chrf_signature']}",
+        f"exact match  {measured['exact_match']:6.2f} %",
+        f"loss         {measured['loss']:7.3f} nats per token, {measured['pairs']:,} pairs",
     ]
+
+
+def _read(file: Path) -> list[str]:
+    with file.open("rb") as stream:
+        return list(lines_of(stream, str(file)))

@@ -21,6 +21,9 @@ def changed(
     updates: int | None = None,
     seed: int | None = None,
     threads: int | None = None,
+    patience: int | None = None,
+    save_every: int | None = None,
+    tensorboard: bool | None = None,
 ) -> RunSettings:
     """Settings with some values replaced, checked as those of a file are.
 
@@ -31,6 +34,9 @@ def changed(
         updates: when training ends.
         seed: of the weights and of the order of the pairs.
         threads: how many of the processor's cores take part.
+        patience: how many validations may find nothing better before training ends.
+        save_every: updates between checkpoints.
+        tensorboard: whether TensorBoard is written for.
 
     Raises:
         ArgumentError: a change is not of this form, or a value cannot be used.
@@ -43,8 +49,9 @@ def changed(
     if minutes is not None or updates is not None:
         training.pop("minutes", None)
         training.pop("updates", None)
-    given = {"minutes": minutes, "updates": updates, "seed": seed, "threads": threads}
-    training |= {name: value for name, value in given.items() if value is not None}
+    limits = {"minutes": minutes, "updates": updates, "patience": patience}
+    others = {"seed": seed, "threads": threads, "save_every": save_every, "tensorboard": tensorboard}
+    training |= {name: value for name, value in (limits | others).items() if value is not None}
     for change in changes:
         _set(tables, change)
     return parse(toml(tables), "the command line")

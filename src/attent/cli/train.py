@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,31 +17,90 @@ RUNS = Path("runs")
 def train(
     config: Annotated[Path | None, typer.Option(help="The settings, a TOML file.")] = None,
     corpus: Annotated[str | None, typer.Option(help="dates, with the settings of the demo.")] = None,
+    train: Annotated[str | None, typer.Option(help="Pairs of your own: a .tsv or .jsonl, also .gz, or - for standard input.")] = None,
+    train_source: Annotated[str | None, typer.Option(help="Instead of --train: sources, one a line.")] = None,
+    train_target: Annotated[str | None, typer.Option(help="Their targets, line for line.")] = None,
+    valid: Annotated[str | None, typer.Option(help="Pairs to validate on; split off unless given.")] = None,
+    valid_source: Annotated[str | None, typer.Option(help="Instead of --valid: sources, one a line.")] = None,
+    valid_target: Annotated[str | None, typer.Option(help="Their targets, line for line.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Of the model, with --train and no --config: tiny, small or base.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to be; runs/NAME unless given.")] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a setting; may be repeated.")
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Train for so long, whatever the settings say.")] = None,
-    updates: Annotated[int | None, typer.Option(help="Train for so many updates, whatever the settings say.")] = None,
+    updates: Annotated[
+        int | None, typer.Option("--updates", "--steps", help="Train for so many updates, whatever the settings say.")
+    ] = None,
+    patience: Annotated[int | None, typer.Option(help="Stop after so many validations that find nothing better.")] = None,
+    save_every: Annotated[int | None, typer.Option(help="Updates between checkpoints, beside those of validation.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; measured unless given.")] = None,
+    tensorboard: Annotated[bool | None, typer.Option("--tensorboard", help="Write the log for TensorBoard too.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Give up a run folder that is there already.")] = False,
+    init_from: Annotated[Path | None, typer.Option(help="A run folder whose weights and tokenizers to start from.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="A run folder to go on with, instead of a new one.")] = None,
 ) -> None:
     """Train a model, judge it on what was held out, and leave all of it in a run folder."""
-    if (config is None) == (corpus is None):
-        raise ArgumentError("say what to train: --config FILE.toml or --corpus dates")
+    named = {
+        "train": train,
+        "train_source": train_source,
+        "train_target": train_target,
+        "valid": valid,
+        "valid_source": valid_source,
+        "valid_target": valid_target,
+    }
+    files = {name: file for name, file in named.items() if file is not None}
+    alone = bool(files) and config is None
+    if (config is not None) + (corpus is not None) + (resume is not None) + alone != 1:
+        raise ArgumentError("say what to train: one of --train FILE, --config FILE.toml, --corpus dates and --resume RUN")
+    if preset is not None and not alone:
+        raise ArgumentError("--preset goes with --train and no --config; else --set model.preset=NAME")
     if corpus is not None and corpus not in CORPORA:
         raise UnknownNameError("corpus", corpus, CORPORA)
+    if resume is not None:
+        fixed = {"--out": out, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from}
+        if wrong := [name for name, value in fixed.items() if value not in (None, [])]:
+            raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {wrong[0]}")
+        limits = {"minutes": minutes, "updates": updates, "patience": patience}
+        others = {"threads": threads, "save_every": save_every, "tensorboard": tensorboard}
+        _go_on(resume, {name: value for name, value in (limits | others).items() if value is not None})
+        return
 
     from attent.cli.evaluate import lines
     from attent.cli.overrides import changed
     from attent.config import settings
     from attent.config.recipe import follow
 
-    start = settings.demo() if config is None else settings.read(config)
-    chosen = changed(start, changes or [], minutes=minutes, updates=updates, seed=seed, threads=threads)
-    out = out or RUNS / (corpus or (config or RUNS).stem)
+    start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
+    if files:
+        from attent.cli.texts import settings_of
+
+        start = settings_of(files, start, preset)
+    assert start is not None
+    chosen = changed(
+        start,
+        changes or [],
+        minutes=minutes,
+        updates=updates,
+        seed=seed,
+        threads=threads,
+        patience=patience,
+        save_every=save_every,
+        tensorboard=tensorboard,
+    )
+    out = out or RUNS / (corpus or (config.stem if config else Path(train or train_source or "").name.split(".")[0] or "text"))
     say(f"training into {out}")
-    results = follow(chosen, out, replace=replace)
+    results = follow(chosen, out, replace=replace, init_from=init_from)
     print(f"run: {out}")
+    print("\n".join(lines(results)))
+
+
+def _go_on(run: Path, changes: dict[str, Any]) -> None:
+    from attent.cli.evaluate import lines
+    from attent.config import recipe
+
+    say(f"going on with {run}")
+    results = recipe.resume(run, changes)
+    print(f"run: {run}")
     print("\n".join(lines(results)))

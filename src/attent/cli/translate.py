@@ -2,81 +2,198 @@
 
 from __future__ import annotations
 
-import io
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent.cli.lines import lines_of, opened
 from attent.cli.output import say
-from attent.errors import DataError
+from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from attent.decoding.hypothesis import Translation
+    from attent.decoding.settings import SearchSettings
     from attent.decoding.translator import Translator
 
 # Lines translated together: enough to sort them by length, few enough to see results soon.
 LINES = 512
+BETWEEN = " ||| "
+
+
+class Format(StrEnum):
+    """How translations are written."""
+
+    text = "text"
+    jsonl = "jsonl"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is written of one translation."""
+
+    text: str
+    alignment: str | None
+    found: Translation
 
 
 def translate(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     source: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")] = "-",
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; greedy search unless given.")] = None,
+    n_best: Annotated[int | None, typer.Option(help="Translations of each line; at most the beam, any number of samples.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="The alpha of Wu et al. (2016); 0.6 unless given.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="The most tokens of a translation; 2 x source + 32 unless given.")] = None,
+    max_factor: Annotated[float | None, typer.Option(help="The same, for each token of the source.")] = None,
+    min_length: Annotated[int | None, typer.Option(help="The fewest tokens of a translation.")] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option(help="No run of so many tokens comes twice.")] = None,
+    prefix: Annotated[str, typer.Option(help="How every translation must begin.")] = "",
+    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens at random.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Of samples: below 1 bolder in what is likely, above 1 wilder.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw among so many likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw among the fewest tokens with this probability together.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Lines translated side by side; 64 unless given.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="The same in tokens, padding included.")] = None,
+    output: Annotated[Format, typer.Option("--format", help="Lines of text, or a JSON object a line with scores in nats.")] = Format.text,
+    alignments: Annotated[bool, typer.Option("--alignments", help="Which source word each word came from, as 0-0 1-2.")] = False,
+    replace_unknown: Annotated[bool, typer.Option("--replace-unknown", help="Copy what was looked at for unknown pieces.")] = False,
 ) -> None:
     """Translate line by line: one line in, one line out, in order.
 
     What is no file is a text. Characters that the model has never seen are written in a way that it knows where there is
     one (a space for a space, 3 for ３), else reported on standard error; so are, for a model of dates, a line without a
     year and a translation that is no date. The translation is printed all the same.
+
+    With --n-best each translation has a line: number of its source from 0 ||| text ||| scores in parts ||| score. An
+    alignment stands behind the text; words are what spaces part.
     """
-    from attent.decoding.translator import Translator
+    from attent.data.batches import BatchSize
+    from attent.decoding.translator import BATCH, Translator
     from attent.runs.folder import read
 
+    settings = search_settings(
+        beam=beam,
+        n_best=n_best,
+        length_penalty=length_penalty,
+        maximum_length=max_length,
+        maximum_factor=max_factor,
+        minimum_length=min_length,
+        no_repeat_ngram=no_repeat_ngram,
+        sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+    )
+    if batch is not None and batch_tokens is not None:
+        raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
+    size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
     found = read(run)
     translator = Translator(found.model, found.source_tokenizer, found.target_tokenizer)
-    with _opened(source) as stream:
-        lines = enumerate(_lines(stream, source), start=1)
+    with opened(source) as stream:
+        lines = enumerate(lines_of(stream, source))
         # somebody who types wants each answer at once
         together = 1 if stream.isatty() else LINES
         while some := list(islice(lines, together)):
-            _translate(translator, some, dates="dates" in found.config.corpus)
+            texts = [_as_known(line, translator) for _, line in some]
+            translations = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
+            written = _written(translator, texts, translations, alignments=alignments, replace_unknown=replace_unknown)
+            for (number, line), text, best in zip(some, texts, written, strict=True):
+                for one in _json(line, best) if output is Format.jsonl else _text(number, best, scores=n_best is not None):
+                    print(one)
+                _report(number + 1, text, best[0].text, translator, dates="dates" in found.config.corpus)
+            sys.stdout.flush()
 
 
-def _translate(translator: Translator, lines: list[tuple[int, str]], *, dates: bool) -> None:
-    from attent.cli.typed import as_known, named, unknown
+def search_settings(**given: Any) -> SearchSettings:
+    """The settings of a search, of those options that were given.
+
+    Raises:
+        ArgumentError: a value cannot be used, or two do not go together.
+    """
+    from pydantic import ValidationError
+
+    from attent.decoding.settings import SearchSettings
+
+    try:
+        return SearchSettings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "".join(f"{part}: " for part in first["loc"])
+        raise ArgumentError(name + first["msg"].removeprefix("Value error, ")) from error
+
+
+def _as_known(line: str, translator: Translator) -> str:
+    from attent.cli.typed import as_known
+
+    return as_known(line, translator.source_tokenizer)
+
+
+def _written(
+    translator: Translator, texts: Sequence[str], translations: Sequence[Sequence[Translation]], *, alignments: bool, replace_unknown: bool
+) -> list[list[Written]]:
+    """What is written of each text's translations."""
+    from attent.evaluation.pharaoh import links, looked_at, pharaoh, words
+    from attent.evaluation.unknown import pieces_of, replaced
+
+    if not alignments and not replace_unknown:
+        return [[Written(one.text, None, one) for one in best] for best in translations]
+    reader, writer = translator.source_tokenizer, translator.target_tokenizer
+    encoded = [reader.encode(text) for text in texts]
+    every = [(place, one.tokens) for place, best in enumerate(translations) for one in best]
+    maps = iter(looked_at(translator.model, [encoded[place] for place, _ in every], [tokens for _, tokens in every]))
+    written: list[list[Written]] = []
+    for text, best in zip(texts, translations, strict=True):
+        read = reader.pieces(text)
+        from_words = words(text, read)
+        written.append([])
+        for one in best:
+            weights = next(maps)
+            said, pieces = one.text, pieces_of(one.tokens, writer)
+            if replace_unknown:
+                said, pieces = replaced(one.tokens, writer, weights, read)
+            alignment = pharaoh(links(weights, from_words, words(said, pieces))) if alignments else None
+            written[-1].append(Written(said, alignment, one))
+    return written
+
+
+def _text(number: int, best: Sequence[Written], *, scores: bool) -> Iterator[str]:
+    for one in best:
+        found = one.found
+        parts = f"log_probability={found.log_probability:.6f} length_penalty={found.length_penalty:.6f}", f"{found.score:.6f}"
+        aligned = () if one.alignment is None else (one.alignment,)
+        yield BETWEEN.join((str(number), one.text, *aligned, *parts) if scores else (one.text, *aligned))
+
+
+def _json(line: str, best: Sequence[Written]) -> Iterator[str]:
+    translations = [
+        {
+            "text": one.text,
+            "score": one.found.score,
+            "log_probability": one.found.log_probability,
+            "length_penalty": one.found.length_penalty,
+        }
+        | ({} if one.alignment is None else {"alignment": one.alignment})
+        for one in best
+    ]
+    yield json.dumps({"source": line, "translations": translations}, ensure_ascii=False)
+
+
+def _report(number: int, text: str, translation: str, translator: Translator, *, dates: bool) -> None:
+    """Say what is strange about a line or its translation."""
+    from attent.cli.typed import named, unknown
     from attent.data.dates.checks import is_date, why_no_date
 
-    tokenizer = translator.source_tokenizer
-    texts = [as_known(line, tokenizer) for _, line in lines]
-    for (number, _), text, translation in zip(lines, texts, translator.translate(texts), strict=True):
-        print(translation)
-        if strange := unknown(text, tokenizer):
-            say(f"line {number}: unknown to this model: {', '.join(map(named, strange))}")
-        elif dates and text and (why := why_no_date(text)):
-            say(f"line {number}: {why}")
-        elif dates and text and not is_date(translation):
-            say(f"line {number}: the answer {translation!r} is no date")
-    sys.stdout.flush()
-
-
-def _opened(source: str) -> BinaryIO:
-    if source == "-":
-        return sys.stdin.buffer
-    try:
-        if Path(source).is_file():
-            return Path(source).open("rb")
-    except (OSError, ValueError):
-        pass  # too long for a name, or with a character that no name may have
-    return io.BytesIO(source.encode())
-
-
-def _lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    """The lines of UTF-8 text; only a line feed ends one, with or without a carriage return before it."""
-    for number, line in enumerate(stream, start=1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            where = "standard input" if name == "-" else name
-            raise DataError(f"{where}, line {number}: not UTF-8 ({error.reason})") from error
+    if strange := unknown(text, translator.source_tokenizer):
+        say(f"line {number}: unknown to this model: {', '.join(map(named, strange))}")
+    elif dates and text and (why := why_no_date(text)):
+        say(f"line {number}: {why}")
+    elif dates and text and not is_date(translation):
+        say(f"line {number}: the answer {translation!r} is no date")

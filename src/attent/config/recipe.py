@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
+from pydantic import ValidationError
 
+from attent.config.corpora import Material, material
 from attent.config.settings import RunSettings
-from attent.data.batches import Bitext
-from attent.data.dates import dates
+from attent.data.batches import BatchSize, Bitext
 from attent.data.dates.corpus import TARGET_YEAR
-from attent.data.text import Corpus, Pair
-from attent.data.tokenizer import CharTokenizer
+from attent.data.text import Pair
 from attent.decoding.translator import Translator
+from attent.errors import ArgumentError, RunError
 from attent.evaluation.alignment import aligned
 from attent.evaluation.exact_match import exact_match
-from attent.models.transformer import Transformer
-from attent.runs.folder import RunConfig, RunWriter
+from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.settings import build
+from attent.runs.folder import MODEL, RunConfig, RunWriter, read_config, read_tokenizers, versions
+from attent.runs.weights import fill, tensors_of
+from attent.training.checkpoint import Checkpoints, newest, read_state
 from attent.training.loop import train
+from attent.training.loss import mean_loss
 from attent.training.progress import Progress
+from attent.training.samples import samples
+from attent.training.settings import MAY_CHANGE
+from attent.training.tensorboard import TensorBoard, installed
 
 Results = dict[str, dict[str, float]]
 
@@ -30,6 +39,7 @@ def follow(
     path: Path | str,
     *,
     replace: bool = False,
+    init_from: Path | str | None = None,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Results:
@@ -39,6 +49,8 @@ def follow(
         settings: of corpus, model and training.
         path: the run folder to be.
         replace: whether a run folder that is there already is given up for this one.
+        init_from: a run folder whose weights and tokenizers are started from, and whose model's settings are taken
+            unless these settings have some.
         device: where the model is trained.
         progress: where a person sees it; standard error unless said otherwise.
 
@@ -46,37 +58,155 @@ def follow(
         What the run folder's config holds as results: scores in per cent, by test set and name.
 
     Raises:
-        RunError: the run folder is there already, or cannot be written.
+        RunError: the run folder is there already, or cannot be written, or the one to start from cannot be read.
+        KeyboardInterrupt: after Ctrl-C; the run folder is there, and `resume` goes on with it.
     """
+    if settings.training.tensorboard:
+        installed()
     with RunWriter(path, replace=replace) as run:
-        corpus = dates(settings.dates)
-        source = CharTokenizer.learn(pair.source for pair in corpus.train)
-        target = CharTokenizer.learn(pair.target for pair in corpus.train)
+        corpus = material(settings)
         torch.manual_seed(settings.training.seed)
-        model = Transformer(settings.model, source.size, target.size).to(device)
-        translator = Translator(model, source, target)
-        trained = train(
-            model,
-            Bitext(corpus.train, source, target, keys=1),
-            settings.training,
-            validate=lambda: {"exact match": matches(translator, corpus.validation)},
-            log=run.log,
-            progress=progress,
-        )
-        results = judge(translator, corpus)
+        if init_from is None:
+            (source, target), kinds = corpus.learn(), corpus.kinds
+            model = build(settings.model, source.size, target.size)
+        else:
+            start = read_config(init_from)
+            settings = settings if "model" in settings.model_fields_set else settings.model_copy(update={"model": start.model})
+            (source, target), kinds = read_tokenizers(init_from, start), start.tokenizers
+            model = _filled(build(settings.model, source.size, target.size), Path(init_from))
         config = RunConfig(
+            tokenizers=kinds,
             model=settings.model,
-            corpus={"dates": settings.dates.model_dump(mode="json")},
-            training=settings.training.model_dump(mode="json") | {"outcome": asdict(trained)},
-            results=results,
+            corpus=corpus.table,
+            training=settings.training.model_dump(mode="json"),
         )
-        run.finish(config, model, source, target)
+        run.begin(config, source, target, None if init_from is None else model)
+        return _trained(run, config, settings, corpus, Translator(model.to(device), source, target), progress or Progress())
+
+
+def resume(
+    path: Path | str,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Results:
+    """Go on with a run from its last checkpoint, as if it had never been interrupted.
+
+    A run that ends by its number of updates ends with the very same weights, on the same machine with the same torch
+    and number of threads.
+
+    Args:
+        path: a run folder.
+        changes: settings of training with other values, of those in `attent.training.settings.MAY_CHANGE`; a limit
+            takes the place of both.
+        device: where the model is trained.
+        progress: where a person sees it; standard error unless said otherwise.
+
+    Returns:
+        As `follow`.
+
+    Raises:
+        ArgumentError: the run is finished and nothing says for how long it shall go on, or a setting cannot be changed.
+        RunError: the run folder is missing or damaged, or has no checkpoint to go on from.
+    """
+    config, changes = read_config(path), dict(changes or {})
+    settings = _settings_of(config, changes)
+    checkpoint = newest(path)
+    if config.state == "finished":
+        if not changes:
+            raise ArgumentError(f"{path} is finished; --updates or --minutes says for how long it shall go on")
+        if checkpoint is None:
+            raise RunError(f"{path} has no checkpoint to go on from; --init-from starts another run from its weights")
+    log, update = 0, 0
+    if checkpoint is not None:
+        state = read_state(checkpoint)
+        log, update = state.log, state.update
+    if settings.training.tensorboard:
+        installed()
+    source, target = read_tokenizers(path, config)
+    with RunWriter.again(path, log) as run:
+        corpus = material(settings)
+        torch.manual_seed(settings.training.seed)
+        model = build(settings.model, source.size, target.size)
+        if checkpoint is None and (Path(path) / MODEL).is_file():
+            model = _filled(model, Path(path))
+        training = settings.training.model_dump(mode="json")
+        config = config.model_copy(update={"training": training, "versions": versions(), "results": {}})
+        run.begin(config, source, target)
+        return _trained(run, config, settings, corpus, Translator(model.to(device), source, target), progress or Progress(), update)
+
+
+def _trained(
+    run: RunWriter, config: RunConfig, settings: RunSettings, corpus: Material, translator: Translator, progress: Progress, update: int = 0
+) -> Results:
+    """Train, judge, and finish a run folder that has begun."""
+    model, source, target = translator.model, translator.source_tokenizer, translator.target_tokenizer
+    training = settings.training
+    held_out = Bitext(corpus.validation, source, target)
+    board = TensorBoard(run.path, update) if training.tensorboard else None
+
+    def validate() -> dict[str, float]:
+        if not corpus.validation:
+            return {}
+        pairs = corpus.validation[: corpus.translated]
+        translations = translator.translate([pair.source for pair in pairs])
+        for sample in samples(pairs, translations):
+            progress.say(str(sample))
+        loss = mean_loss(model, held_out, BatchSize(training.batch_pairs, training.batch_tokens))
+        return {"loss": loss} | corpus.measure(translations, [pair.target for pair in pairs])
+
+    def log(record: Mapping[str, Any]) -> None:
+        run.log(record)
+        if board:
+            board.log(record)
+
+    bitext = corpus.bitext(source, target)
+    for line in corpus.said():
+        progress.say(line)
+    trained = train(
+        model,
+        bitext,
+        training,
+        validate=validate,
+        log=log,
+        progress=progress,
+        checkpoints=Checkpoints(run.path, training, run.logged),
+    )
+    results = judge(translator, corpus.held_out) or {"validation": {"pairs": len(corpus.validation)} | trained.validation}
+    outcome = training.model_dump(mode="json") | {"outcome": asdict(trained)}
+    run.finish(config.model_copy(update={"training": outcome, "results": results}), model, source, target)
     return results
 
 
-def judge(translator: Translator, corpus: Corpus) -> Results:
-    """Each test set's scores in per cent: exact match, and how often the step that emits a year's digit looks at the year."""
-    return {name: dict(_scores(translator, pairs)) for name, pairs in corpus.held_out.items() if pairs}
+def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
+    """The settings that a run was made with, some of them changed."""
+    if wrong := sorted(changes.keys() - MAY_CHANGE):
+        raise ArgumentError(f"a run that goes on keeps its {wrong[0]}; it may change {', '.join(sorted(MAY_CHANGE))}")
+    training = {name: value for name, value in config.training.items() if name != "outcome"}
+    if changes.keys() & {"updates", "minutes"}:
+        training |= {"updates": None, "minutes": None}
+    try:
+        return RunSettings.model_validate({**config.corpus, "model": config.model.model_dump(), "training": training | dict(changes)})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ArgumentError(f"{'.'.join(map(str, first['loc']))}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
+
+
+def _filled(model: EncoderDecoder[Any], run: Path) -> EncoderDecoder[Any]:
+    try:
+        fill(tensors_of(model), run / MODEL)
+    except RunError as error:
+        raise RunError(f"{error} (settings without [model] take that of {run})") from error
+    return model
+
+
+def judge(translator: Translator, held_out: Mapping[str, Sequence[Pair]]) -> Results:
+    """Each test set's scores in per cent: exact match, and how often the step that emits a year's digit looks at the year.
+
+    A model without attention to the source has no year alignment.
+    """
+    return {name: dict(_scores(translator, pairs)) for name, pairs in held_out.items() if pairs}
 
 
 def matches(translator: Translator, pairs: Sequence[Pair]) -> float:
@@ -86,8 +216,7 @@ def matches(translator: Translator, pairs: Sequence[Pair]) -> float:
 
 def _scores(translator: Translator, pairs: Sequence[Pair]) -> Mapping[str, float]:
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    return {
-        "pairs": len(pairs),
-        "exact_match": matches(translator, pairs),
-        "year_alignment": aligned(translator.model, pairs, *tokenizers, targets=TARGET_YEAR).share,
-    }
+    scores: dict[str, float] = {"pairs": len(pairs), "exact_match": matches(translator, pairs)}
+    if any(name.endswith("cross_attention") for name, _ in translator.model.named_modules()):
+        scores["year_alignment"] = aligned(translator.model, pairs, *tokenizers, targets=TARGET_YEAR).share
+    return scores

@@ -7,10 +7,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from attent.data.dates import DatesSettings
+from attent.data.settings import TextSettings
 from attent.errors import ArgumentError, AttentError, UnknownNameError
+from attent.models.settings import ModelSettings, keys_of
 from attent.models.transformer_settings import TransformerSettings
 from attent.training.settings import TrainingSettings
 
@@ -20,6 +22,7 @@ class RunSettings(BaseModel):
 
     Args:
         dates: the corpus, `[dates]` in TOML.
+        text: instead of dates, a corpus in files, `[text]`.
         model: `[model]`; may name a preset and change some of it.
         training: `[training]`.
     """
@@ -27,8 +30,15 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dates: DatesSettings = DatesSettings.model_validate({})
-    model: TransformerSettings = TransformerSettings()
+    text: TextSettings | None = None
+    model: ModelSettings = TransformerSettings()
     training: TrainingSettings
+
+    @model_validator(mode="after")
+    def _one_corpus(self) -> RunSettings:
+        if self.text is not None and "dates" in self.model_fields_set:
+            raise ValueError("[dates] and [text] cannot both be the corpus")
+        return self
 
 
 def read(path: Path | str) -> RunSettings:
@@ -62,19 +72,21 @@ def parse(text: str, name: str) -> RunSettings:
         ArgumentError: it is not TOML, or a value in it cannot be used.
         UnknownNameError: a key or a value's name is unknown.
     """
+    tables: dict[str, Any] = {}
     try:
-        return RunSettings.model_validate(tomllib.loads(text))
+        tables = tomllib.loads(text)
+        return RunSettings.model_validate(tables)
     except tomllib.TOMLDecodeError as error:
         raise ArgumentError(f"{name} is not TOML: {error}") from error
     except ValidationError as error:
         # pydantic says everything at once; the first is enough to go on with, and others may only follow from it.
-        raise _said_clearly(error.errors()[0], name) from None
+        raise _said_clearly(error.errors()[0], name, tables) from None
 
 
-def _said_clearly(error: Any, name: str) -> AttentError:
+def _said_clearly(error: Any, name: str, given: dict[str, Any]) -> AttentError:
     *tables, key = error["loc"] or ("",)
     place = ".".join(map(str, error["loc"])) or name
-    known = _fields(tables)
+    known = keys_of(given["model"]) if tables == ["model"] else _fields(tables)
     match error["type"]:
         case "extra_forbidden":
             kind = f"key in [{'.'.join(map(str, tables))}] of {name}," if tables else f"table in {name},"
@@ -94,8 +106,9 @@ def _fields(tables: list[str | int]) -> dict[str, Any]:
     settings: type[BaseModel] = RunSettings
     for table in tables:
         field = settings.model_fields.get(str(table))
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+        inner = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+        if inner is None:
             return {}
-        settings = field.annotation
-    fields: dict[str, Any] = {name: field.annotation for name, field in settings.model_fields.items()}
-    return fields | ({"preset": str} if settings is TransformerSettings else {})
+        settings = inner
+    return {name: field.annotation for name, field in settings.model_fields.items()}

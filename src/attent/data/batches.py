@@ -6,7 +6,6 @@ products sum in the same order whatever stands beside a sentence, and its result
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -154,20 +153,53 @@ class Bitext:
         batches = list(cut(np.concatenate(sorted_pools), longer, size))
         return [batches[place] for place in generator.permutation(len(batches))]
 
-    def endless(self, size: BatchSize, seed: int) -> Iterator[Batch]:
+    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless:
         """One shuffled epoch after another.
+
+        Args:
+            size: how large a batch is.
+            seed: of the order.
+            place: the epoch, and the batch in it, that comes first.
 
         Raises:
             DataError: there is no pair.
         """
-        if not len(self):
-            raise DataError("there is no pair to make batches of")
-        for epoch in itertools.count():
-            for rows in self.shuffled(size, seed, epoch):
-                yield self.batch(rows)
+        return Endless(self, size, seed, place)
 
     def _longer(self) -> np.ndarray:
         return np.maximum(self.source.lengths, self.target.lengths - 1)
+
+
+class Endless(Iterator[Batch]):
+    """Batches without end, which know their place.
+
+    Args:
+        data: where the pairs are.
+        size: how large a batch is.
+        seed: of the order.
+        place: the epoch and the batch in it that comes next; an attribute too.
+
+    Raises:
+        DataError: there is no pair.
+    """
+
+    def __init__(self, data: Bitext, size: BatchSize, seed: int, place: tuple[int, int]) -> None:
+        if not len(data):
+            raise DataError("there is no pair to make batches of")
+        self.data, self.size, self.seed, self.place = data, size, seed, place
+        self._rows = data.shuffled(size, seed, place[0])
+
+    def __next__(self) -> Batch:
+        return self.data.batch(self.next_rows())
+
+    def next_rows(self) -> np.ndarray:
+        """The rows of the next batch; the place moves on."""
+        epoch, batch = self.place
+        if batch >= len(self._rows):
+            epoch, batch = epoch + 1, 0
+            self._rows = self.data.shuffled(self.size, self.seed, epoch)
+        self.place = epoch, batch + 1
+        return self._rows[batch]
 
 
 def cut(order: np.ndarray, lengths: np.ndarray, size: BatchSize) -> Iterator[np.ndarray]:

@@ -13,8 +13,16 @@ import torch
 from attent.attention.map import AttentionMap
 from attent.attention.watch import watch
 from attent.data.batches import KEYS, BatchSize, Sequences, cut
+from attent.data.text import Pair
 from attent.data.tokenizer import START, Tokenizer
-from attent.decoding.greedy import greedy
+from attent.decoding.beam import likeliest
+from attent.decoding.constraints import Constraints
+from attent.decoding.hypothesis import Hypothesis, Translation
+from attent.decoding.sampling import Draw, uniforms
+from attent.decoding.score import BATCH as SCORED
+from attent.decoding.score import Score, score
+from attent.decoding.search import Choice, search
+from attent.decoding.settings import GREEDY, SearchSettings
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.folder import read
@@ -55,23 +63,84 @@ class Translator:
         self.model, self.source_tokenizer, self.target_tokenizer = model, source_tokenizer, target_tokenizer
         self.device = next(model.parameters()).device
 
-    def translate(self, texts: Sequence[str], *, batch: int = BATCH) -> list[str]:
+    def translate(
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings = GREEDY,
+        *,
+        prefixes: Sequence[str] | None = None,
+        batch: int | BatchSize = BATCH,
+    ) -> list[str]:
         """Translate each text; the order is kept, and an empty text has an empty translation.
 
         Args:
             texts: one sentence each.
-            batch: how many are translated side by side; a translation does not depend on it.
+            settings: of the search.
+            prefixes: how each translation must begin; freely unless given.
+            batch: how many are translated side by side, in texts unless said otherwise; a translation does not depend on it.
         """
-        sources = Sequences([self.source_tokenizer.encode(text) for text in texts])
-        translations = [""] * len(texts)
+        return [found[0].text for found in self.search(texts, settings, prefixes=prefixes, batch=batch)]
+
+    def search(
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings = GREEDY,
+        *,
+        prefixes: Sequence[str] | None = None,
+        batch: int | BatchSize = BATCH,
+    ) -> list[list[Translation]]:
+        """The n_best translations of each text with their scores, the best first; arguments as for `translate`.
+
+        Raises:
+            ArgumentError: there are not as many prefixes as texts.
+        """
+        if prefixes is not None and len(prefixes) != len(texts):
+            raise ArgumentError(f"there must be a prefix for each of {len(texts)} texts, got {len(prefixes)}")
+        begun = [self.target_tokenizer.encode(prefix) for prefix in prefixes or [""] * len(texts)]
+        encoded = [self.source_tokenizer.encode(text) for text in texts]
+        sources = Sequences(encoded)
+        found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
         order = np.argsort(sources.lengths, kind="stable")
         order = order[sources.lengths[order] > 0]
-        for rows in cut(order, sources.lengths, BatchSize(pairs=batch)):
-            source = torch.from_numpy(sources.padded(rows, KEYS)).to(self.device)
-            lengths = torch.from_numpy(sources.lengths[rows]).to(self.device)
-            for row, tokens in zip(rows, greedy(self.model, source, lengths, longest_translation(lengths)), strict=True):
-                translations[row] = self.target_tokenizer.decode(tokens)
-        return translations
+        for rows in cut(order, sources.lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch):
+            limits = torch.from_numpy(settings.limits(sources.lengths[rows])).to(self.device)
+            constraints = Constraints.of(
+                limits,
+                [begun[row] for row in rows],
+                minimum_length=settings.minimum_length,
+                no_repeat_ngram=settings.no_repeat_ngram,
+            )
+            hypotheses = search(
+                self.model,
+                torch.from_numpy(sources.padded(rows, KEYS)).to(self.device),
+                torch.from_numpy(sources.lengths[rows]).to(self.device),
+                constraints,
+                settings,
+                self._choice(settings, [encoded[row] for row in rows], int(constraints.limits.max()) + 1),
+            )
+            for row, best in zip(rows, hypotheses, strict=True):
+                found[row] = [self._read(hypothesis) for hypothesis in best]
+        return found
+
+    def score(self, pairs: Sequence[Pair | tuple[str, str]], *, batch: int | BatchSize = SCORED) -> list[Score]:
+        """The log-probability of each pair's target given its source, in nats, of the whole and per token.
+
+        Args:
+            pairs: source and target.
+            batch: how many are scored side by side, in pairs unless said otherwise.
+        """
+        size = BatchSize(pairs=batch) if isinstance(batch, int) else batch
+        made = [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
+        return score(self.model, made, self.source_tokenizer, self.target_tokenizer, size)
+
+    def _choice(self, settings: SearchSettings, sources: Sequence[Sequence[int]], steps: int) -> Choice:
+        if not settings.sample:
+            return likeliest
+        numbers = uniforms(settings.seed, sources, settings.n_best, steps).to(self.device)
+        return Draw(numbers, settings.temperature, settings.top_k, settings.top_p)
+
+    def _read(self, found: Hypothesis) -> Translation:
+        return Translation(found.tokens, found.log_probability, found.length_penalty, self.target_tokenizer.decode(found.tokens))
 
     @torch.no_grad()
     def map(self, source: str, target: str | None = None) -> dict[str, LabelledMap]:
@@ -104,11 +173,6 @@ class Translator:
             else:
                 maps[name] = LabelledMap(weights, targets, (START_LABEL, *targets[:-1]))
         return maps
-
-
-def longest_translation(lengths: torch.Tensor) -> torch.Tensor:
-    """The most tokens that a translation may have, from the source's own length alone: 2 Tk + 32."""
-    return 2 * lengths + 32
 
 
 def load(path: Path | str, device: torch.device | str = "cpu") -> Translator:

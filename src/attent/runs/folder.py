@@ -1,40 +1,40 @@
-"""A run folder, written whole or not at all, and read with every damage named.
+"""A run folder: there from the start of training, whole or clearly unfinished, and read with every damage named.
 
 What it holds:
-    config.json              format, versions, kinds of tokenizer, settings of corpus, model and training, results
-    model.safetensors        the parameters; one that serves in two places is stored once
+    config.json              format, state, versions, kinds of tokenizer, settings of corpus, model and training, results
+    model.safetensors        the parameters that translate; one that serves in two places is stored once
     source.tokenizer.json    target.tokenizer.json
     log.jsonl                one record a line, as training reported them
+    checkpoints/             from where training goes on, as attent.training.checkpoint writes them
 """
 
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
-from attent.data.tokenizer import CharTokenizer, Tokenizer
+from attent.data.tokenizer import Tokenizer
+from attent.data.tokenizers import KINDS
 from attent.errors import DataError, RunError
-from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.settings import ModelSettings, build
+from attent.runs.durable import draft_of, new_file, said_clearly, settle, sweep, sync
+from attent.runs.weights import fill, tensors_of, write_tensors
 
-FORMAT = 1
+FORMAT = 2
 CONFIG, MODEL, LOG = "config.json", "model.safetensors", "log.jsonl"
 SOURCE_TOKENIZER, TARGET_TOKENIZER = "source.tokenizer.json", "target.tokenizer.json"
-TOKENIZERS: dict[str, type[Tokenizer]] = {"char": CharTokenizer}
 
 
 def versions() -> dict[str, str]:
@@ -51,6 +51,7 @@ class RunConfig(BaseModel):
 
     Args:
         format: the version of the folder's layout.
+        state: whether training has ended; in format 1 it always had.
         versions: of attent, torch and python, by name.
         tokenizers: the kind of the source's and of the target's tokenizer.
         model: the model's settings.
@@ -62,9 +63,10 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     format: int = FORMAT
+    state: Literal["unfinished", "finished"] = "finished"
     versions: dict[str, str] = Field(default_factory=versions)
     tokenizers: dict[str, str] = {"source": "char", "target": "char"}
-    model: TransformerSettings
+    model: ModelSettings
     corpus: dict[str, Any] = {}
     training: dict[str, Any] = {}
     results: dict[str, Any] = {}
@@ -75,23 +77,24 @@ class Run:
     """A run that has been read: its config, its model in evaluation mode, its tokenizers."""
 
     config: RunConfig
-    model: Transformer
+    model: EncoderDecoder[Any]
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
 
 
 class RunWriter:
-    """Writes a run folder beside its final place and moves it there when it is complete.
+    """Writes a run folder, which appears at its place when training begins, marked as unfinished until it is complete.
 
         with RunWriter(path) as run:
+            run.begin(config, source_tokenizer, target_tokenizer)
             run.log({"update": 100, "loss": 1.5})
             run.finish(config, model, source_tokenizer, target_tokenizer)
 
-    Leaving the block without `finish` leaves nothing behind.
+    Leaving the block before `begin` leaves nothing behind; `finish` begins where nobody has.
 
     Args:
         path: where the folder shall be.
-        replace: whether a run folder that is there already is given up for this one.
+        replace: whether a run folder that is there already is given up for this one, when it begins.
 
     Raises:
         RunError: something is there already, or the folder cannot be written.
@@ -101,44 +104,98 @@ class RunWriter:
         self.path = Path(path)
         if self.path.exists() and not (replace and (self.path / CONFIG).is_file()):
             raise RunError(f"{self.path} is there already" + (" and is no run folder" if replace else ""))
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._draft = Path(tempfile.mkdtemp(prefix=f".{self.path.name}.", dir=self.path.parent))
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be written: {error.strerror}") from error
-        self._log = (self._draft / LOG).open("w", encoding="utf-8")
+        with said_clearly(self.path):
+            self._draft: Path | None = draft_of(self.path)
+            self._log = (self._draft / LOG).open("a", encoding="utf-8", buffering=1)
+
+    @classmethod
+    def again(cls, path: Path | str, log: int) -> Self:
+        """The writer of a run that goes on.
+
+        Args:
+            path: a run folder.
+            log: how many bytes of log.jsonl are kept; what stands behind them was recorded after the last checkpoint.
+        """
+        run = cls.__new__(cls)
+        run.path, run._draft = Path(path), None
+        with said_clearly(run.path / LOG):
+            sweep(run.path)
+            run._log = (run.path / LOG).open("a", encoding="utf-8", buffering=1)
+            run._log.truncate(min(log, (run.path / LOG).stat().st_size))
+        return run
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append one record to log.jsonl."""
-        self._log.write(json.dumps(record) + "\n")
+        with said_clearly(self.path / LOG):
+            self._log.write(json.dumps(record) + "\n")
 
-    def finish(self, config: RunConfig, model: torch.nn.Module, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
-        """Write everything, make it durable, and move the folder to its place.
+    def logged(self) -> int:
+        """How many bytes log.jsonl has, once they are durable."""
+        with said_clearly(self.path / LOG):
+            self._log.flush()
+            sync(Path(self._log.name))
+            return Path(self._log.name).stat().st_size
+
+    def begin(
+        self, config: RunConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, start: torch.nn.Module | None = None
+    ) -> None:
+        """Put the folder at its place, marked as unfinished; in a run that goes on, only its config is new.
+
+        Args:
+            config: what is known so far.
+            source_tokenizer: for the texts to translate.
+            target_tokenizer: for the translations.
+            start: the model whose weights training starts from, unless it starts from random ones.
 
         Raises:
             RunError: the folder cannot be written.
         """
-        try:
+        config = config.model_copy(update={"state": "unfinished"})
+        if self._draft is None:
+            write_config(config, self.path)
+            return
+        with said_clearly(self.path):
             self._log.close()
-            (self._draft / CONFIG).write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
-            save_file({name: tensor.detach().cpu().contiguous() for name, tensor in _tensors(model).items()}, self._draft / MODEL)
+            write_config(config, self._draft)
             source_tokenizer.save(self._draft / SOURCE_TOKENIZER)
             target_tokenizer.save(self._draft / TARGET_TOKENIZER)
-            for file in self._draft.iterdir():
-                _sync(file)
-            _sync(self._draft)
-            # mkdtemp makes folders that only their owner may open.
-            self._draft.chmod(0o755)
-            _move(self._draft, self.path)
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be written: {error.strerror or error}") from error
+            if start is not None:
+                write_tensors(tensors_of(start), self._draft / MODEL)
+            settle(self._draft, self.path)
+            self._draft = None
+            self._log = (self.path / LOG).open("a", encoding="utf-8", buffering=1)
+
+    def finish(self, config: RunConfig, model: torch.nn.Module, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
+        """Write the weights, make everything durable, and mark the folder as finished.
+
+        Raises:
+            RunError: the folder cannot be written.
+        """
+        if self._draft is not None:
+            self.begin(config, source_tokenizer, target_tokenizer)
+        self.logged()
+        with new_file(self.path / MODEL) as file:
+            write_tensors(tensors_of(model), file)
+        write_config(config.model_copy(update={"state": "finished"}), self.path)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._log.close()
-        shutil.rmtree(self._draft, ignore_errors=True)
+        with suppress(OSError):
+            self._log.close()
+        if self._draft is not None:
+            shutil.rmtree(self._draft, ignore_errors=True)
+
+
+def write_config(config: RunConfig, path: Path) -> None:
+    """Write a run folder's config.json.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    with new_file(path / CONFIG) as file:
+        file.write_text(config.model_copy(update={"format": FORMAT}).model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def read(path: Path | str) -> Run:
@@ -149,10 +206,11 @@ def read(path: Path | str) -> Run:
     """
     path = Path(path)
     config = read_config(path)
-    source = _tokenizer(path / SOURCE_TOKENIZER, config.tokenizers, "source")
-    target = _tokenizer(path / TARGET_TOKENIZER, config.tokenizers, "target")
-    model = Transformer(config.model, source.size, target.size)
-    _fill(model, path / MODEL)
+    if config.state == "unfinished" and not (path / MODEL).is_file():
+        raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} goes on with it")
+    source, target = read_tokenizers(path, config)
+    model = build(config.model, source.size, target.size)
+    fill(tensors_of(model), path / MODEL)
     return Run(config, model.eval(), source, target)
 
 
@@ -181,60 +239,21 @@ def read_config(path: Path | str) -> RunConfig:
         raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
+def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, Tokenizer]:
+    """The source's and the target's tokenizer of a run folder.
+
+    Raises:
+        RunError: one is missing or damaged.
+    """
+    source = _tokenizer(Path(path) / SOURCE_TOKENIZER, config.tokenizers, "source")
+    return source, _tokenizer(Path(path) / TARGET_TOKENIZER, config.tokenizers, "target")
+
+
 def _tokenizer(file: Path, kinds: Mapping[str, str], side: str) -> Tokenizer:
     kind = kinds.get(side, "")
-    if kind not in TOKENIZERS:
+    if kind not in KINDS:
         raise RunError(f"{file.parent / CONFIG} is damaged: the {side} tokenizer is of unknown kind {kind!r}")
     try:
-        return TOKENIZERS[kind].load(file)
+        return KINDS[kind].load(file)
     except DataError as error:
         raise RunError(str(error)) from error
-
-
-def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers; one that serves in two places under its first name only, for the model ties it again itself."""
-    named: dict[int, tuple[str, torch.Tensor]] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        named.setdefault(id(tensor), (name, tensor))
-    return dict(named.values())
-
-
-def _fill(model: torch.nn.Module, file: Path) -> None:
-    expected = _tensors(model)
-    try:
-        with safe_open(file, framework="pt") as tensors:
-            names = set(tensors.keys())
-            if names != expected.keys():
-                missing, extra = sorted(expected.keys() - names), sorted(names - expected.keys())
-                wrong = f"{missing[0]} is missing" if missing else f"{extra[0]} has no place in the model"
-                raise RunError(f"{file} is damaged: {wrong}")
-            with torch.no_grad():
-                for name, place in expected.items():
-                    tensor = tensors.get_tensor(name)
-                    if tensor.shape != place.shape:
-                        raise RunError(f"{file} is damaged: {name} must be {tuple(place.shape)}, got {tuple(tensor.shape)}")
-                    place.copy_(tensor)
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{file} is missing or damaged: {error}") from error
-
-
-def _sync(path: Path) -> None:
-    # Only POSIX lets a folder be opened, and needs it to be synced.
-    if path.is_dir() and os.name != "posix":
-        return
-    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _move(draft: Path, path: Path) -> None:
-    if path.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        path.rename(old / path.name)
-        draft.rename(path)
-        shutil.rmtree(old)
-    else:
-        draft.rename(path)
-    _sync(path.parent)

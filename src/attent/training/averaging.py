@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -52,8 +52,28 @@ class Average:
             mean = [torch.stack(places).mean(0) for places in zip(*self.aside, strict=True)]
         else:
             return
-        for parameter, value in zip(self.parameters, mean, strict=True):
-            parameter.copy_(value)
+        _copy(mean, self.parameters)
+
+    def state(self) -> dict[str, Tensor]:
+        """What the mean is made of, by name: for a checkpoint."""
+        places = {"moving": self.moving} if self.moving else {f"{place}": copies for place, copies in enumerate(self.aside)}
+        return {f"{place}/{number}": tensor for place, copies in places.items() for number, tensor in enumerate(copies)}
+
+    @torch.no_grad()
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned.
+
+        Raises:
+            KeyError: something is missing in it.
+        """
+        if self.moving:
+            _copy([state[f"moving/{number}"] for number in range(len(self.moving))], self.moving)
+            return
+        self.aside.clear()
+        for place in range(len(state) // max(len(self.parameters), 1)):
+            copies = _copies(self.parameters)
+            _copy([state[f"{place}/{number}"] for number in range(len(copies))], copies)
+            self.aside.append(copies)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -67,9 +87,22 @@ class Average:
             yield
         finally:
             with torch.no_grad():
-                for parameter, value in zip(self.parameters, last, strict=True):
-                    parameter.copy_(value)
+                _copy(last, self.parameters)
+
+
+@contextmanager
+def kept_weights(model: nn.Module, average: Average) -> Iterator[None]:
+    """The model in evaluation mode with the weights that would be kept; back in training afterwards."""
+    model.eval()
+    with average.applied(), torch.no_grad():
+        yield
+    model.train()
 
 
 def _copies(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in parameters]
+
+
+def _copy(values: Sequence[Tensor], places: Sequence[Tensor]) -> None:
+    for place, value in zip(places, values, strict=True):
+        place.copy_(value)

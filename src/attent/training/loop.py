@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attent.data.batches import Batch, BatchSize, Bitext
 from attent.models.encoder_decoder import EncoderDecoder
-from attent.training.averaging import Average
-from attent.training.loss import cross_entropy
+from attent.runs.folder import MODEL
+from attent.runs.weights import fill, tensors_of
+from attent.training.averaging import Average, kept_weights
+from attent.training.checkpoint import Checkpoints, State
+from attent.training.interruption import interruptible
+from attent.training.judge import Judge
+from attent.training.loss import loss_of
 from attent.training.meter import Meter
-from attent.training.pace import Pace, Precision, autocast, candidates, faster, measured
-from attent.training.progress import Progress
-from attent.training.schedules import SCHEDULES
+from attent.training.optimizer import optimizer_of
+from attent.training.pace import Pace, Precision, chosen
+from attent.training.progress import Log, Progress
+from attent.training.schedules import SCHEDULES, share_done
 from attent.training.settings import TrainingSettings
 
-Log = Callable[[Mapping[str, Any]], None]
+Validate = Callable[[], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Trained:
 
     Args:
         updates: how many updates there were.
+        kept: the update whose weights are kept.
         seconds: how long they took, validation included.
         loss: the mean training loss since the last record before the end, in nats per token; None without an update.
         precision: the precision used.
@@ -37,6 +43,7 @@ class Trained:
     """
 
     updates: int
+    kept: int
     seconds: float
     loss: float | None
     precision: Precision
@@ -49,11 +56,16 @@ def train(
     data: Bitext,
     settings: TrainingSettings,
     *,
-    validate: Callable[[], Mapping[str, float]] = dict,
+    validate: Validate = dict,
     log: Log = lambda record: None,
     progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Trained:
-    """Train a model in place; it ends in evaluation mode, with the mean of its weights if the settings ask for one.
+    """Train a model in place; it ends in evaluation mode, with the weights that are kept.
+
+    With checkpoints these are the best ones, or the last ones if the settings keep no best; and training goes on from
+    the last checkpoint if there is one. Without them they are the last ones. Either way they are the mean that the
+    settings ask for.
 
     Args:
         model: keeps the contract of `attent.models.encoder_decoder`.
@@ -62,117 +74,174 @@ def train(
         validate: called with the model in evaluation mode and the weights that would be kept; returns scores by name.
         log: gets each record: about every second, after each validation, and at the end.
         progress: where a person sees it; standard error unless said otherwise.
+        checkpoints: where training is saved.
 
     The number of threads that training chooses stays that of the process.
 
     Raises:
         DataError: there is no pair.
+        RunError: a checkpoint cannot be written, or is damaged.
         AttentError: the loss is no longer finite.
+        KeyboardInterrupt: after Ctrl-C, once everything is saved.
     """
     progress = progress or Progress()
-    parameters = list(model.parameters())
-    device = parameters[0].device
-    size = BatchSize(settings.batch_pairs, settings.batch_tokens)
-    schedule = SCHEDULES[settings.schedule]
-    optimizer = adamw(parameters, settings)
-    average = Average(parameters, settings)
-    torch.manual_seed(settings.seed)
-    model.train()
-    precision, threads = chosen_pace(model, next(data.endless(size, settings.seed)).to(device), settings, log, progress)
-    torch.set_num_threads(threads)
+    training = Training(model, data, settings, validate, log, progress, checkpoints)
+    with interruptible() as interruption:
+        while not (interruption.asked or training.judge.exhausted) and training.done < 1:
+            training.learn()
+            if training.meter.due:
+                training.record()
+            if validating := training.is_time(settings.validate_every):
+                training.validate()
+            if validating or training.is_time(settings.save_every):
+                training.save()
+        if interruption.asked:
+            training.stop()
+    return training.finish()
 
-    update, rate, record, scores = 0, 0.0, {}, {}
-    meter = Meter(device)
-    for batch in data.endless(size, settings.seed):
-        done = share_done(settings, update, meter.seconds)
-        if done >= 1:
-            break
-        update += 1
-        loss, width = loss_of(model, batch.to(device), settings.label_smoothing, precision)
-        loss.backward()
+
+class Training:
+    """A training under way: what the loop is made of; the arguments are those of `train`."""
+
+    def __init__(
+        self,
+        model: EncoderDecoder[Any],
+        data: Bitext,
+        settings: TrainingSettings,
+        validate: Validate,
+        log: Log,
+        progress: Progress,
+        checkpoints: Checkpoints | None,
+    ) -> None:
+        self.model, self.settings, self.checkpoints = model, settings, checkpoints
+        self._validate, self._log, self._progress = validate, log, progress
+        self.parameters = list(model.parameters())
+        self.device = self.parameters[0].device
+        self.schedule = SCHEDULES[settings.schedule]
+        self.optimizer = optimizer_of(self.parameters, settings)
+        self.average = Average(self.parameters, settings)
+        torch.manual_seed(settings.seed)
+        model.train()
+        size = BatchSize(settings.batch_pairs, settings.batch_tokens)
+        found = checkpoints.restore(model, self.optimizer, self.average) if checkpoints else None
+        # Whether there is anything that the last checkpoint does not hold.
+        self.unsaved = found is None
+        if found is None:
+            batch = next(data.endless(size, settings.seed)).to(self.device)
+            found = State(
+                pace=chosen(lambda way: self._gradients(batch, way), settings, self.device, log, progress), device=self.device.type
+            )
+        else:
+            for line in taken_up(found, settings, self.device):
+                progress.say(line)
+        self.state = found
+        torch.set_num_threads(found.pace.threads)
+        self.judge = Judge(settings, found.verdict)
+        self.batches = data.endless(size, settings.seed, found.place)
+        self.meter = Meter(self.device, found.seconds)
+        self.rate = 0.0
+
+    def _gradients(self, batch: Batch, precision: Precision) -> None:
+        loss_of(self.model, batch, self.settings.label_smoothing, precision)[0].backward()
+        self.model.zero_grad()
+
+    @property
+    def done(self) -> float:
+        """How much of training is over, 0 to 1."""
+        return share_done(self.settings, self.state.update, self.meter.seconds)
+
+    def is_time(self, every: int | None) -> bool:
+        """Whether this update is one of every so many."""
+        return every is not None and self.state.update % every == 0
+
+    def learn(self) -> None:
+        """One update."""
+        settings, done = self.settings, self.done
+        self.state.update += 1
+        self.unsaved = True
+        batches = [next(self.batches) for _ in range(settings.accumulate)]
+        tokens = sum(batch.tokens for batch in batches)
+        total, width = torch.zeros((), device=self.device), 1
+        for batch in batches:
+            loss, width = loss_of(self.model, batch.to(self.device), settings.label_smoothing, self.state.pace.precision)
+            loss = loss * (batch.tokens / tokens)
+            loss.backward()
+            total = total + loss.detach()
         if settings.clip is not None:
-            nn.utils.clip_grad_norm_(parameters, settings.clip)
-        rate = settings.learning_rate * schedule(update, done, settings.warmup, width)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.step()
-        optimizer.zero_grad()
-        average.add(update)
-        meter.add(loss, batch.tokens)
+            nn.utils.clip_grad_norm_(self.parameters, settings.clip)
+        factor = self.schedule(self.state.update, done, settings.warmup, width) * self.judge.verdict.scale
+        self.rate = settings.learning_rate * factor
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.average.add(self.state.update)
+        self.meter.add(total, tokens)
 
-        if meter.due:
-            record = meter.record(update, rate)
-            log(record)
-            progress.show(record, done)
-        if settings.validate_every and update % settings.validate_every == 0:
-            with kept_weights(model, average):
-                scores = dict(validate())
-            log({"update": update, "seconds": meter.seconds, "validation": scores})
-            progress.say_scores(update, scores)
+    def record(self, done: float | None = None) -> None:
+        """Log and show what was learnt since the last record, if anything was."""
+        if not self.meter.updates:
+            return
+        record = self.meter.record(self.state.update, self.rate)
+        self.state.loss = record["loss"]
+        self._log(record)
+        self._progress.show(record, self.done if done is None else done)
 
-    if meter.updates:
-        record = meter.record(update, rate)
-        log(record)
-        progress.show(record, 1.0)
-    average.apply()
-    model.eval()
-    if not (settings.validate_every and update % settings.validate_every == 0):
-        with torch.no_grad():
-            scores = dict(validate())
-        log({"update": update, "seconds": meter.seconds, "validation": scores})
-        progress.say_scores(update, scores)
-    progress.close()
-    return Trained(update, meter.seconds, record.get("loss"), precision, threads, scores)
+    def validate(self) -> None:
+        """Judge the weights that would be kept."""
+        with kept_weights(self.model, self.average):
+            scores = dict(self._validate())
+        self.unsaved = True
+        self._log({"update": self.state.update, "seconds": self.meter.seconds, "validation": scores})
+        self._progress.say_scores(self.state.update, scores)
+        self.judge.take(self.state.update, scores)
 
+    def save(self, done: float | None = None) -> None:
+        """Write a checkpoint, if there is something new and a place for it."""
+        if not self.checkpoints or not self.unsaved:
+            return
+        self.record(done)
+        self.state.place, self.state.seconds = self.batches.place, self.meter.seconds
+        self.checkpoints.save(self.state, self.model, self.optimizer, self.average)
+        self.unsaved = False
 
-def loss_of(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
-    """The loss of one batch, a scalar in nats per token, and the model width E that a schedule may ask for."""
-    with autocast(batch.source.device, precision):
-        features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
-        return cross_entropy(model.output(features), batch.target_out, label_smoothing), features.shape[-1]
+    def stop(self) -> None:
+        """Save after Ctrl-C, say how to go on, and pass it on."""
+        self.save()
+        self._progress.close()
+        if self.checkpoints:
+            self._progress.say(f"saved after update {self.state.update}; to go on: attent train --resume {self.checkpoints.run}")
+        raise KeyboardInterrupt
 
-
-def chosen_pace(model: EncoderDecoder[Any], batch: Batch, settings: TrainingSettings, log: Log, progress: Progress) -> Pace:
-    """The precision and the threads in the settings; of what they leave open, the way in which this batch's gradients take less time."""
-    device = batch.source.device
-    paces = candidates(settings, device)
-
-    def gradients(precision: Precision) -> None:
-        loss_of(model, batch, settings.label_smoothing, precision)[0].backward()
-        model.zero_grad()
-
-    if len(paces) > 1:
-        seconds = measured(gradients, device, paces)
-        chosen = faster(seconds)
-        log({"pace": str(chosen), "seconds": {str(pace): time for pace, time in seconds.items()}})
-        times = ", ".join(f"{1000 * time:.0f} ms in {pace}" for pace, time in seconds.items())
-        progress.say(f"{chosen}: the gradients of a batch take {times}")
-        return chosen
-    return paces[0]
-
-
-def share_done(settings: TrainingSettings, updates: int, seconds: float) -> float:
-    """How much of training is over, 0 to 1, by whichever limit is nearer."""
-    by_updates = updates / settings.updates if settings.updates else 0.0
-    by_time = seconds / (60 * settings.minutes) if settings.minutes else 0.0
-    return max(by_updates, by_time)
-
-
-def adamw(parameters: list[nn.Parameter], settings: TrainingSettings) -> torch.optim.AdamW:
-    """AdamW that decays matrices alone, in one fused call an update.
-
-    Source: Loshchilov & Hutter (2019), algorithm 2, arXiv 1711.05101.
-    """
-    matrices = [parameter for parameter in parameters if parameter.dim() > 1]
-    vectors = [parameter for parameter in parameters if parameter.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
+    def finish(self) -> Trained:
+        """Judge the last weights, save, and leave those that are kept in the model."""
+        self.record(1.0)
+        if self.judge.exhausted:
+            self._progress.say(f"nothing better in {self.judge.verdict.waiting} validations: training ends")
+        state, kept = self.state, self.state.update
+        if self.judge.verdict.validated != state.update:
+            # Validation may take long, and what comes before it shall not be lost.
+            self.save(1.0)
+            self.validate()
+        self.save(1.0)
+        self.model.eval()
+        if self.checkpoints:
+            kept = self.checkpoints.publish(self.judge.verdict)
+            fill(tensors_of(self.model), self.checkpoints.run / MODEL)
+        else:
+            self.average.apply()
+        self._progress.close()
+        return Trained(state.update, kept, self.meter.seconds, state.loss, *state.pace, self.judge.verdict.scores)
 
 
-@contextmanager
-def kept_weights(model: EncoderDecoder[Any], average: Average) -> Iterator[None]:
-    """The model in evaluation mode with the weights that would be kept; back in training afterwards."""
-    model.eval()
-    with average.applied(), torch.no_grad():
-        yield
-    model.train()
+def taken_up(state: State, settings: TrainingSettings, device: torch.device) -> Sequence[str]:
+    """What a person should know about a run that goes on; the pace is the one it had, unless the settings name another."""
+    pace = state.pace if settings.threads == "auto" else Pace(state.pace.precision, settings.threads)
+    now = State(pace=pace, device=device.type)
+    places = [(str(now.pace), str(state.pace)), (f"torch {now.torch}", f"torch {state.torch}"), (now.device, state.device)]
+    changed = [f"{this} instead of {that}" for this, that in places if this != that]
+    state.pace, state.torch, state.device = now.pace, now.torch, now.device
+    lines = [f"going on after update {state.update}"]
+    if changed:
+        lines.append(f"warning: with {', '.join(changed)}, weights will differ in their last digits from those of an unbroken run")
+    return lines

@@ -19,10 +19,12 @@ class Meter:
 
     Args:
         device: where the losses are.
+        seconds: spent before, in a run that goes on.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.started = self.recorded = time.monotonic()
+    def __init__(self, device: torch.device, seconds: float = 0.0) -> None:
+        self.recorded = time.monotonic()
+        self.started = self.recorded - seconds
         self.losses, self.updates, self.tokens = torch.zeros((), device=device), 0, 0
 
     @property

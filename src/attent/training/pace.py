@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from attent.training.progress import Log, Progress
 from attent.training.settings import TrainingSettings
 
 Precision = Literal["float32", "bfloat16"]
@@ -71,3 +72,24 @@ def faster(seconds: dict[Pace, float]) -> Pace:
     """The way that took less time; the first of them that no other clearly beats."""
     best = min(seconds.values())
     return next(pace for pace, time in seconds.items() if best >= CLEARLY * time)
+
+
+def chosen(step: Callable[[Precision], None], settings: TrainingSettings, device: torch.device, log: Log, progress: Progress) -> Pace:
+    """The precision and the threads in the settings; of what they leave open, the way in which a step takes less time.
+
+    Args:
+        step: as `measured` takes it.
+        settings: what leaves it open.
+        device: where the step computes.
+        log: gets what was measured, if anything was.
+        progress: shows it.
+    """
+    paces = candidates(settings, device)
+    if len(paces) == 1:
+        return paces[0]
+    seconds = measured(step, device, paces)
+    best = faster(seconds)
+    log({"pace": str(best), "seconds": {str(pace): time for pace, time in seconds.items()}})
+    times = ", ".join(f"{1000 * time:.0f} ms in {pace}" for pace, time in seconds.items())
+    progress.say(f"{best}: the gradients of a batch take {times}")
+    return best

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
-from typing import TextIO
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
 
 # A terminal's line is rewritten every second; a file gets a line at this interval, in seconds.
 INTERVAL = 5.0
+
+# Takes a record of the log.
+Log = Callable[[Mapping[str, Any]], None]
 
 
 def clock(seconds: float) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from attent.training.settings import TrainingSettings
+
 Schedule = Callable[[int, float, int, int], float]
 
 
@@ -50,8 +52,27 @@ def constant(update: int, progress: float, warmup: int, width: int) -> float:
     return _rise(update, warmup)
 
 
+def plateau(update: int, progress: float, warmup: int, width: int) -> float:
+    """1, times what the validations that found nothing better have left of it (`attent.training.judge`)."""
+    return _rise(update, warmup)
+
+
 def _rise(update: int, warmup: int) -> float:
     return min(1.0, update / warmup) if warmup else 1.0
 
 
-SCHEDULES: dict[str, Schedule] = {"noam": noam, "inverse_sqrt": inverse_sqrt, "cosine": cosine, "linear": linear, "constant": constant}
+SCHEDULES: dict[str, Schedule] = {
+    "noam": noam,
+    "inverse_sqrt": inverse_sqrt,
+    "cosine": cosine,
+    "linear": linear,
+    "constant": constant,
+    "plateau": plateau,
+}
+
+
+def share_done(settings: TrainingSettings, updates: int, seconds: float) -> float:
+    """How much of training is over, 0 to 1, by whichever limit is nearer."""
+    by_updates = updates / settings.updates if settings.updates else 0.0
+    by_time = seconds / (60 * settings.minutes) if settings.minutes else 0.0
+    return max(by_updates, by_time)

@@ -1,0 +1,49 @@
+"""attent average: the mean of several checkpoints, in the place of a run's weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attent.cli.output import say
+from attent.errors import ArgumentError
+
+
+def average(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    last: Annotated[int | None, typer.Option(min=1, help="Take the last so many checkpoints.")] = None,
+    best: Annotated[int | None, typer.Option(min=1, help="Take the best so many; all of the best that were kept, unless given.")] = None,
+) -> None:
+    """Make the mean of several checkpoints the weights that translate; `--best 1` gives back the best one's.
+
+    How many checkpoints there are is decided when a run is trained: training.keep_best and training.keep_last.
+    """
+    if last is not None and best is not None:
+        raise ArgumentError("take the last checkpoints or the best ones: --last or --best")
+
+    from attent.runs.durable import new_file
+    from attent.runs.folder import MODEL, read, read_config, write_config
+    from attent.runs.weights import tensors_of, write_tensors
+    from attent.training.checkpoint import best_of, checkpoints_of, mean_of, weights_in
+
+    config = read_config(run)
+    if config.state == "unfinished":
+        raise ArgumentError(f"{run} is unfinished; attent train --resume {run} goes on with it")
+    there = best_of(run) if last is None else checkpoints_of(run)[::-1]
+    wanted = last or best or len(there)
+    if not there or wanted > len(there):
+        kind = "best" if last is None else "last"
+        raise ArgumentError(f"{run} has {len(there)} of the {kind} checkpoints; training.keep_{kind} says how many are kept")
+    chosen = sorted(there[:wanted])
+    updates = [int(path.name) for path in chosen]
+    model = read(run).model
+    mean_of([weights_in(path) for path in chosen], model)
+    # The results are those of other weights.
+    outcome = config.training.get("outcome", {}) | {"averaged": updates}
+    write_config(config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}}), run)
+    with new_file(run / MODEL) as file:
+        write_tensors(tensors_of(model), file)
+    print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
+    say(f"attent evaluate {run} judges it")

@@ -1,0 +1,41 @@
+"""Where lines come from: a text, a file, or standard input."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from attent.errors import DataError
+
+
+def opened(source: str) -> BinaryIO:
+    """Standard input for "-", the file of that name if there is one, else the text itself."""
+    if source == "-":
+        return sys.stdin.buffer
+    try:
+        if Path(source).is_file():
+            return Path(source).open("rb")
+    except (OSError, ValueError):
+        pass  # too long for a name, or with a character that no name may have
+    return io.BytesIO(source.encode())
+
+
+def lines_of(stream: BinaryIO, name: str) -> Iterator[str]:
+    """The lines of UTF-8 text; only a line feed ends one, with or without a carriage return before it.
+
+    Raises:
+        DataError: a line is not UTF-8.
+    """
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{where(name)}, line {number}: not UTF-8 ({error.reason})") from error
+
+
+def where(name: str) -> str:
+    """What a message calls the place that lines come from."""
+    return "standard input" if name == "-" else name

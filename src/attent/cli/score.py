@@ -1,0 +1,46 @@
+"""attent score: how probable given translations are."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attent.cli.lines import lines_of, opened, where
+from attent.errors import ArgumentError, DataError
+
+# Pairs scored together: enough to sort them by length, few enough to see results soon.
+LINES = 2048
+
+
+def score(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    pairs: Annotated[str, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; or - for standard input.")] = "-",
+) -> None:
+    """Score translations that are there: one pair in, one line out, in order.
+
+    A line holds, parted by tabs, the log-probability of the target given the source in nats, the number of target tokens
+    (the one that ends it included), and the log-probability per token.
+    """
+    if pairs != "-" and not Path(pairs).is_file():
+        raise ArgumentError(f"{pairs} is no file")
+
+    from attent.decoding.translator import load
+
+    translator = load(run)
+    with opened(pairs) as stream:
+        read = enumerate(lines_of(stream, pairs), start=1)
+        while some := list(islice(read, LINES)):
+            for found in translator.score([_pair(line, f"{where(pairs)}, line {number}") for number, line in some]):
+                print(f"{found.log_probability:.6f}\t{found.tokens}\t{found.per_token:.6f}")
+            sys.stdout.flush()
+
+
+def _pair(line: str, place: str) -> tuple[str, str]:
+    source, *targets = line.split("\t")
+    if len(targets) != 1:
+        raise DataError(f"{place}: must be source, tab, target, got {len(targets)} tabs")
+    return source, targets[0]

@@ -1,0 +1,51 @@
+"""From the files that a command names to the settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attent.cli.output import say
+
+if TYPE_CHECKING:
+    from attent.config.settings import RunSettings
+
+# What standard input is taken to hold, which cannot be counted before it is read.
+UNCOUNTED = 20_000
+
+
+def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str | None = None) -> RunSettings:
+    """The settings of a run on these files.
+
+    Args:
+        files: the keys of `[text]`, such as train or train_source, and the files.
+        start: settings whose text these files are; unless given, all follows from the number of lines.
+        preset: of the model, whatever follows from the number of lines.
+
+    Raises:
+        ArgumentError, DataError: files that do not go together or cannot be read.
+    """
+    from attent.cli.overrides import toml
+    from attent.config.settings import parse
+    from attent.config.suggestions import in_words, suggested
+
+    if start is not None:
+        tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    else:
+        pairs = _lines(files)
+        tables = suggested(pairs)
+        if preset is not None:
+            tables["model"]["preset"] = preset
+        say(in_words(tables, pairs))
+    tables["text"] = {**tables.get("text", {}), **files}
+    return parse(toml(tables), "the command line")
+
+
+def _lines(files: Mapping[str, str]) -> int:
+    from attent.data.reading import STANDARD_INPUT, lines
+    from attent.errors import ArgumentError
+
+    file = files.get("train") or files.get("train_source")
+    if file is None:
+        raise ArgumentError("there is nothing to train on: give --train, or --train-source and --train-target")
+    return UNCOUNTED if file == STANDARD_INPUT else sum(1 for _ in lines(file))

@@ -1,0 +1,96 @@
+"""What a run learns from and is judged on: dates that are made, or text that is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attent.config.settings import RunSettings
+from attent.data import corpus as files
+from attent.data.batches import Bitext
+from attent.data.dates import DatesSettings, dates
+from attent.data.settings import TextSettings
+from attent.data.text import Pair
+from attent.data.tokenizer import CharTokenizer, Tokenizer
+from attent.evaluation.exact_match import exact_match
+from attent.evaluation.metrics import bleu, chrf
+
+Tokenizers = tuple[Tokenizer, Tokenizer]
+# Decoding takes time: of a text's validation so many pairs are translated, while the loss is that of all.
+TRANSLATED = 200
+
+
+@dataclass(frozen=True)
+class Material:
+    """A corpus as a recipe uses it.
+
+    Args:
+        validation: pairs that are not trained on.
+        held_out: test sets by name.
+        kinds: of the source's and the target's tokenizer.
+        learn: learns the two tokenizers.
+        bitext: encodes what is trained on.
+        measure: translations and references → scores by name; the last is the one that training is judged by.
+        translated: how many pairs of validation are translated each time.
+        said: what was done with every line, to be said once the pairs are encoded.
+        table: the corpus' settings, for the run folder.
+    """
+
+    validation: Sequence[Pair]
+    held_out: Mapping[str, Sequence[Pair]]
+    kinds: dict[str, str]
+    learn: Callable[[], Tokenizers]
+    bitext: Callable[[Tokenizer, Tokenizer], Bitext]
+    measure: Callable[[Sequence[str], Sequence[str]], dict[str, float]]
+    translated: int
+    said: Callable[[], list[str]]
+    table: dict[str, Any]
+
+
+def material(settings: RunSettings) -> Material:
+    """The corpus that the settings name.
+
+    Raises:
+        ArgumentError, DataError: what making or reading it raises.
+    """
+    return of_dates(settings.dates) if settings.text is None else of_text(settings.text)
+
+
+def of_dates(settings: DatesSettings) -> Material:
+    """Dates, each side in characters."""
+    corpus = dates(settings)
+    return Material(
+        validation=corpus.validation,
+        held_out=corpus.held_out,
+        kinds={"source": "char", "target": "char"},
+        learn=lambda: (
+            CharTokenizer.learn(pair.source for pair in corpus.train),
+            CharTokenizer.learn(pair.target for pair in corpus.train),
+        ),
+        bitext=lambda source, target: Bitext(corpus.train, source, target, keys=1),
+        measure=lambda translations, references: {"exact match": exact_match(translations, references)},
+        translated=len(corpus.validation),
+        said=list,
+        table={"dates": settings.model_dump(mode="json")},
+    )
+
+
+def of_text(settings: TextSettings) -> Material:
+    """Text from files."""
+    corpus = files.text(settings)
+    return Material(
+        validation=corpus.validation,
+        held_out={},
+        kinds={"source": settings.of("source")[0], "target": settings.of("target")[0]},
+        learn=lambda: files.tokenizers(corpus, settings),
+        bitext=lambda source, target: files.bitext(corpus, settings, source, target, keys=1),
+        measure=lambda translations, references: {
+            "exact match": exact_match(translations, references),
+            "chrF2": chrf(translations, references).score,
+            "BLEU": bleu(translations, references).score,
+        },
+        translated=TRANSLATED,
+        said=lambda: [line for report in corpus.reports for line in report.said()],
+        table={"text": settings.model_dump(mode="json")},
+    )

@@ -1,0 +1,57 @@
+"""Settings that follow from the size of a text alone, for people who name nothing but their pairs.
+
+Small models with much dropout for few pairs, larger ones with less for many: on 29,000 pairs the smallest published
+Transformer translates best (Wu et al. 2021, §4.2, arXiv:2105.14462).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+# Tokens a sentence is expected to have, to turn epochs into updates before the text has been cut.
+TOKENS = 20
+LEAST, MOST = 200, 100_000  # updates
+
+
+class Size(NamedTuple):
+    """What suits texts of fewer than so many pairs."""
+
+    below: float
+    preset: str
+    dropout: float
+    batch_tokens: int
+    epochs: int
+
+
+SIZES = (
+    Size(20_000, "tiny", 0.3, 1024, 30),
+    Size(200_000, "tiny", 0.2, 4096, 25),
+    Size(float("inf"), "small", 0.1, 8192, 8),
+)
+
+
+def suggested(pairs: int) -> dict[str, dict[str, Any]]:
+    """The tables [model] and [training] that suit so many pairs."""
+    size = next(size for size in SIZES if pairs < size.below)
+    updates = min(max(size.epochs * pairs * TOKENS // size.batch_tokens, LEAST), MOST)
+    return {
+        "model": {"preset": size.preset, "norm": "pre", "position": "rotary", "dropout": size.dropout},
+        "training": {
+            "updates": updates,
+            "batch_tokens": size.batch_tokens,
+            "learning_rate": 2e-3,
+            "schedule": "cosine",
+            "warmup": max(updates // 10, 1),
+            "label_smoothing": 0.1,
+            "validate_every": max(updates // 5, 1),
+        },
+    }
+
+
+def in_words(tables: dict[str, dict[str, Any]], pairs: int) -> str:
+    """What was chosen, in one line."""
+    model, training = tables["model"], tables["training"]
+    return (
+        f"{pairs:,} lines: preset {model['preset']} with dropout {model['dropout']}, "
+        f"{training['updates']:,} updates of {training['batch_tokens']:,} tokens"
+    )

@@ -1,0 +1,119 @@
+"""A corpus from files: read, checked, split, and cut into tokens, in little memory however large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from attent.data.batches import KEYS, Bitext
+from attent.data.index import index
+from attent.data.reading import Report, pairs, parallel
+from attent.data.resampled import ResampledBitext
+from attent.data.settings import TextSettings
+from attent.data.splitting import split, without
+from attent.data.stored import StoredPairs, WorkingFolder, store
+from attent.data.subword_tokenizer import SubwordTokenizer
+from attent.data.text import Pair
+from attent.data.tokenizer import Tokenizer
+from attent.data.tokenizers import learn
+from attent.errors import ArgumentError, DataError
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """Pairs to train on and to validate on, and what was done with every line that gave none.
+
+    Args:
+        train: the pairs to train on, none of which is in validation.
+        validation: the pairs to validate on.
+        reports: on training's files, and on validation's if it has its own.
+        folder: where the pairs lie as long as the corpus does; an index may lie there too.
+    """
+
+    train: StoredPairs
+    validation: StoredPairs
+    reports: tuple[Report, ...]
+    folder: WorkingFolder
+
+
+def text(settings: TextSettings, within: Path | str | None = None) -> TextCorpus:
+    """Read a corpus from its files. The pairs are put on disk, and read from there when they are needed.
+
+    Args:
+        settings: which files, and the seed of the split.
+        within: the folder to put them in; the system's for temporary files unless given.
+
+    Raises:
+        ArgumentError: a file's name says of no known format.
+        DataError: a file cannot be read, is empty, has a line that is not UTF-8 or holds no pair; two files of which the
+            same lines are pairs differ in length.
+    """
+    folder = WorkingFolder(within)
+    train, report = _read(settings.train, settings.train_source, settings.train_target, folder, "train")
+    if settings.valid is None and settings.valid_source is None:
+        train, validation = split(train, settings.seed, report)
+        return TextCorpus(train, validation, (report,), folder)
+    validation, seen = _read(settings.valid, settings.valid_source, settings.valid_target, folder, "validation")
+    return TextCorpus(without(train, validation, report), validation, (report, seen), folder)
+
+
+def tokenizers(corpus: TextCorpus, settings: TextSettings) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of source and target, learnt from what is trained on; the same one twice if it is shared.
+
+    Raises:
+        ArgumentError: a vocabulary's size cannot be had.
+    """
+    kind, size = settings.of("source")
+    if settings.shared:
+        tokenizer = learn(kind, _Texts(corpus.train, ("source", "target")), size)
+        return tokenizer, tokenizer
+    source = learn(kind, _Texts(corpus.train, ("source",)), size)
+    kind, size = settings.of("target")
+    return source, learn(kind, _Texts(corpus.train, ("target",)), size)
+
+
+def bitext(corpus: TextCorpus, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, keys: int = KEYS) -> Bitext:
+    """The pairs to train on, encoded on disk; those longer than the settings' maximum length are left out and reported.
+
+    Raises:
+        ArgumentError: pieces are to be dropped out, which these tokenizers do not have.
+        DataError: every pair is too long.
+    """
+    report, folder = corpus.reports[0], corpus.folder.path / "index"
+    encoded = index(corpus.train, source, target, folder, maximum_length=settings.maximum_length, report=report, keys=keys)
+    if not settings.dropout:
+        return encoded
+    if not isinstance(source, SubwordTokenizer) or not isinstance(target, SubwordTokenizer):
+        raise ArgumentError("dropout of pieces needs bpe or unigram on both sides")
+    return ResampledBitext(encoded, corpus.train, source, target, settings.dropout)
+
+
+class _Texts(Iterable[str]):
+    """One side of the pairs, or both in turn, from the beginning each time."""
+
+    def __init__(self, of: Sequence[Pair], sides: tuple[str, ...]) -> None:
+        self._of, self._sides = of, sides
+
+    def __iter__(self) -> Iterator[str]:
+        for pair in self._of:
+            for side in self._sides:
+                yield getattr(pair, side)
+
+
+def _read(one: str | None, source: str | None, target: str | None, folder: WorkingFolder, name: str) -> tuple[StoredPairs, Report]:
+    if one is not None:
+        report = Report(_named(one))
+        numbered = pairs(one, report)
+    else:
+        assert source is not None and target is not None
+        report = Report(f"{_named(source)} and {_named(target)}")
+        numbered = parallel(source, target, report)
+    stored = store(numbered, folder, f"{name}.txt")
+    if not len(stored):
+        raise DataError(f"no line holds a pair; {'; '.join(line.strip() for line in report.said())}")
+    return stored, report
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else path

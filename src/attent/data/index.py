@@ -1,0 +1,154 @@
+"""Encoded pairs on disk: batches are cut from arrays that are mapped into memory, not read into it."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from attent.data.batches import KEYS, Bitext, Sequences
+from attent.data.reading import OVER_LONG, Report
+from attent.data.stored import StoredPairs
+from attent.data.tokenizer import START, STOP, Tokenizer
+from attent.errors import DataError
+
+# Pairs encoded between two writes.
+TOGETHER = 4096
+SIDES = "source", "target"
+ROWS = "rows.npy"
+
+
+class StoredSequences(Sequences):
+    """Token sequences whose tokens lie in a file; made by `index`.
+
+    Args:
+        folder: where the files are.
+        name: what the files' names begin with.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.lengths = np.load(folder / f"{name}.lengths.npy").astype(np.int64)
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        # numpy cannot map a file without content
+        self.tokens = np.load(folder / f"{name}.tokens.npy", mmap_mode="r" if self.lengths.any() else None)
+
+
+class EncodedBitext(Bitext):
+    """Pairs that are encoded already.
+
+    Args:
+        source: their sources.
+        target: their targets, with START and STOP.
+        keys: lengths are padded to a multiple of this.
+    """
+
+    def __init__(self, source: Sequences, target: Sequences, *, keys: int = KEYS) -> None:
+        self.source, self.target, self.keys = source, target, keys
+
+
+class StoredBitext(EncodedBitext):
+    """Encoded pairs on disk, from which batches are cut as from those in memory.
+
+    Args:
+        folder: where `index` wrote them.
+        keys: lengths are padded to a multiple of this.
+
+    Attributes:
+        rows: which of the pairs that were indexed these are, (N,); those missing were too long.
+    """
+
+    def __init__(self, folder: Path | str, *, keys: int = KEYS) -> None:
+        source, target = (StoredSequences(Path(folder), side) for side in SIDES)
+        super().__init__(source, target, keys=keys)
+        self.rows = np.load(Path(folder) / ROWS)
+
+
+def index(
+    pairs: StoredPairs,
+    source: Tokenizer,
+    target: Tokenizer,
+    folder: Path | str,
+    *,
+    maximum_length: int,
+    report: Report | None = None,
+    keys: int = KEYS,
+) -> StoredBitext:
+    """Encode pairs and write them to disk, leaving out those that are too long.
+
+    Args:
+        pairs: what to encode.
+        source: what encodes their sources.
+        target: what encodes their targets.
+        folder: where the index is to be; it is made if it is not there.
+        maximum_length: tokens that either side may have, START and STOP not counted.
+        report: takes up the pairs that are longer.
+        keys: lengths are padded to a multiple of this.
+
+    Raises:
+        DataError: every pair is too long.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    writers = [_Writer(folder, side, tokenizer.size) for side, tokenizer in zip(SIDES, (source, target), strict=True)]
+    kept = array("q")
+    try:
+        rows = iter(enumerate(pairs))
+        while some := list(itertools.islice(rows, TOGETHER)):
+            fitting: list[tuple[list[int], list[int]]] = []
+            for row, pair in some:
+                encoded = source.encode(pair.source), target.encode(pair.target)
+                if max(map(len, encoded)) <= maximum_length:
+                    fitting.append(encoded)
+                    kept.append(row)
+                elif report is not None:
+                    report.drop(OVER_LONG, pairs.number(row))
+            writers[0].write([tokens for tokens, _ in fitting])
+            writers[1].write([[START, *tokens, STOP] for _, tokens in fitting])
+    finally:
+        for writer in writers:
+            writer.close()
+    if not kept:
+        raise DataError(f"every one of the {len(pairs):,} pairs is longer than the maximum length of {maximum_length} tokens")
+    np.save(folder / ROWS, np.asarray(kept, np.int64))
+    return StoredBitext(folder, keys=keys)
+
+
+class _Writer:
+    """Writes sequences to two .npy files, whose lengths are known only at the end."""
+
+    def __init__(self, folder: Path, name: str, size: int) -> None:
+        self._tokens = _Array(folder / f"{name}.tokens.npy", np.uint16 if size <= 2**16 else np.int32)
+        self._lengths = _Array(folder / f"{name}.lengths.npy", np.int32)
+
+    def write(self, sequences: Sequence[Sequence[int]]) -> None:
+        self._lengths.append([len(sequence) for sequence in sequences])
+        self._tokens.append(list(itertools.chain.from_iterable(sequences)))
+
+    def close(self) -> None:
+        self._tokens.close()
+        self._lengths.close()
+
+
+class _Array:
+    """A .npy file of one axis that grows; its header has room for every length, and is written once more at the end."""
+
+    def __init__(self, path: Path, dtype: type[np.generic]) -> None:
+        self._dtype, self._length = np.dtype(dtype), 0
+        self._file = path.open("wb")
+        self._head()
+
+    def append(self, values: Sequence[int]) -> None:
+        self._length += len(values)
+        self._file.write(np.asarray(values, self._dtype).tobytes())
+
+    def close(self) -> None:
+        self._file.seek(0)
+        self._head()
+        self._file.close()
+
+    def _head(self) -> None:
+        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self._length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)

@@ -1,0 +1,56 @@
+"""Training on pieces that differ from epoch to epoch (BPE-dropout, subword regularization)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from attent.data.batches import Batch, BatchSize, Endless, Sequences
+from attent.data.index import EncodedBitext, StoredBitext
+from attent.data.stored import StoredPairs
+from attent.data.subword_tokenizer import SubwordTokenizer
+from attent.data.tokenizer import START, STOP
+
+
+class ResampledBitext(EncodedBitext):
+    """Pairs that are cut into pieces anew each time that they are trained on.
+
+    Batches are planned by the lengths of the likeliest pieces, so that those of drawn ones are a little larger.
+
+    Args:
+        encoded: the pairs in their likeliest pieces.
+        pairs: the pairs that were encoded.
+        source: what cuts their sources.
+        target: what cuts their targets.
+        dropout: see `SubwordTokenizer.sample`.
+    """
+
+    def __init__(
+        self, encoded: StoredBitext, pairs: StoredPairs, source: SubwordTokenizer, target: SubwordTokenizer, dropout: float
+    ) -> None:
+        super().__init__(encoded.source, encoded.target, keys=encoded.keys)
+        self._pairs, self._source, self._target, self._dropout = pairs.only(encoded.rows), source, target, dropout
+
+    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless:
+        """One shuffled epoch after another, each in pieces of its own: a function of the arguments alone."""
+        return _Resampling(self, size, seed, place)
+
+    def resampled(self, rows: np.ndarray, seed: int) -> Batch:
+        """These pairs as one batch, in pieces drawn by a seed."""
+        pairs = list(self._pairs.only(rows))
+        source = self._source.sample([pair.source for pair in pairs], self._dropout, 2 * seed)
+        target = self._target.sample([pair.target for pair in pairs], self._dropout, 2 * seed + 1)
+        drawn = EncodedBitext(Sequences(source), Sequences([[START, *tokens, STOP] for tokens in target]), keys=self.keys)
+        return drawn.batch(np.arange(len(rows)))
+
+
+class _Resampling(Endless):
+    def __init__(self, data: ResampledBitext, size: BatchSize, seed: int, place: tuple[int, int]) -> None:
+        super().__init__(data, size, seed, place)
+        self._resampled = data
+
+    def __next__(self) -> Batch:
+        rows = self.next_rows()
+        seed = Random(f"{self.seed} {self.place}").getrandbits(62)
+        return self._resampled.resampled(rows, seed)

@@ -1,0 +1,73 @@
+"""Which text a model learns from, and how that is cut into tokens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from attent.data.reading import STANDARD_INPUT
+from attent.errors import ArgumentError
+
+Kind = Literal["char", "word", "bpe", "unigram"]
+Size = Literal["auto"] | int
+
+
+class TextSettings(BaseModel, extra="forbid", frozen=True):
+    """The settings of a corpus in files; each file may be gzipped (.gz), and one may be standard input (-)."""
+
+    train: str | None = Field(None, description="pairs to train on: a .tsv, or a .jsonl with source and target")
+    train_source: str | None = Field(None, description="instead of train: the sources, one a line")
+    train_target: str | None = Field(None, description="instead of train: their targets, the same line of both being a pair")
+    valid: str | None = Field(None, description="pairs to validate on; without any, 5 % of the pairs, at most 1,000, are split off")
+    valid_source: str | None = Field(None, description="instead of valid: the sources, one a line")
+    valid_target: str | None = Field(None, description="instead of valid: their targets")
+    tokenizer: Kind = Field("bpe", description="what both sides are cut into: char, word, bpe or unigram")
+    source_tokenizer: Kind | None = Field(None, description="what the source is cut into, where it differs")
+    target_tokenizer: Kind | None = Field(None, description="what the target is cut into, where it differs")
+    shared: bool = Field(False, description="whether both sides have one tokenizer, learnt from both")
+    vocabulary: Size = Field("auto", description='ids of each tokenizer, or "auto": by the size of the text')
+    source_vocabulary: Size | None = Field(None, description="ids of the source's tokenizer, where they differ")
+    target_vocabulary: Size | None = Field(None, description="ids of the target's tokenizer, where they differ")
+    dropout: float = Field(
+        0.0, ge=0.0, le=1.0, description="of the pieces of bpe and unigram while training; common is 0.1, 0 turns it off"
+    )
+    maximum_length: int = Field(256, ge=1, description="tokens: pairs that are longer on either side are not trained on")
+    seed: int = Field(0, ge=0, description="of the split into training and validation")
+
+    @model_validator(mode="after")
+    def _files_are_one_or_two(self) -> TextSettings:
+        for name, pairs, source, target in (
+            ("train", self.train, self.train_source, self.train_target),
+            ("valid", self.valid, self.valid_source, self.valid_target),
+        ):
+            if (source is None) != (target is None) or (pairs is not None and source is not None):
+                raise ArgumentError(f"{name} takes one file of pairs ({name}), or two files ({name}_source and {name}_target)")
+        if self.train is None and self.train_source is None:
+            raise ArgumentError("there is nothing to train on: give train, or train_source and train_target")
+        files = (self.train, self.train_source, self.train_target, self.valid, self.valid_source, self.valid_target)
+        if files.count(STANDARD_INPUT) > 1:
+            raise ArgumentError("standard input (-) can be read once only")
+        return self
+
+    @model_validator(mode="after")
+    def _shared_means_one(self) -> TextSettings:
+        own = (self.source_tokenizer, self.target_tokenizer, self.source_vocabulary, self.target_vocabulary)
+        if self.shared and any(value is not None for value in own):
+            raise ArgumentError("a shared tokenizer is set by tokenizer and vocabulary alone, not by side")
+        return self
+
+    @model_validator(mode="after")
+    def _dropout_has_pieces(self) -> TextSettings:
+        kinds = {self.of("source")[0], self.of("target")[0]}
+        if self.dropout and not kinds <= {"bpe", "unigram"}:
+            raise ArgumentError(f"dropout of pieces needs bpe or unigram on both sides, got {' and '.join(sorted(kinds))}")
+        return self
+
+    def of(self, side: Literal["source", "target"]) -> tuple[Kind, int | None]:
+        """The kind of a side's tokenizer, and the number of its ids unless that is automatic."""
+        kind, size = (
+            (self.source_tokenizer, self.source_vocabulary) if side == "source" else (self.target_tokenizer, self.target_vocabulary)
+        )
+        size = size or self.vocabulary
+        return kind or self.tokenizer, None if size == "auto" else size

@@ -1,0 +1,191 @@
+"""Pieces of words, learnt from text, to token ids and back; through SentencePiece."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import ClassVar, Self
+
+import sentencepiece
+
+from attent.data import tokenizer_file
+from attent.data.tokenizer import PAD, SPECIALS, START, STOP, UNK
+from attent.errors import ArgumentError, DataError
+
+VERSION = 1
+# Lines learnt from: more of them change the pieces little, and cost time and memory.
+SAMPLE = 200_000
+# The share of all characters that have a piece of their own; the rarest are written in bytes.
+COVERAGE = 0.9995
+
+# SentencePiece writes a space as "▁" and so could not tell the two apart: a "▁" in the text is written in another way,
+# with two code points that Unicode keeps free of characters, and so is the first of these.
+ESCAPE, LOW_LINE = "\U0010ffff", "\U0010fffe"
+ESCAPED = str.maketrans({"▁": ESCAPE + LOW_LINE, ESCAPE: ESCAPE + ESCAPE})
+ESCAPES = re.compile(f"{ESCAPE}([{ESCAPE}{LOW_LINE}])")
+
+
+class SubwordTokenizer:
+    """Frequent words whole, rare ones in pieces, and characters never seen in bytes, so that every text comes back as it was.
+
+    Text is taken as it is: no normalisation, no trimming of spaces. Two kinds derive from it, which differ in how pieces
+    are found: `BpeTokenizer` and `UnigramTokenizer`.
+
+    Args:
+        model: a SentencePiece model, serialized.
+
+    Raises:
+        ArgumentError: it is none, or its first four ids are not PAD, UNK, START and STOP.
+    """
+
+    KIND: ClassVar[str]
+
+    def __init__(self, model: bytes) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            raise ArgumentError(f"not a SentencePiece model ({len(model):,} bytes)") from error
+        processor = self._processor
+        if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, START, STOP):
+            raise ArgumentError(f"the ids of PAD, UNK, START and STOP must be {PAD}, {UNK}, {START} and {STOP} in the SentencePiece model")
+        self._model = model
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], size: int) -> Self:
+        """The tokenizer learnt from lines: all of them, or 200,000 if there are more, always the same ones.
+
+        Args:
+            lines: the text to learn from.
+            size: the number of ids wanted, the special ones and 256 bytes included; a small text yields fewer.
+
+        Raises:
+            ArgumentError: the size is too small for the characters of the text.
+            DataError: there is no text.
+        """
+        sample = [line.translate(ESCAPED) for line in _sampled(lines) if line.strip()]
+        if not sample:
+            raise DataError("there is no text to learn a tokenizer from")
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.Train(
+                sentence_iterator=iter(sample),
+                model_writer=model,
+                model_type=cls.KIND,
+                vocab_size=size,
+                hard_vocab_limit=False,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                byte_fallback=True,
+                character_coverage=COVERAGE,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=START,
+                eos_id=STOP,
+                num_threads=1,
+                minloglevel=3,
+            )
+        except RuntimeError as error:
+            if least := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+                raise ArgumentError(f"a vocabulary for the characters of this text must be at least {least[1]}, got {size}") from error
+            raise DataError(f"no {cls.KIND} tokenizer can be learnt from this text: {error}") from error
+        return cls(model.getvalue())
+
+    @property
+    def size(self) -> int:
+        """The number of ids, the four special ones included."""
+        return self._processor.GetPieceSize()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the likeliest pieces; no START, no STOP."""
+        return self._processor.EncodeAsIds(text.translate(ESCAPED))
+
+    def sample(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        """The ids of pieces drawn at random, to train on: a text is cut in another way each time.
+
+        BPE leaves out each merge with the probability `dropout` (BPE-dropout: Provilkov et al. 2020, arXiv:1910.13267);
+        unigram draws from p(pieces | text)^dropout (subword regularization: Kudo 2018, arXiv:1804.10959, α).
+
+        Args:
+            texts: the texts to cut, in whole, for the result depends on their order.
+            dropout: from 0 to 1; BPE cuts as `encode` at 0 and into characters at 1. Common is 0.1.
+            seed: the same texts and seed give the same pieces.
+
+        Raises:
+            ArgumentError: the dropout is out of range.
+        """
+        if not 0.0 <= dropout <= 1.0:
+            raise ArgumentError(f"dropout must be from 0 to 1, got {dropout}")
+        # A batch is cut by a thread of its own, whose random numbers start from the seed set last.
+        sentencepiece.set_random_generator_seed(Random(seed).randrange(2**31))
+        escaped = [text.translate(ESCAPED) for text in texts]
+        return self._processor.Encode(escaped, enable_sampling=True, alpha=dropout, nbest_size=-1, num_threads=1)  # pyright: ignore[reportReturnType]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text up to the first STOP; PAD, UNK and START leave no trace.
+
+        Raises:
+            ArgumentError: an id is not below `size`.
+        """
+        kept: list[int] = []
+        for token in ids:
+            if token == STOP:
+                break
+            if not 0 <= token < self.size:
+                raise ArgumentError(f"a token id must be from 0 to {self.size - 1}, got {token}")
+            if token >= SPECIALS:
+                kept.append(int(token))
+        return ESCAPES.sub(lambda escape: ESCAPE if escape[1] == ESCAPE else "▁", self._processor.DecodeIds(kept))
+
+    def pieces(self, text: str) -> list[str]:
+        """The pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
+        return self._processor.EncodeAsPieces(text.translate(ESCAPED))
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer as JSON, with the version of its format and the model in base64."""
+        tokenizer_file.write(path, self._format(), VERSION, {"sentencepiece": base64.b64encode(self._model).decode("ascii")})
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            DataError: the file is missing or damaged, or a newer attent wrote it.
+        """
+        model = tokenizer_file.read(path, cls._format(), VERSION).get("sentencepiece")
+        try:
+            return cls(base64.b64decode(model, validate=True) if isinstance(model, str) else b"-")
+        except (binascii.Error, ArgumentError) as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+
+    @classmethod
+    def _format(cls) -> str:
+        return f"attent {cls.KIND} tokenizer"
+
+
+class BpeTokenizer(SubwordTokenizer):
+    """Pieces from byte-pair encoding: the most frequent pair merged, again and again (Sennrich et al. 2016, arXiv:1508.07909)."""
+
+    KIND = "bpe"
+
+
+class UnigramTokenizer(SubwordTokenizer):
+    """Pieces from a unigram model: those that make the text likeliest (Kudo 2018, arXiv:1804.10959)."""
+
+    KIND = "unigram"
+
+
+def _sampled(lines: Iterable[str]) -> list[str]:
+    """All the lines, or an even sample of them (reservoir sampling: Vitter 1985, algorithm R)."""
+    random, kept = Random(0), []
+    for number, line in enumerate(lines):
+        if number < SAMPLE:
+            kept.append(line)
+        elif (place := int(random.random() * (number + 1))) < SAMPLE:
+            kept[place] = line
+    return kept

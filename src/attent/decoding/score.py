@@ -1,0 +1,63 @@
+"""How probable given translations are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from attent.data.batches import ROWS, BatchSize, Bitext, round_up
+from attent.data.text import Pair
+from attent.data.tokenizer import Tokenizer
+from attent.models.encoder_decoder import EncoderDecoder
+
+# The logits of one batch, at 32,000 tokens of vocabulary, are then a quarter of a gigabyte.
+BATCH = BatchSize(tokens=2048)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How probable one pair's target is, given its source.
+
+    Args:
+        log_probability: log P(Y | X), that of STOP included, in nats.
+        tokens: how many tokens that is, STOP included.
+    """
+
+    log_probability: float
+    tokens: int
+
+    @property
+    def per_token(self) -> float:
+        """Nats per token."""
+        return self.log_probability / self.tokens
+
+
+@torch.inference_mode()
+def score(model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, size: BatchSize = BATCH) -> list[Score]:
+    """The log-probability of each pair's target, all its tokens told at once (forced decoding).
+
+    Args:
+        model: in evaluation mode.
+        pairs: sources and their translations; either may be empty.
+        source: encodes the sources.
+        target: encodes the targets.
+        size: how many are computed side by side; a score does not depend on it.
+    """
+    device = next(model.parameters()).device
+    bitext = Bitext(pairs, source, target)
+    scores = [Score(0.0, 1)] * len(pairs)
+    for rows, _ in bitext.once(size):
+        filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROWS) - len(rows))))
+        batch = bitext.batch(filled).to(device)
+        features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
+        logits = model.output(features).float()  # (B, T, V)
+        told = logits.gather(2, batch.target_out[..., None])[..., 0] - logits.logsumexp(-1)  # (B, T)
+        real = torch.arange(told.shape[1], device=device) < batch.target_lengths[:, None]
+        sums = told.double().masked_fill(~real, 0).sum(1).tolist()
+        for row, total, tokens in zip(rows.tolist(), sums, batch.target_lengths.tolist(), strict=False):
+            scores[row] = Score(total, tokens)
+    return scores

@@ -1,0 +1,68 @@
+"""The settings of a search."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class SearchSettings(BaseModel):
+    """Everything that decides how a translation is searched for; the defaults are greedy search.
+
+    Args:
+        beam: hypotheses kept side by side, K. With 1 the most probable token is taken at every step and the first STOP ends
+            the sentence, whatever the length penalty; with more the search goes on until nothing that runs can still be
+            among the best.
+        n_best: translations returned for each source; at most the beam, any number of samples.
+        length_penalty: α of Wu et al. (2016), arXiv 1609.08144, equation 14; 0 ranks by log-probability alone.
+        minimum_length: tokens that a translation must have, STOP not counted.
+        maximum_length: tokens that it may have, STOP not counted (None: no bound of this kind).
+        maximum_factor: tokens that it may have for each of its source (None: no bound of this kind). Where neither is
+            given a translation of Tk tokens may have 2 Tk + 32; where both are, the smaller bound holds.
+        no_repeat_ngram: no run of so many tokens comes twice in a translation; 0 forbids nothing.
+        sample: draw each token at random instead; n_best translations are drawn independently.
+        temperature: the log-probabilities are divided by it before drawing.
+        top_k: draw among so many most probable tokens only (None: all). Fan et al. (2018), §5.1, arXiv 1805.04833.
+        top_p: draw among the fewest most probable tokens that together have at least this probability. Holtzman et al.
+            (2020), §3.1, arXiv 1904.09751.
+        seed: of the draws; a source's draws are a function of it and of the source alone.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    beam: int = Field(default=1, ge=1)
+    n_best: int = Field(default=1, ge=1)
+    length_penalty: float = Field(default=0.6, ge=0)
+    minimum_length: int = Field(default=0, ge=0)
+    maximum_length: int | None = Field(default=None, ge=1)
+    maximum_factor: float | None = Field(default=None, gt=0)
+    no_repeat_ngram: int = Field(default=0, ge=0)
+    sample: bool = False
+    temperature: float = Field(default=1.0, gt=0)
+    top_k: int | None = Field(default=None, ge=1)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    seed: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _go_together(self) -> SearchSettings:
+        if self.sample and self.beam > 1:
+            raise ValueError(f"samples need no beam, got sample = true and beam = {self.beam}")
+        if not self.sample and self.n_best > self.beam:
+            raise ValueError(f"n_best must be at most the beam = {self.beam}, got {self.n_best}")
+        if not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1):
+            raise ValueError("temperature, top_k and top_p are for samples; set sample = true")
+        if self.maximum_length is not None and self.minimum_length > self.maximum_length:
+            raise ValueError(f"minimum_length must be at most maximum_length = {self.maximum_length}, got {self.minimum_length}")
+        return self
+
+    def limits(self, lengths: np.ndarray) -> np.ndarray:
+        """The most tokens that each translation may have, from its own source's length alone: (B,) → (B,)."""
+        if self.maximum_length is None and self.maximum_factor is None:
+            return 2 * lengths + 32
+        limits = np.full_like(lengths, np.iinfo(np.int64).max if self.maximum_length is None else self.maximum_length)
+        if self.maximum_factor is not None:
+            limits = np.minimum(limits, np.maximum((self.maximum_factor * lengths).astype(np.int64), 1))
+        return limits
+
+
+GREEDY = SearchSettings()

@@ -1,0 +1,195 @@
+"""Recurrent layers: gated units with explicit state, and a reader in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.axes import Features, Lengths
+
+Cell = Literal["gru", "lstm"]
+NETWORKS: dict[str, type[nn.GRU | nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+
+
+@dataclass(frozen=True)
+class RecurrentState:
+    """Where a recurrent layer stands in every row of its batch: a value, never changed in place.
+
+    Args:
+        hidden: what the layer shows, (B, E).
+        cell: what an LSTM keeps besides, (B, E); None for a GRU.
+    """
+
+    hidden: Tensor
+    cell: Tensor | None = None
+
+    def select(self, rows: Tensor) -> RecurrentState:
+        """These rows of the batch, in this order; a row may be named twice."""
+        return RecurrentState(self.hidden[rows], None if self.cell is None else self.cell[rows])
+
+
+class Recurrent(nn.Module):
+    """A layer of gated recurrent units, run over a whole sequence at once or by single steps.
+
+        h_t = f(h_{t−1}, x_t), where with h⁻ for h_{t−1}
+
+        GRU:   h = (1 − z) n + z h⁻,  n = tanh(x' + r h'),  where r and z are σ(x' + h')
+        LSTM:  h = o tanh(c),  c = f c⁻ + i tanh(x' + h'),  where i, f and o are σ(x' + h')
+
+    x' = W x + b and h' = U h⁻ + b are each gate's own shares; they are called `gates` here. Sources: Cho et al. (2014), §2.3,
+    arXiv 1406.1078 (with PyTorch's place of r, behind the product with U); Hochreiter & Schmidhuber (1997). U starts
+    orthogonal (Saxe et al. 2014, arXiv 1312.6120), W by Glorot's rule, biases at 0, an LSTM's f at 1 (Jozefowicz et al. 2015).
+
+    Args:
+        cell: "gru" or "lstm".
+        input_width: features of x.
+        width: features of h, E.
+    """
+
+    def __init__(self, cell: Cell, input_width: int, width: int) -> None:
+        super().__init__()
+        self.network = NETWORKS[cell](input_width, width, batch_first=True)
+        initialise(self.network)
+
+    def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """All steps at once: inputs (B, T, input_width) → h of each step (B, T, E), and the state behind the last."""
+        hidden = state.hidden[None].contiguous()
+        if state.cell is None:
+            outputs, last = self.network(inputs, hidden)
+            return outputs, RecurrentState(last[0])
+        outputs, (last, cell) = self.network(inputs, (hidden, state.cell[None].contiguous()))
+        return outputs, RecurrentState(last[0], cell[0])
+
+    def gates(self, inputs: Tensor) -> Tensor:
+        """W x + b of the input's first features, or of all, in any number of steps: (…, n) → (…, gates)."""
+        weight, bias = cast(Tensor, self.network.weight_ih_l0), cast(Tensor, self.network.bias_ih_l0)
+        return F.linear(inputs, weight if inputs.shape[-1] == weight.shape[-1] else weight[:, : inputs.shape[-1]], bias)
+
+    def share(self, first: int) -> Callable[[Tensor], Tensor]:
+        """W x of the input's features from `first` on, as a function, whose weights are cut out once for all steps."""
+        return partial(F.linear, weight=cast(Tensor, self.network.weight_ih_l0)[:, first:])
+
+    def nothing(self, like: Tensor) -> RecurrentState:
+        """The state before anything is read, zeros, for as many rows as `like` has."""
+        zeros = like.new_zeros(len(like), self.network.hidden_size)
+        return RecurrentState(zeros, zeros if isinstance(self.network, nn.LSTM) else None)
+
+    def step(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
+        """One step from the input's whole share in the gates, (B, gates)."""
+        ours = F.linear(state.hidden, cast(Tensor, self.network.weight_hh_l0), cast(Tensor, self.network.bias_hh_l0))
+        # Under autocast the products come in 16 bits; the state is summed in its own type.
+        gates, ours = gates.to(state.hidden.dtype), ours.to(state.hidden.dtype)
+        if state.cell is None:
+            (reset, update, new), (our_reset, our_update, our_new) = gates.chunk(3, -1), ours.chunk(3, -1)
+            new = torch.tanh(new + torch.sigmoid(reset + our_reset) * our_new)
+            return RecurrentState(torch.lerp(new, state.hidden, torch.sigmoid(update + our_update)))
+        enter, forget, new, leave = (gates + ours).chunk(4, -1)
+        cell = torch.sigmoid(forget) * state.cell + torch.sigmoid(enter) * torch.tanh(new)
+        return RecurrentState(torch.sigmoid(leave) * torch.tanh(cell), cell)
+
+
+class RecurrentStack(nn.Module):
+    """Recurrent layers, each reading what the one below it shows.
+
+    Args:
+        cell: "gru" or "lstm".
+        input_width: features of the lowest layer's input.
+        width: features of every layer, E.
+        layers: how many.
+    """
+
+    def __init__(self, cell: Cell, input_width: int, width: int, layers: int = 1) -> None:
+        super().__init__()
+        stack = nn.ModuleList(Recurrent(cell, input_width if layer == 0 else width, width) for layer in range(layers))
+        self.layers = cast(Sequence[Recurrent], stack)
+
+    def forward(self, inputs: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, tuple[RecurrentState, ...]]:
+        """All steps at once: inputs (B, T, input_width) → the topmost h (B, T, E), and every layer's state."""
+        after = []
+        for layer, state in zip(self.layers, states, strict=True):
+            inputs, state = layer(inputs, state)
+            after.append(state)
+        return inputs, (*after,)
+
+    def gates(self, inputs: Tensor) -> Tensor:
+        """The share of the input's first features in the lowest layer's gates; see Recurrent."""
+        return self.layers[0].gates(inputs)
+
+    def share(self, first: int) -> Callable[[Tensor], Tensor]:
+        """The share of the input's features from `first` on, as a function; see Recurrent."""
+        return self.layers[0].share(first)
+
+    def step(self, gates: Tensor, states: Sequence[RecurrentState]) -> tuple[RecurrentState, ...]:
+        """One step from the input's share in the lowest layer's gates, (B, gates)."""
+        after: list[RecurrentState] = []
+        for layer, state in zip(self.layers, states, strict=True):
+            after.append(layer.step(layer.gates(after[-1].hidden) if after else gates, state))
+        return (*after,)
+
+
+class BidirectionalRecurrent(nn.Module):
+    """Recurrent layers that read a sequence from both ends; what they show at a token knows the whole sequence.
+
+        h_j = [h→_j; h←_j]
+
+    Each row is read between its own ends, so padding has no influence: backwards every row is turned round by its own length,
+    so that its padding comes last either way. (In the packed sequences of torch 2.13 fewer and fewer rows take part, and a row's
+    last bits change with its neighbours.) Source: Schuster & Paliwal (1997); for translation Bahdanau et al. (2015), §3.2,
+    arXiv 1409.0473.
+
+    Args:
+        cell: "gru" or "lstm".
+        input_width: features of the input.
+        width: features of one direction.
+        layers: how many; each reads both directions of the one below it.
+        dropout: share dropped between layers in training, 0 to 1.
+    """
+
+    def __init__(self, cell: Cell, input_width: int, width: int, layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__()
+        widths = (input_width, *[2 * width] * (layers - 1))
+        forwards, backwards = (nn.ModuleList(Recurrent(cell, below, width) for below in widths) for _ in range(2))
+        self.forwards, self.backwards = cast(Sequence[Recurrent], forwards), cast(Sequence[Recurrent], backwards)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, features: Features, lengths: Lengths) -> Features:
+        """(B, T, input_width) of which lengths (B,) are real → (B, T, 2 width), zeros at padding."""
+        places = torch.arange(features.shape[1], device=features.device)
+        padding = (places >= lengths[:, None])[..., None]  # (B, T, 1)
+        turned = (lengths[:, None] - 1 - places).clamp(min=0)[..., None]
+        for number, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            features = (self.dropout(features) if number else features).masked_fill(padding, 0.0)
+            start = forwards.nothing(features)
+            ahead, _ = forwards(features, start)
+            back, _ = backwards(features.gather(1, turned.expand_as(features)), start)
+            features = torch.cat((ahead, back.gather(1, turned.expand_as(back))), -1)
+        return features.masked_fill(padding, 0.0)
+
+
+def ends(features: Features, lengths: Lengths) -> Tensor:
+    """What each direction shows when it has read everything, [h→_T; h←_1]: (B, T, 2 width) → (B, 2 width)."""
+    width = features.shape[-1] // 2
+    last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, width)
+    return torch.cat((features[..., :width].gather(1, last)[:, 0], features[:, 0, width:]), -1)
+
+
+def initialise(network: nn.GRU | nn.LSTM) -> None:
+    """Orthogonal recurrent weights, Glorot's rule for the others, biases at 0, an LSTM's forget gate open at 1."""
+    width = network.hidden_size
+    for name, parameter in network.named_parameters():
+        if name.startswith("bias"):
+            nn.init.zeros_(parameter)
+            if isinstance(network, nn.LSTM) and name.startswith("bias_ih"):
+                nn.init.ones_(parameter.data[width : 2 * width])
+            continue
+        for gate in parameter.data.split(width):
+            if name.startswith("weight_hh"):
+                nn.init.orthogonal_(gate)
+            else:
+                nn.init.xavier_uniform_(gate)

@@ -1,0 +1,88 @@
+"""The RNN encoder-decoder."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from attent.axes import Features, Lengths, Tokens
+from attent.errors import ArgumentError, ShapeError
+from attent.layers.embeddings import TokenEmbedding
+from attent.layers.recurrent import BidirectionalRecurrent
+from attent.models.encoder_decoder import EncoderDecoder, Memory
+from attent.models.rnn_decoder import DECODERS, RnnState
+from attent.models.rnn_settings import RnnSettings
+
+
+class RNN(EncoderDecoder[RnnState]):
+    """A recurrent encoder that reads both ways and a recurrent decoder, with attention or without.
+
+    It keeps the contract of `attent.models.encoder_decoder`. How the decoder sees the source is told in
+    `attent.models.rnn_decoder`. In `decode` row t of the map `decoder.cross_attention` is about the token that step t emits,
+    and so is the one row of `step`.
+
+    Sources: Cho et al. (2014), arXiv 1406.1078; Sutskever et al. (2014), arXiv 1409.3215; Bahdanau et al. (2015),
+    arXiv 1409.0473; Luong et al. (2015), arXiv 1508.04025.
+
+    Args:
+        settings: everything but the vocabularies.
+        source_size: tokens in the source's vocabulary.
+        target_size: tokens in the target's vocabulary.
+
+    Raises:
+        ArgumentError: share_embeddings is "all" and the vocabularies differ in size, or attention_hidden is given to a score
+            without such a width.
+        ShapeError: the score needs a memory as wide as the state.
+        UnknownNameError: no score or normaliser bears the name.
+    """
+
+    def __init__(self, settings: RnnSettings, source_size: int, target_size: int) -> None:
+        super().__init__()
+        shared = settings.share_embeddings
+        if shared == "all" and source_size != target_size:
+            raise ArgumentError(f'share_embeddings = "all" needs one vocabulary, got {source_size} source and {target_size} target tokens')
+        width = settings.embedding_width
+        self.settings = settings
+        self.source_embedding = TokenEmbedding(source_size, width)
+        self.target_embedding = self.source_embedding if shared == "all" else TokenEmbedding(target_size, width)
+        self.encoder = BidirectionalRecurrent(
+            settings.cell, width, settings.direction_width, settings.encoder_layers, settings.embedding_dropout
+        )
+        self.norm = nn.LayerNorm(settings.memory_width) if settings.layer_norm else nn.Identity()
+        self.decoder = DECODERS[settings.attention](settings)
+        self.embedding_dropout = nn.Dropout(settings.embedding_dropout)
+        self.context_dropout = nn.Dropout(settings.context_dropout)
+        self.output_dropout = nn.Dropout(settings.output_dropout)
+        self.to_logits = nn.Linear(width, target_size, bias=settings.output_bias)
+        if shared == "none":
+            nn.init.xavier_uniform_(self.to_logits.weight)
+        else:
+            self.to_logits.weight = self.target_embedding.weight
+
+    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
+        """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.
+
+        Raises:
+            ShapeError: lengths are not one a row.
+        """
+        if source.dim() != 2 or lengths.shape != source.shape[:1]:
+            raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
+        features = self.encoder(self.embedding_dropout(self.source_embedding(source)), lengths)
+        return Memory(self.context_dropout(self.norm(features)), lengths)
+
+    def decode(self, memory: Memory, tokens: Tokens) -> Features:
+        return self._continue(self.start(memory), tokens)[0]
+
+    def start(self, memory: Memory) -> RnnState:
+        """The state before the first token; with attention it holds the memory's keys, lowered once for all steps."""
+        return self.decoder.start(memory)
+
+    def step(self, state: RnnState, tokens: Tensor) -> tuple[Tensor, RnnState]:
+        features, state = self._continue(state, tokens[:, None])
+        return features[:, 0], state
+
+    def output(self, features: Tensor) -> Tensor:
+        return self.to_logits(features)
+
+    def _continue(self, state: RnnState, tokens: Tokens) -> tuple[Features, RnnState]:
+        features, state = self.decoder(self.embedding_dropout(self.target_embedding(tokens)), state)
+        return self.output_dropout(features), state

@@ -1,0 +1,222 @@
+"""The three ways in which a recurrent decoder sees the source."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention.cache import KeyValueCache
+from attent.axes import Features
+from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
+from attent.models.encoder_decoder import Memory
+from attent.models.rnn_attention import RecurrentAttention
+from attent.models.rnn_settings import RnnSettings
+
+
+@dataclass(frozen=True)
+class RnnState:
+    """Where a recurrent decoder stands: a value.
+
+    Args:
+        layers: each layer's state.
+        beside: what enters each step beside the token, (B, n): the source's vector (attention "none"), the attentional vector
+            of the step before (luong with input feeding); n = 0 where nothing does.
+        lengths: how many of the source's tokens are real, (B,).
+        source: the memory's keys, lowered, and its values; None without attention.
+    """
+
+    layers: tuple[RecurrentState, ...]
+    beside: Tensor
+    lengths: Tensor
+    source: KeyValueCache | None = None
+
+    def select(self, rows: Tensor) -> RnnState:
+        """These rows of the batch, in this order; a row may be named twice."""
+        return RnnState(
+            tuple(layer.select(rows) for layer in self.layers),
+            self.beside[rows],
+            self.lengths[rows],
+            None if self.source is None else self.source.select(rows),
+        )
+
+
+class RnnDecoder(nn.Module, ABC):
+    """What the three have in common: a stack of recurrent layers, its first state, and the way to its output.
+
+    The output of a step is as wide as an embedding, so that the target's embedding may compute the logits.
+
+    Args:
+        settings: of the model.
+        beside: features that enter the recurrent layers beside a token's embedding.
+        readout: features that the output is computed from.
+    """
+
+    def __init__(self, settings: RnnSettings, beside: int, readout: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.recurrent = RecurrentStack(settings.cell, settings.embedding_width + beside, settings.width, settings.decoder_layers)
+        self.parts = 2 if settings.cell == "lstm" else 1
+        first = settings.width if settings.attention == "none" else settings.memory_width
+        self.first_state = linear(first, settings.decoder_layers * self.parts * settings.width)
+        self.readout = linear(readout, settings.embedding_width)
+        self.norm = nn.LayerNorm(settings.embedding_width) if settings.layer_norm else nn.Identity()
+
+    @abstractmethod
+    def start(self, memory: Memory) -> RnnState:
+        """The state before the first token."""
+
+    @abstractmethod
+    def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
+        """Any number of further steps: embedded tokens (B, T, embedding_width) → output of as many features, and the state.
+
+        Row t of the attention's map is about the token that step t emits.
+        """
+
+    def first(self, summary: Tensor) -> tuple[RecurrentState, ...]:
+        """Every layer's first state, tanh(W summary + b); an LSTM's cell too."""
+        parts = torch.tanh(self.first_state(summary).to(self.first_state.weight.dtype)).chunk(self.settings.decoder_layers * self.parts, -1)
+        if self.parts == 1:
+            return tuple(RecurrentState(hidden) for hidden in parts)
+        return tuple(RecurrentState(*pair) for pair in zip(parts[::2], parts[1::2], strict=True))
+
+    def shown(self, *features: Tensor) -> Tensor:
+        """The output, tanh(W [features] + b)."""
+        return torch.tanh(self.norm(self.readout(torch.cat(features, -1))))
+
+
+class ContextDecoder(RnnDecoder):
+    """Without attention: one vector c holds the whole source.
+
+        c = tanh(V [h→_T; h←_1]),  s_0 = tanh(V' c)
+        s_t = f(s_{t−1}, [e_t; c]),  output = tanh(W [s_t; e_t; c])
+
+    e_t is the embedding of the token given at step t, START first. Source: Cho et al. (2014), §2.2 and A.1, arXiv 1406.1078,
+    whose encoder reads one way and whose output has a maxout for the tanh. Without context_every_step c enters s_0 alone
+    (Sutskever et al. 2014, §2, arXiv 1409.3215; there the encoder's state itself is s_0).
+    """
+
+    def __init__(self, settings: RnnSettings) -> None:
+        beside = settings.width if settings.context_every_step else 0
+        super().__init__(settings, beside, settings.width + settings.embedding_width + beside)
+        self.summary = linear(settings.memory_width, settings.width)
+
+    def start(self, memory: Memory) -> RnnState:
+        context = torch.tanh(self.summary(ends(memory.features, memory.lengths)))  # (B, E)
+        return RnnState(self.first(context), context if self.settings.context_every_step else context[:, :0], memory.lengths)
+
+    def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
+        context = state.beside[:, None].expand(-1, embedded.shape[1], -1)  # (B, T, n)
+        states, layers = self.recurrent(torch.cat((embedded, context), -1), state.layers)
+        return self.shown(states, embedded, context), replace(state, layers=layers)
+
+
+class AttendingDecoder(RnnDecoder):
+    """What both kinds with attention have in common; the first state is made of the memory's two ends, as without."""
+
+    def __init__(self, settings: RnnSettings, beside: int, readout: int) -> None:
+        super().__init__(settings, beside, readout)
+        self.fed = 0
+        self.cross_attention = RecurrentAttention(
+            settings.width, settings.memory_width, settings.score_name, settings.attention_hidden, settings.normaliser
+        )
+
+    def start(self, memory: Memory) -> RnnState:
+        nothing = memory.features.new_zeros(len(memory.lengths), self.fed)
+        return RnnState(self.first(ends(memory.features, memory.lengths)), nothing, memory.lengths, self.cross_attention.remember(memory))
+
+    def remembered(self, state: RnnState) -> KeyValueCache:
+        """The source's keys and values."""
+        assert state.source is not None
+        return state.source
+
+    def tell(self, queries: list[Tensor], state: RnnState) -> None:
+        """Report one map of all steps, whose queries (B, E) these are; nothing where nobody watched."""
+        if queries:
+            self.cross_attention.tell(torch.stack(queries, 1), self.remembered(state), state.lengths)
+
+
+class BahdanauDecoder(AttendingDecoder):
+    """Attention from the state before the step; the context enters the step.
+
+        c_t = Σⱼ α(s_{t−1}, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t]),  output = tanh(W [s_t; e_t; c_t])
+
+    Source: Bahdanau et al. (2015), §3.1 and A.1.2, arXiv 1409.0473; there the output is a maxout of s_{t−1}, e_t and c_t, here
+    a tanh of s_t, e_t and c_t.
+    """
+
+    def __init__(self, settings: RnnSettings) -> None:
+        super().__init__(settings, settings.memory_width, settings.width + settings.embedding_width + settings.memory_width)
+
+    def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
+        layers, attention, share = state.layers, self.cross_attention, self.recurrent.share(embedded.shape[-1])
+        prepared = attention.look(layers[-1].hidden[:, None], self.remembered(state), state.lengths)
+        states: list[Tensor] = []
+        contexts: list[Tensor] = []
+        queries: list[Tensor] = []
+        # The tokens are known, so their share in the gates is computed for all steps at once.
+        for gates in self.recurrent.gates(embedded).unbind(1):
+            query = layers[-1].hidden
+            context = attention.context(prepared, query[:, None])[:, 0]  # (B, memory_width)
+            layers = self.recurrent.step(gates + share(context), layers)
+            states.append(layers[-1].hidden)
+            contexts.append(context)
+            if attention.watched:
+                queries.append(query)
+        self.tell(queries, state)
+        return self.shown(torch.stack(states, 1), embedded, torch.stack(contexts, 1)), replace(state, layers=layers)
+
+
+class LuongDecoder(AttendingDecoder):
+    """Attention from the state behind the step; the context enters the output, and with input feeding the next step.
+
+        s_t = f(s_{t−1}, [e_t; h̃_{t−1}]),  c_t = Σⱼ α(s_t, h_j) h_j,  output = h̃_t = tanh(W [c_t; s_t])
+
+    h̃_0 = 0; without input feeding h̃ does not enter f, and all steps are computed at once. Source: Luong et al. (2015), §3,
+    equation 5, and §3.3, arXiv 1508.04025; their attentional vector h̃ is as wide as the state, ours as an embedding.
+    """
+
+    def __init__(self, settings: RnnSettings) -> None:
+        fed = settings.embedding_width if settings.input_feeding else 0
+        super().__init__(settings, fed, settings.memory_width + settings.width)
+        self.fed = fed
+
+    def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
+        if self.fed:
+            return self._one_by_one(embedded, state)
+        attention, source = self.cross_attention, self.remembered(state)
+        queries, layers = self.recurrent(embedded, state.layers)  # (B, T, E)
+        contexts = attention.context(attention.look(queries, source, state.lengths), queries)
+        if attention.watched:
+            attention.tell(queries, source, state.lengths)
+        return self.shown(contexts, queries), replace(state, layers=layers)
+
+    def _one_by_one(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
+        layers, fed, attention = state.layers, state.beside, self.cross_attention
+        share = self.recurrent.share(embedded.shape[-1])
+        prepared = attention.look(layers[-1].hidden[:, None], self.remembered(state), state.lengths)
+        outputs: list[Tensor] = []
+        queries: list[Tensor] = []
+        for gates in self.recurrent.gates(embedded).unbind(1):
+            layers = self.recurrent.step(gates + share(fed), layers)
+            query = layers[-1].hidden
+            fed = self.shown(attention.context(prepared, query[:, None])[:, 0], query)  # (B, embedding_width)
+            outputs.append(fed)
+            if attention.watched:
+                queries.append(query)
+        self.tell(queries, state)
+        return torch.stack(outputs, 1), replace(state, layers=layers, beside=fed)
+
+
+DECODERS: dict[str, Callable[[RnnSettings], RnnDecoder]] = {"none": ContextDecoder, "bahdanau": BahdanauDecoder, "luong": LuongDecoder}
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    """A linear map that starts by Glorot's rule, its bias at 0."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

@@ -1,0 +1,108 @@
+"""Files and folders that are whole or not there: written under another name, synced, renamed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from attent.errors import RunError
+
+# What a process that was killed leaves behind is known by its first and its last characters.
+HIDDEN, PART = ".", ".part"
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the place of `path` when the block ends; if it fails, `path` stays as it was.
+
+    Raises:
+        RunError: it cannot be written, for want of space or of permission.
+    """
+    draft = path.with_name(f"{HIDDEN}{path.name}{PART}")
+    with said_clearly(path):
+        try:
+            yield draft
+            sync(draft)
+            draft.replace(path)
+            sync(path.parent)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill with files, which takes the place of `path` when the block ends; if it fails, `path` stays as it was.
+
+    Raises:
+        RunError: it cannot be written, for want of space or of permission.
+    """
+    with said_clearly(path):
+        draft = draft_of(path)
+        try:
+            yield draft
+            settle(draft, path)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+
+def draft_of(path: Path) -> Path:
+    """An empty folder beside the path; folders on the way to it are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=f"{HIDDEN}{path.name}.", suffix=PART, dir=path.parent))
+
+
+def settle(draft: Path, path: Path) -> None:
+    """Make a folder durable, and move it to a path, where it takes the place of an older one."""
+    for file in draft.iterdir():
+        sync(file)
+    sync(draft)
+    # mkdtemp makes folders that only their owner may open.
+    draft.chmod(0o755)
+    if path.exists():
+        old = draft_of(path)
+        path.rename(old / path.name)
+        draft.rename(path)
+        shutil.rmtree(old)
+    else:
+        draft.rename(path)
+    sync(path.parent)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a process that was killed has left half written in a folder."""
+    for left in folder.glob(f"{HIDDEN}*{PART}"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's or a folder's content would outlast a power cut."""
+    # Only POSIX lets a folder be opened, and needs it to be synced.
+    if path.is_dir() and os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def said_clearly(path: Path) -> Iterator[None]:
+    """What goes wrong while a path is written, as a RunError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise RunError(f"{path} cannot be written: {error}") from error

@@ -1,0 +1,238 @@
+"""Checkpoints, from which training goes on as if it had never been interrupted.
+
+    RUN/checkpoints/00001500/
+        model.safetensors        the weights in training
+        optimizer.safetensors    the optimizer's moments and steps
+        average.safetensors      what the mean of the weights is made of, if there is one
+        kept.safetensors         the weights that would be kept, if they are not those in training
+        state.json               everything else: position in the data, random numbers, time, scores
+
+A checkpoint appears at once, when all of it is durable; the one before it is removed only then.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from torch import nn
+
+from attent.errors import RunError
+from attent.models.encoder_decoder import EncoderDecoder
+from attent.runs.durable import draft_of, new_file, new_folder, sweep
+from attent.runs.folder import MODEL
+from attent.runs.weights import fill, read_tensors, tensors_of, write_tensors
+from attent.training.averaging import Average
+from attent.training.judge import Verdict
+from attent.training.optimizer import restore, state_of
+from attent.training.pace import Pace
+from attent.training.settings import TrainingSettings
+
+CHECKPOINTS, OPTIMIZER, AVERAGE, KEPT, STATE = (
+    "checkpoints",
+    "optimizer.safetensors",
+    "average.safetensors",
+    "kept.safetensors",
+    "state.json",
+)
+
+
+class State(BaseModel):
+    """Where training stands, apart from weights, moments and means.
+
+    Args:
+        update: updates done.
+        place: the epoch and the batch in it that comes next.
+        seconds: spent so far, over all the processes that took part.
+        loss: the last one recorded, in nats per token.
+        pace: the precision and the number of threads.
+        verdict: what validations have led to.
+        log: how many bytes of the log belong to it.
+        random: the states of torch's generators in hexadecimal, by device.
+        device: the kind of device.
+        torch: its version.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    update: int = 0
+    place: tuple[int, int] = (0, 0)
+    seconds: float = 0.0
+    loss: float | None = None
+    pace: Pace
+    verdict: Verdict = Verdict()
+    log: int = 0
+    random: dict[str, str] = {}
+    device: str
+    torch: str = str(torch.__version__)
+
+
+class Checkpoints:
+    """The checkpoints of one run, and the weights that translate, which are those of one of them.
+
+    Args:
+        run: the run folder.
+        settings: how many are kept.
+        logged: makes the log durable and returns its length in bytes.
+    """
+
+    def __init__(self, run: Path | str, settings: TrainingSettings, logged: Callable[[], int] = lambda: 0) -> None:
+        self.run, self.settings, self.logged = Path(run), settings, logged
+        self.folder = self.run / CHECKPOINTS
+        self._published: Path | None = None
+
+    def save(self, state: State, model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average) -> None:
+        """Write a checkpoint, remove those that are no longer wanted, and put the best weights into the run folder.
+
+        Raises:
+            RunError: it cannot be written; the checkpoints before it stay.
+        """
+        device = next(model.parameters()).device
+        state.log, state.random = self.logged(), _generators(device)
+        place, text = self.folder / f"{state.update:08}", state.model_dump_json(indent=2) + "\n"
+        if place.is_dir():
+            # Saved before its validation: the weights are the same.
+            with new_file(place / STATE) as file:
+                file.write_text(text, encoding="utf-8")
+        else:
+            with new_folder(place) as draft:
+                write_tensors(tensors_of(model), draft / MODEL)
+                write_tensors(state_of(optimizer, dict(model.named_parameters())), draft / OPTIMIZER)
+                if self.settings.averaging != "none":
+                    write_tensors(average.state(), draft / AVERAGE)
+                    with average.applied():
+                        write_tensors(tensors_of(model), draft / KEPT)
+                (draft / STATE).write_text(text, encoding="utf-8")
+        self._evict(state.verdict)
+        self.publish(state.verdict)
+
+    def restore(self, model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average) -> State | None:
+        """Go on from the last checkpoint.
+
+        Returns:
+            Where training stands; None where there is no checkpoint, and nothing has changed.
+
+        Raises:
+            RunError: the checkpoint is damaged.
+        """
+        sweep(self.folder)
+        found = newest(self.run)
+        if found is None:
+            return None
+        sweep(found)
+        state = read_state(found)
+        fill(tensors_of(model), found / MODEL)
+        try:
+            restore(optimizer, dict(model.named_parameters()), read_tensors(found / OPTIMIZER))
+            if self.settings.averaging != "none":
+                average.restore(read_tensors(found / AVERAGE))
+            for device, numbers in state.random.items():
+                generator = torch.tensor(list(bytes.fromhex(numbers)), dtype=torch.uint8)
+                if device == "cpu":
+                    torch.set_rng_state(generator)
+                elif torch.cuda.is_available():
+                    torch.cuda.set_rng_state(generator)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise RunError(f"{found} is damaged: {error}") from error
+        self.publish(state.verdict)
+        return state
+
+    def publish(self, verdict: Verdict) -> int:
+        """Put the weights of the best checkpoint, or else of the last, into the run folder.
+
+        Returns:
+            The update that they are of.
+        """
+        chosen = newest(self.run)
+        if verdict.best and self.settings.keep_best:
+            best = self.folder / f"{verdict.best[0][1]:08}"
+            chosen = best if best.is_dir() else chosen
+        assert chosen is not None
+        if chosen != self._published:
+            with new_file(self.run / MODEL) as file:
+                shutil.copyfile(weights_in(chosen), file)
+            self._published = chosen
+        return int(chosen.name)
+
+    def _evict(self, verdict: Verdict) -> None:
+        there = checkpoints_of(self.run)
+        best = {update for _, update in verdict.best[: self.settings.keep_best]}
+        for path in there[: -self.settings.keep_last]:
+            if int(path.name) not in best:
+                # Out of sight first: what is half removed would look like a checkpoint.
+                aside = draft_of(path)
+                path.rename(aside / path.name)
+                shutil.rmtree(aside, ignore_errors=True)
+
+
+def checkpoints_of(run: Path | str) -> list[Path]:
+    """The checkpoints in a run folder, the oldest first."""
+    folder = Path(run) / CHECKPOINTS
+    return sorted((path for path in folder.glob("*") if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def newest(run: Path | str) -> Path | None:
+    """The last checkpoint in a run folder, if there is one."""
+    return next(reversed(checkpoints_of(run)), None)
+
+
+def best_of(run: Path | str) -> list[Path]:
+    """The best checkpoints that are kept in a run folder, the best one first.
+
+    Raises:
+        RunError: the last checkpoint, which knows the scores, is damaged.
+    """
+    there = {int(path.name): path for path in checkpoints_of(run)}
+    if not there:
+        return []
+    return [there[update] for _, update in read_state(there[max(there)]).verdict.best if update in there]
+
+
+def weights_in(checkpoint: Path) -> Path:
+    """The file with the weights that a checkpoint would keep."""
+    return checkpoint / KEPT if (checkpoint / KEPT).is_file() else checkpoint / MODEL
+
+
+def read_state(checkpoint: Path) -> State:
+    """The state.json of a checkpoint.
+
+    Raises:
+        RunError: it is missing or damaged.
+    """
+    file = checkpoint / STATE
+    try:
+        return State.model_validate_json(file.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"{file} is missing or damaged: {error}") from error
+
+
+def mean_of(files: list[Path], model: nn.Module) -> None:
+    """Put the mean of the weights in several files in the place of a model's.
+
+    Source: Vaswani et al. (2017), §6.1, arXiv 1706.03762.
+
+    Raises:
+        RunError: one of them is missing or damaged, or does not fit.
+    """
+    places = tensors_of(model)
+    sums: dict[str, torch.Tensor] = {}
+    for file in files:
+        fill(places, file)
+        sums = {name: place.detach().double() + sums.get(name, 0) for name, place in places.items()}
+    with torch.no_grad():
+        for name, place in places.items():
+            place.copy_(sums[name] / len(files))
+
+
+def _generators(device: torch.device) -> dict[str, str]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return {name: bytes(state.tolist()).hex() for name, state in states.items()}

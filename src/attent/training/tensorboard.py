@@ -1,0 +1,52 @@
+"""The log, for TensorBoard, which has to be installed besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from attent.errors import ArgumentError
+
+FOLDER = "tensorboard"
+
+
+def installed() -> None:
+    """Check that TensorBoard is installed.
+
+    Raises:
+        ArgumentError: it is not.
+    """
+    try:
+        import_module("torch.utils.tensorboard")
+    except ImportError as error:
+        raise ArgumentError(f"training.tensorboard needs TensorBoard (pip install tensorboard): {error}") from error
+
+
+class TensorBoard:
+    """Writes the numbers in the records of a log.
+
+    Args:
+        run: the run folder.
+        update: where training goes on; what was written beyond it is taken back.
+
+    Raises:
+        ArgumentError: TensorBoard is not installed.
+    """
+
+    def __init__(self, run: Path | str, update: int = 0) -> None:
+        installed()
+        from torch.utils.tensorboard import SummaryWriter  # pyright: ignore[reportPrivateImportUsage]
+
+        self._writer = SummaryWriter(str(Path(run) / FOLDER), purge_step=update + 1)
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Write every number of a record that names its update, as it was reached."""
+        if "update" not in record:
+            return
+        numbers = {f"training/{name}": value for name, value in record.items() if name not in ("update", "validation", "samples")}
+        numbers |= {f"validation/{name}": value for name, value in record.get("validation", {}).items()}
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, record["update"])
+        self._writer.flush()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.runs.weights import read_tensors
+
+SAVING = ("--updates", 6, "--set", "training.validate_every=2", "--set", "training.keep_best=2", "--set", "training.keep_last=3")
+
+
+@pytest.fixture
+def trained(attent, settings_file: Path, tmp_path: Path) -> Path:
+    assert attent("train", "--config", settings_file, "--out", tmp_path / "run", "--threads", 1, *SAVING).code == 0
+    return tmp_path / "run"
+
+
+def tensors(run: Path, *names: int) -> list[dict[str, torch.Tensor]]:
+    return [read_tensors(run / "checkpoints" / f"{name:08}" / "model.safetensors") for name in names]
+
+
+def test_the_last_are_averaged_and_the_best_given_back(attent, trained: Path) -> None:
+    best = (trained / "model.safetensors").read_bytes()
+    done = attent("average", trained, "--last", 3)
+    assert done.out == [f"mean of the weights after updates 2, 4, 6: {trained}"]
+    found = read_tensors(trained / "model.safetensors")
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, torch.stack([each[name] for each in tensors(trained, 2, 4, 6)]).mean(0))
+    config = json.loads((trained / "config.json").read_text())
+    assert config["training"]["outcome"]["averaged"] == [2, 4, 6]
+    assert config["results"] == {}
+    assert attent("translate", trained, "en | 3/3/2026").code == 0
+    assert len(attent("average", trained).out[0].split(",")) == 2
+    assert attent("average", trained, "--best", 1).code == 0
+    assert (trained / "model.safetensors").read_bytes() == best
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--last", 4], "run has 3 of the last checkpoints; training.keep_last says how many are kept"),
+        (["--best", 3], "run has 2 of the best checkpoints; training.keep_best says how many are kept"),
+        (["--best", 1, "--last", 1], "--last or --best"),
+    ],
+)
+def test_what_cannot_be_averaged(attent, trained: Path, options: list[object], says: str) -> None:
+    before = (trained / "model.safetensors").read_bytes()
+    done = attent("average", trained, *options)
+    assert done.code == 2
+    assert says in done.err[-1]
+    assert (trained / "model.safetensors").read_bytes() == before

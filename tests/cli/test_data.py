@@ -1,0 +1,23 @@
+from pathlib import Path
+
+import pytest
+
+from attent.cli.app import run
+
+
+def test_multi30k_is_put_into_a_folder(tmp_path: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "multi30k", "--to", str(tmp_path), "--from", str(data_folder / "multi30k")]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"21 files in {tmp_path}\n"
+    assert "fetching train.en.gz" in said.err
+    assert (tmp_path / "tok" / "val.lc.norm.tok.en.gz").is_file()
+
+
+def test_what_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "multi30k", "--to", str(tmp_path), "--from", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("cannot be read: No such file or directory")
+
+
+def test_the_corpora_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "--help"]) == 0
+    assert "multi30k" in capsys.readouterr().out

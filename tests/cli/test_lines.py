@@ -1,0 +1,24 @@
+import io
+from pathlib import Path
+
+import pytest
+
+from attent.cli.lines import lines_of, opened, where
+from attent.errors import DataError
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    assert list(lines_of(io.BytesIO("\ufeffa\u2028b\r\n\nc".encode()), "-")) == ["a\u2028b", "", "c"]
+
+
+def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^standard input, line 2: not UTF-8"):
+        list(lines_of(io.BytesIO(b"a\n\xff"), "-"))
+    assert where("x.txt") == "x.txt"
+
+
+def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"in a file")
+    for source, text in ((str(tmp_path / "a"), b"in a file"), ("a text", b"a text"), ("\x00", b"\x00")):
+        with opened(source) as stream:
+            assert stream.read() == text

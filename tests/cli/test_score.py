@@ -1,0 +1,29 @@
+from pathlib import Path
+
+import pytest
+
+from attent.decoding.translator import load
+
+
+def test_one_pair_in_one_line_out(attent, run_folder: Path, tmp_path: Path) -> None:
+    pairs = [("fr | mardi 3 mars 2026", "2026-03-03"), ("", ""), ("en | 3/3/26", "no")]
+    file = tmp_path / "pairs.tsv"
+    file.write_text("\n".join("\t".join(pair) for pair in pairs), encoding="utf-8")
+    done = attent("score", run_folder, file)
+    assert done.code == 0
+    expected = load(run_folder).score(pairs)
+    assert done.out == [f"{one.log_probability:.6f}\t{one.tokens}\t{one.per_token:.6f}" for one in expected]
+    assert [one.tokens for one in expected] == [11, 1, 3]
+
+
+@pytest.mark.parametrize(("text", "tabs"), [("no tab", 0), ("a\tb\tc", 2)])
+def test_a_line_is_a_pair(attent, run_folder: Path, tmp_path: Path, text: str, tabs: int) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text(f"a\tb\n{text}\n", encoding="utf-8")
+    done = attent("score", run_folder, file)
+    assert done.code == 2
+    assert done.err == [f"attent: {file}, line 2: must be source, tab, target, got {tabs} tabs"]
+
+
+def test_a_file_must_be_there(attent, run_folder: Path) -> None:
+    assert attent("score", run_folder, "nowhere.tsv").err == ["attent: nowhere.tsv is no file"]

@@ -1,0 +1,76 @@
+"""A run on a person's own pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attent.errors import ArgumentError
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"a dog {number} 🐶\tein hund {number} 🐶\n" for number in range(60)) + "\nx\ty\tz\n", encoding="utf-8")
+    return file
+
+
+def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: Path) -> None:
+    small = (
+        "--set",
+        "model.width=16",
+        "--set",
+        "model.feed_forward=16",
+        "--set",
+        "model.encoder_layers=1",
+        "--set",
+        "model.decoder_layers=1",
+    )
+    done = attent("train", "--train", pairs, "--out", tmp_path / "RUN", "--steps", 2, "--threads", 1, *small)
+    assert done.code == 0
+    assert "62 lines: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
+    assert any("empty" in line for line in done.err)
+    assert done.out[0] == f"run: {tmp_path / 'RUN'}"
+    assert "BLEU" in done.out[1]
+    assert attent("translate", tmp_path / "RUN", "a dog 7 🐶").code == 0
+
+
+def test_a_preset_is_taken_as_asked() -> None:
+    from attent.cli.texts import settings_of
+
+    chosen = settings_of({"train_source": "-", "train_target": "b.txt"}, None, "small")
+    assert (chosen.model.width, chosen.training.batch_tokens) == (256, 4096)
+
+
+def test_files_take_the_place_of_those_in_the_settings() -> None:
+    from attent.cli.texts import settings_of
+    from attent.config.settings import parse
+
+    start = parse("[text]\ntrain = 'a.tsv'\ntokenizer = 'word'\n[training]\nupdates = 3\nbatch_pairs = 5", "some.toml")
+    chosen = settings_of({"train": "b.tsv"}, start)
+    assert chosen.text is not None
+    assert (chosen.text.train, chosen.text.tokenizer, chosen.training.updates) == ("b.tsv", "word", 3)
+
+
+def test_validation_alone_is_nothing_to_train_on() -> None:
+    from attent.cli.texts import settings_of
+
+    with pytest.raises(ArgumentError, match="nothing to train on"):
+        settings_of({"valid": "b.tsv"}, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--train", "nowhere.tsv"], "nowhere.tsv"),
+        (["--train", "nowhere.tsv", "--corpus", "dates"], "say what to train"),
+        (["--corpus", "dates", "--preset", "tiny"], "--preset goes with --train"),
+        ([], "say what to train"),
+    ],
+)
+def test_what_cannot_be_trained_on(attent, arguments: list[str], says: str) -> None:
+    done = attent("train", *arguments)
+    assert done.code == 2
+    assert len(done.err) == 1
+    assert says in done.err[0]

@@ -1,0 +1,132 @@
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attent.data.batches import BatchSize
+from attent.data.corpus import bitext, text, tokenizers
+from attent.data.index import StoredBitext
+from attent.data.resampled import ResampledBitext
+from attent.data.settings import TextSettings
+from attent.data.text import Pair
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import ArgumentError, DataError
+
+
+def pairs(path: Path, count: int, first: int = 0) -> str:
+    path.write_text("".join(f"the dog {number}\tder Hund {number}\n" for number in range(first, first + count)), encoding="utf-8")
+    return str(path)
+
+
+def test_validation_is_split_off(tmp_path: Path) -> None:
+    corpus = text(TextSettings(train=pairs(tmp_path / "a.tsv", 101)))
+    assert (len(corpus.train), len(corpus.validation)) == (96, 5)
+    assert [report.kept for report in corpus.reports] == [101]
+
+
+def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
+    corpus = text(TextSettings(train=pairs(tmp_path / "a.tsv", 101), valid=pairs(tmp_path / "b.tsv", 7, first=98)))
+    assert (len(corpus.train), len(corpus.validation)) == (98, 7)
+    assert corpus.train[3] == Pair("the dog 3", "der Hund 3")
+    assert [report.said() for report in corpus.reports] == [
+        [f"{tmp_path / 'a.tsv'}: 101 lines read, 98 kept", "  3 dropped: also in validation (lines 99, 100, 101)"],
+        [f"{tmp_path / 'b.tsv'}: 7 lines read, 7 kept"],
+    ]
+
+
+def test_a_file_without_pairs_is_an_error_that_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tb\tc\n" * 7, encoding="utf-8")
+    with pytest.raises(DataError, match=r"no line holds a pair; .* 7 dropped: more than one tab \(lines 1, 2, 3, …\)"):
+        text(TextSettings(train=str(path)))
+
+
+def test_nothing_stays_behind(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    corpus = text(TextSettings(train=pairs(tmp_path / "a.tsv", 7)), tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir())
+    del corpus
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", target_tokenizer="bpe", target_vocabulary=300)
+    corpus = text(settings)
+    source, target = tokenizers(corpus, settings)
+    assert isinstance(source, CharTokenizer)
+    assert "d" in source.characters
+    assert "H" not in source.characters
+    assert target.size == 300
+
+
+def test_a_shared_tokenizer_knows_both_sides(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="word", shared=True)
+    source, target = tokenizers(text(settings), settings)
+    assert source is target
+    assert {1} != {*source.encode("dog Hund")}
+
+
+def test_pairs_that_are_too_long_are_left_out_and_reported(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", maximum_length=10)
+    corpus = text(settings)
+    data = bitext(corpus, settings, *tokenizers(corpus, settings))
+    assert isinstance(data, StoredBitext)
+    short = [pair for pair in corpus.train if len(pair.target) <= 10]
+    assert len(data) == len(short) < 11
+    assert corpus.reports[0].dropped["longer than the maximum length"].count == len(corpus.train) - len(short)
+
+
+def test_dropout_cuts_anew(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=0.2)
+    corpus = text(settings)
+    source, target = tokenizers(corpus, settings)
+    assert isinstance(bitext(corpus, settings, source, target), ResampledBitext)
+    with pytest.raises(ArgumentError, match="needs bpe or unigram"):
+        bitext(corpus, settings, CharTokenizer("abc"), target)
+
+
+def test_real_text(data_folder: Path) -> None:
+    name = str(data_folder / "multi30k" / "{}.{}.gz")
+    files = {"train_source": name.format("val", "en"), "train_target": name.format("val", "de")}
+    settings = TextSettings(**files, valid_source=name.format("val", "en"), valid_target=name.format("val", "de"))
+    with pytest.raises(DataError, match=r"no pair is left to train on; .*1,014 dropped: also in validation"):
+        text(settings)
+    settings = TextSettings(**files, vocabulary=1000)
+    corpus = text(settings)
+    source, target = tokenizers(corpus, settings)
+    batches = list(itertools.islice(bitext(corpus, settings, source, target).endless(BatchSize(tokens=1021), 1), 7))
+    seen = {target.decode(row.tolist()) for batch in batches for row in batch.target_out}
+    assert len(seen) > 100
+    assert seen <= {pair.target for pair in corpus.train}
+
+
+LARGE = """
+import itertools, resource, sys
+from attent.data.batches import BatchSize
+from attent.data.corpus import bitext, text, tokenizers
+from attent.data.settings import TextSettings
+settings = TextSettings(train=sys.argv[1], vocabulary=2000)
+corpus = text(settings, sys.argv[2])
+data = bitext(corpus, settings, *tokenizers(corpus, settings))
+tokens = sum(batch.tokens for batch in itertools.islice(data.endless(BatchSize(tokens=4096), 1), 2000))
+print(len(data), tokens, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is Linux's")
+def test_five_million_lines_take_little_memory(tmp_path: Path) -> None:
+    with (tmp_path / "a.tsv").open("w", encoding="utf-8") as file:
+        for number in range(5_000_000):
+            source = f"a man {number % 977} walks {number % 1009} dogs in the street {number}"
+            file.write(f"{source}\tein Mann {number} führt Hunde {number % 991} aus\n")
+    command = [sys.executable, "-c", LARGE, str(tmp_path / "a.tsv"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    # pytest keeps its folders for a while
+    (tmp_path / "a.tsv").unlink()
+    count, tokens, kibibytes = map(int, done.stdout.split())
+    assert count == 4_999_000
+    assert tokens > 2_000_000
+    assert kibibytes < 1.5 * 2**20

@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attent.data.batches import BatchSize, Bitext, Sequences
+from attent.data.index import EncodedBitext, StoredBitext, index
+from attent.data.reading import Report
+from attent.data.stored import StoredPairs, WorkingFolder, store
+from attent.data.text import Pair
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import DataError
+
+TOKENIZER = CharTokenizer("abcde")
+PAIRS = [Pair("abcde"[: 1 + place % 5] * (1 + place % 3), "edcba"[: place % 4]) for place in range(101)]
+
+
+def stored(pairs: list[Pair]) -> StoredPairs:
+    return store(enumerate(pairs, start=1), WorkingFolder(), "pairs")
+
+
+def test_batches_from_disk_are_those_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.data.index.TOGETHER", 7)
+    in_memory, size = Bitext(PAIRS, TOKENIZER, TOKENIZER), BatchSize(tokens=97)
+    on_disk = index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path / "index", maximum_length=99)
+    for data in (on_disk, StoredBitext(tmp_path / "index")):
+        assert len(data) == 101
+        assert isinstance(data.source.tokens, np.memmap)
+        for _, (mine, other) in zip(range(19), zip(data.endless(size, 3), in_memory.endless(size, 3), strict=False), strict=False):
+            for name in ("source", "source_lengths", "target_in", "target_out", "target_lengths"):
+                assert getattr(mine, name).equal(getattr(other, name))
+                assert getattr(mine, name).dtype == getattr(other, name).dtype
+            assert mine.tokens == other.tokens
+
+
+def test_what_is_too_long_is_left_out_and_reported(tmp_path: Path) -> None:
+    report = Report("pairs", lines=101)
+    data = index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path, maximum_length=4, report=report)
+    short = [row for row, pair in enumerate(PAIRS) if max(len(pair.source), len(pair.target)) <= 4]
+    assert data.rows.tolist() == short
+    assert report.kept == len(short)
+    assert data.source.lengths.max() == 4
+    with pytest.raises(DataError, match="every one of the 2 pairs is longer than the maximum length of 3 tokens"):
+        index(stored([Pair("abcd", "a"), Pair("a", "abcd")]), TOKENIZER, TOKENIZER, tmp_path / "none", maximum_length=3)
+
+
+def test_large_vocabularies_keep_their_ids(tmp_path: Path) -> None:
+    tokenizer = CharTokenizer([chr(code) for code in range(0x10000, 0x10000 + 70_000)])
+    data = index(stored([Pair(chr(0x10000 + 69_999), "\U00010000")]), tokenizer, TOKENIZER, tmp_path, maximum_length=9)
+    assert data.batch(np.array([0])).source[0, 0] == 70_003
+
+
+def test_the_array_on_disk_is_numpys(tmp_path: Path) -> None:
+    index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path, maximum_length=99)
+    assert np.load(tmp_path / "source.lengths.npy").tolist() == [len(pair.source) for pair in PAIRS]
+    assert np.load(tmp_path / "source.tokens.npy")[:5].tolist() == TOKENIZER.encode(PAIRS[0].source + PAIRS[1].source)
+
+
+def test_texts_may_be_empty(tmp_path: Path) -> None:
+    assert index(stored([Pair("", "")]), TOKENIZER, TOKENIZER, tmp_path, maximum_length=9).batch(np.array([0])).tokens == 1
+
+
+def test_encoded_pairs_make_batches() -> None:
+    assert EncodedBitext(Sequences([[5, 6]]), Sequences([[2, 7, 3]]), keys=1).batch(np.array([0])).target_out.tolist() == [[7, 3]]

@@ -1,0 +1,35 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from attent.data.settings import TextSettings
+
+ONE = {"train": "a.tsv"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "nothing to train on"),
+        ({"train_source": "a"}, "train takes one file"),
+        (ONE | {"train_source": "a", "train_target": "b"}, "train takes one file"),
+        (ONE | {"valid_target": "b"}, "valid takes one file"),
+        ({"train": "-", "valid": "-"}, "once only"),
+        (ONE | {"shared": True, "source_vocabulary": 300}, "shared tokenizer is set by"),
+        (ONE | {"dropout": 0.1, "tokenizer": "word"}, "needs bpe or unigram on both sides, got word"),
+        (ONE | {"dropout": 0.1, "target_tokenizer": "char"}, "got bpe and char"),
+        (ONE | {"tokeniser": "bpe"}, "tokeniser"),
+        (ONE | {"vocabulary": "many"}, "vocabulary"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TextSettings(**given)
+
+
+def test_a_side_may_differ() -> None:
+    settings = TextSettings(train="a.tsv", vocabulary=500, target_tokenizer="char", target_vocabulary="auto")
+    assert settings.of("source") == ("bpe", 500)
+    assert settings.of("target") == ("char", None)
+    assert TextSettings(train="a.tsv").of("target") == ("bpe", None)

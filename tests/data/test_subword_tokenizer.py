@@ -1,0 +1,136 @@
+import base64
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attent.data import subword_tokenizer
+from attent.data.subword_tokenizer import BpeTokenizer, SubwordTokenizer, UnigramTokenizer
+from attent.data.tokenizer import PAD, SPECIALS, START, STOP, UNK, Tokenizer
+from attent.errors import ArgumentError, DataError
+
+STRANGE = [
+    "👩‍🚀 fliegt 👍🏽!", "e\u0301 é ê\u0323", "\u0301 alone", "a\tb\t", "two  spaces   three", " before", "after ", "", " ", "   ",
+    "▁ ▁▁ a▁b", "\U0010ffff\U0010fffe ▁", "<s> </s> <unk> <pad> <0x41>", "⁇ ▅ \x00", "a\u00a0b\u3000c", "\ufeffx", "line\nfeed\r",
+]  # fmt: skip
+LINES = [f"the {word} {other} on the street" for word in ("dog", "cat", "bird") for other in ("walks", "walked", "is walking", "sleeps")]
+KINDS: dict[str, type[SubwordTokenizer]] = {"bpe": BpeTokenizer, "unigram": UnigramTokenizer}
+LEARNT = {kind: tokenizer.learn([*LINES, *STRANGE], 340) for kind, tokenizer in KINDS.items()}
+
+every = pytest.mark.parametrize("kind", KINDS)
+
+
+@every
+@given(text=st.text())
+def test_every_text_comes_back(kind: str, text: str) -> None:
+    tokenizer = LEARNT[kind]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert all(SPECIALS <= token < tokenizer.size for token in ids)
+    assert len(tokenizer.pieces(text)) == len(ids)
+    assert tokenizer.decode(tokenizer.sample([text], 0.5, 1)[0]) == text
+
+
+@every
+@pytest.mark.parametrize("line", STRANGE)
+def test_strange_text_comes_back(kind: str, line: str) -> None:
+    for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
+        assert tokenizer.decode(tokenizer.encode(line)) == line
+
+
+@every
+def test_real_text_comes_back(kind: str, data_folder: Path) -> None:
+    lines = [
+        line
+        for language in ("en", "de", "fr", "cs")
+        for line in gzip.decompress((data_folder / "multi30k" / f"val.{language}.gz").read_bytes()).decode().split("\n")
+    ]
+    tokenizer = KINDS[kind].learn(lines, 2000)
+    assert all(tokenizer.decode(tokenizer.encode(line)) == line for line in lines)
+    assert sum(len(tokenizer.encode(line)) for line in lines) < 0.35 * sum(map(len, lines))
+
+
+@every
+def test_learning_gives_the_same_pieces_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subword_tokenizer, "SAMPLE", 7)
+    first, second = (KINDS[kind].learn(LINES, 300) for _ in range(2))
+    assert [first.pieces(line) for line in LINES] == [second.pieces(line) for line in LINES]
+
+
+def test_frequent_words_are_whole() -> None:
+    assert LEARNT["bpe"].pieces("the street")[0] == "▁the"
+    assert LEARNT["bpe"].pieces("\x07") == ["▁", "<0x07>"]
+
+
+@every
+def test_samples_are_the_seeds(kind: str) -> None:
+    tokenizer = LEARNT[kind]
+    first, again, other = (tokenizer.sample(LINES, 0.3, seed) for seed in (5, 5, 6))
+    assert first == again
+    assert first != other
+    assert first != [tokenizer.encode(line) for line in LINES]
+    assert [tokenizer.decode(ids) for ids in first] == LINES
+
+
+def test_no_dropout_cuts_as_encode() -> None:
+    assert LEARNT["bpe"].sample(LINES, 0.0, 1) == [LEARNT["bpe"].encode(line) for line in LINES]
+    assert LEARNT["bpe"].sample([], 0.1, 1) == []
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.1])
+def test_a_dropout_out_of_range_is_an_error(dropout: float) -> None:
+    with pytest.raises(ArgumentError, match="from 0 to 1"):
+        LEARNT["bpe"].sample(LINES, dropout, 1)
+
+
+@every
+def test_special_ids_leave_no_trace(kind: str) -> None:
+    tokenizer = LEARNT[kind]
+    the, street = tokenizer.encode("the"), tokenizer.encode("street")
+    assert tokenizer.decode([START, *the, PAD, UNK, *street, STOP, *the, 99_999]) == "the street"
+    for token in (-1, tokenizer.size):
+        with pytest.raises(ArgumentError, match=f"got {token}"):
+            tokenizer.decode([token])
+
+
+@every
+def test_a_saved_tokenizer_loads_the_same(kind: str, tmp_path: Path) -> None:
+    tokenizer = LEARNT[kind]
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded: Tokenizer = KINDS[kind].load(tmp_path / "tokenizer.json")
+    assert loaded.size == tokenizer.size
+    assert [loaded.encode(line) for line in LINES + STRANGE] == [tokenizer.encode(line) for line in LINES + STRANGE]
+    other = KINDS["unigram" if kind == "bpe" else "bpe"]
+    with pytest.raises(DataError, match="is not a"):
+        other.load(tmp_path / "tokenizer.json")
+
+
+@every
+def test_a_size_too_small_says_what_is_needed(kind: str) -> None:
+    with pytest.raises(ArgumentError, match=r"must be at least \d+, got 261"):
+        KINDS[kind].learn(LINES, 261)
+
+
+@every
+def test_a_size_too_large_yields_what_there_is(kind: str) -> None:
+    assert KINDS[kind].learn(LINES, 5000).size < 5001
+
+
+@every
+@pytest.mark.parametrize("lines", [[], ["", "  "]])
+def test_no_text_is_an_error(kind: str, lines: list[str]) -> None:
+    with pytest.raises(DataError, match="no text to learn"):
+        KINDS[kind].learn(lines, 300)
+
+
+@pytest.mark.parametrize("model", [None, "~", "", base64.b64encode(b"other").decode()])
+def test_a_damaged_file_is_named(tmp_path: Path, model: object) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({"format": "attent bpe tokenizer", "version": 1, "sentencepiece": model}), encoding="utf-8")
+    with pytest.raises(DataError, match="is damaged") as caught:
+        BpeTokenizer.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,40 @@
+import pytest
+
+from attent.decoding.score import Score
+from attent.errors import ArgumentError, UnknownNameError
+from attent.evaluation.metrics import bleu, chrf, loss
+
+REFERENCES = ["the cat sat on the mat .", "a b c d"]
+
+
+def test_what_is_right_is_right_to_the_full() -> None:
+    for measured in (bleu(REFERENCES, REFERENCES), chrf(REFERENCES, REFERENCES)):
+        assert measured.score == pytest.approx(100)
+
+
+def test_worked_by_hand() -> None:
+    # precisions 4/5, 3/4, 2/3, 1/2, and no brevity penalty
+    measured = bleu(["a b c d x"], ["a b c d e"], "none")
+    assert measured.score == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
+    assert "tok:none" in measured.signature
+    assert "nc:6" in chrf(["a"], ["a"]).signature
+
+
+def test_the_tokenizer_matters() -> None:
+    assert bleu(["no, no, no, no!"], ["no , no , no , no !"]).score == pytest.approx(100)
+    assert bleu(["no, no, no, no!"], ["no , no , no , no !"], "none").score < 50
+    with pytest.raises(UnknownNameError, match="did you mean '13a'"):
+        bleu(["a"], ["a"], "13")
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf])
+def test_there_must_be_a_translation_for_each_reference(metric) -> None:
+    for translations, references in (([], []), (["a"], ["a", "b"])):
+        with pytest.raises(ArgumentError, match=f"got {len(translations)} and {len(references)}"):
+            metric(translations, references)
+
+
+def test_loss_is_a_mean_over_tokens() -> None:
+    assert loss([Score(-6.0, 2), Score(-1.0, 5)]) == 1.0
+    with pytest.raises(ArgumentError, match="at least one"):
+        loss([])

@@ -1,0 +1,113 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from attent.layers.recurrent import NETWORKS, BidirectionalRecurrent, Recurrent, RecurrentStack, RecurrentState, ends
+
+CELLS = ["gru", "lstm"]
+
+
+def state_of(cell: str, rows: int = 3, width: int = 5) -> RecurrentState:
+    return RecurrentState(torch.randn(rows, width), torch.randn(rows, width) if cell == "lstm" else None)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@torch.no_grad()
+def test_all_steps_at_once_equal_single_steps(cell: str) -> None:
+    stack, inputs, states = RecurrentStack(cell, 7, 5, layers=2), torch.randn(3, 4, 7), (state_of(cell), state_of(cell))
+    for parameter in stack.parameters():
+        nn.init.normal_(parameter)
+    whole, after = stack(inputs, states)
+    shown = []
+    for step in inputs.unbind(1):
+        states = stack.step(stack.gates(step[:, :2]) + stack.share(2)(step[:, 2:]), states)
+        shown.append(states[-1].hidden)
+    assert whole.shape == (3, 4, 5)
+    torch.testing.assert_close(torch.stack(shown, 1), whole)
+    for ours, theirs in zip(states, after, strict=True):
+        torch.testing.assert_close(ours.hidden, theirs.hidden)
+        assert (ours.cell is None) is (cell == "gru")
+        if ours.cell is not None:
+            torch.testing.assert_close(ours.cell, theirs.cell)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_state_is_a_value_of_which_rows_are_chosen(cell: str) -> None:
+    layer, state, rows = Recurrent(cell, 7, 5), state_of(cell), torch.tensor([2, 0, 2, 1])
+    before, inputs = state.hidden.clone(), torch.randn(3, 7)
+    after = layer.step(layer.gates(inputs), state)
+    chosen = layer.step(layer.gates(inputs[rows]), state.select(rows))
+    torch.testing.assert_close(chosen.hidden, after.hidden[rows])
+    assert torch.equal(state.hidden, before)
+
+
+@torch.no_grad()
+def test_a_gru_step_by_hand() -> None:
+    layer = Recurrent("gru", 1, 1)
+    for parameter in layer.parameters():
+        parameter.zero_()
+    # r and z are σ(0) = 1/2, n = tanh(3 · 1/3 + 1/2 · 2 · 1) = tanh 2
+    layer.network.weight_ih_l0[2], layer.network.weight_hh_l0[2] = 3.0, 2.0
+    after = layer.step(layer.gates(torch.tensor([[1 / 3]])), RecurrentState(torch.ones(1, 1)))
+    assert after.hidden.item() == pytest.approx(0.5 * math.tanh(2) + 0.5)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@torch.no_grad()
+def test_padding_and_neighbours_do_not_matter_to_a_reader(cell: str) -> None:
+    reader, features, lengths = BidirectionalRecurrent(cell, 7, 5, layers=2).eval(), torch.randn(3, 6, 7), torch.tensor([2, 5, 1])
+    whole = reader(features, lengths)
+    assert whole.shape == (3, 6, 10)
+    for row, length in enumerate(lengths.tolist()):
+        alone = reader(features[row : row + 1, :length], lengths[row : row + 1])[0]
+        torch.testing.assert_close(whole[row, :length], alone)
+        assert not whole[row, length:].any()
+    features[0, 2:] = torch.nan
+    assert torch.equal(reader(features, lengths), whole)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@torch.no_grad()
+def test_a_rows_bits_do_not_change_with_its_neighbours(cell: str) -> None:
+    reader, features = BidirectionalRecurrent(cell, 7, 5, layers=2), torch.randn(8, 16, 7)
+    short, long = torch.tensor([9, 1, 2, 3, 2, 1, 4, 5]), torch.tensor([9, 16, 15, 16, 16, 16, 13, 12])
+    assert torch.equal(reader(features, short)[0], reader(features, long)[0])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@torch.no_grad()
+def test_two_directions_are_what_pytorch_computes(cell: str) -> None:
+    ours, theirs = BidirectionalRecurrent(cell, 7, 5, layers=2), NETWORKS[cell](7, 5, 2, batch_first=True, bidirectional=True)
+    for layer in range(2):
+        for directions, suffix in ((ours.forwards, ""), (ours.backwards, "_reverse")):
+            for name, parameter in directions[layer].network.named_parameters():
+                theirs.get_parameter(name.replace("l0", f"l{layer}") + suffix).copy_(parameter)
+    features = torch.randn(3, 6, 7)
+    torch.testing.assert_close(ours(features, torch.tensor([6, 6, 6])), theirs(features)[0])
+
+
+@torch.no_grad()
+def test_a_row_without_tokens_has_no_features() -> None:
+    reader = BidirectionalRecurrent("gru", 7, 5)
+    assert not reader(torch.randn(2, 3, 7), torch.tensor([0, 3]))[0].any()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@torch.no_grad()
+def test_each_direction_ends_where_it_has_read_everything(cell: str) -> None:
+    reader, features, lengths = BidirectionalRecurrent(cell, 7, 5), torch.randn(2, 4, 7), torch.tensor([3, 4])
+    last = ends(reader(features, lengths), lengths)
+    ahead = []
+    for direction, read in ((reader.forwards[0], features[:1, :3]), (reader.backwards[0], features[:1, :3].flip(1))):
+        ahead.append(direction(read, direction.nothing(read))[1].hidden[0])
+    torch.testing.assert_close(last[0], torch.cat(ahead))
+
+
+@torch.no_grad()
+def test_weights_start_orthogonal_and_the_forget_gate_open() -> None:
+    network = Recurrent("lstm", 7, 5).network
+    for gate in network.weight_hh_l0.split(5):
+        torch.testing.assert_close(gate @ gate.mT, torch.eye(5))
+    assert torch.add(network.bias_ih_l0, network.bias_hh_l0).tolist() == [0.0] * 5 + [1.0] * 5 + [0.0] * 10

@@ -1,0 +1,227 @@
+import pytest
+import torch
+
+from attent.attention.cache import KeyValueCache
+from attent.attention.watch import watch
+from attent.errors import ArgumentError, ShapeError, UnknownNameError
+from attent.models.rnn import RNN
+from attent.models.rnn_settings import RnnSettings
+
+SMALL = {"embedding_width": 6, "width": 10}
+# Every kind with every cell; the rest pairwise.
+VARIANTS = [
+    {"attention": "none", "cell": "gru"},
+    {"attention": "none", "cell": "lstm", "decoder_layers": 2, "share_embeddings": "none"},
+    {"attention": "none", "cell": "gru", "context_every_step": False, "layer_norm": True},
+    {"attention": "bahdanau", "cell": "gru", "encoder_layers": 2},
+    {"attention": "bahdanau", "cell": "lstm", "decoder_layers": 2, "encoder_layers": 2, "encoder_width": 7},
+    {"attention": "bahdanau", "cell": "gru", "score": "gated", "layer_norm": True},
+    {"attention": "luong", "cell": "gru"},
+    {"attention": "luong", "cell": "lstm", "score": "concat", "attention_hidden": 3, "decoder_layers": 2},
+    {"attention": "luong", "cell": "gru", "score": "dot", "input_feeding": False, "decoder_layers": 2},
+    {"attention": "luong", "cell": "lstm", "score": "general", "input_feeding": False, "encoder_width": 7},
+    {"attention": "luong", "cell": "gru", "score": "gaussian", "normaliser": "sparsemax", "share_embeddings": "none"},
+]
+NAMES = ["-".join(map(str, variant.values())) for variant in VARIANTS]
+every_variant = pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
+ATTENDING = [variant for variant in VARIANTS if variant["attention"] != "none"]
+
+
+def make(variant: dict[str, object], source_size: int = 13, target_size: int = 11) -> RNN:
+    return RNN(RnnSettings.model_validate(SMALL | variant), source_size, target_size).eval()
+
+
+def some_source() -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randint(4, 13, (3, 7)), torch.tensor([5, 2, 7])
+
+
+def some_target() -> torch.Tensor:
+    return torch.randint(2, 11, (3, 5))
+
+
+@every_variant
+@torch.no_grad()
+def test_all_steps_at_once_equal_one_step_after_another(variant: dict[str, object]) -> None:
+    model, (source, lengths), tokens = make(variant), some_source(), some_target()
+    memory = model.encode(source, lengths)
+    whole = model.decode(memory, tokens)
+    state, steps = model.start(memory), []
+    for token in tokens.unbind(1):
+        features, state = model.step(state, token)
+        steps.append(features)
+    assert whole.shape == (3, 5, 6)
+    torch.testing.assert_close(torch.stack(steps, 1), whole)
+    assert model.output(whole).shape == (3, 5, 11)
+
+
+@every_variant
+@torch.no_grad()
+def test_neighbours_and_padding_do_not_matter(variant: dict[str, object]) -> None:
+    model, (source, lengths), tokens = make(variant), some_source(), some_target()
+    whole = model.decode(model.encode(source, lengths), tokens)
+    for row, length in enumerate(lengths.tolist()):
+        alone = model.decode(model.encode(source[row : row + 1, :length], lengths[row : row + 1]), tokens[row : row + 1])
+        torch.testing.assert_close(alone[0], whole[row])
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
+@torch.no_grad()
+def test_a_translation_does_not_change_by_a_bit_with_its_neighbours(attention: str, cell: str) -> None:
+    model, source = make({"attention": attention, "cell": cell, "width": 32}), torch.randint(4, 13, (8, 16))
+
+    def first_row(lengths: list[int]) -> torch.Tensor:
+        state, tokens, logits = model.start(model.encode(source, torch.tensor(lengths))), torch.full((8,), 2), []
+        for _ in range(5):
+            features, state = model.step(state, tokens)
+            logits.append(model.output(features))
+            tokens = logits[-1].argmax(-1)
+        return torch.stack(logits)[:, 0]
+
+    assert torch.equal(first_row([9, 1, 2, 3, 2, 1, 4, 5]), first_row([9, 16, 15, 16, 16, 16, 13, 12]))
+
+
+@every_variant
+@torch.no_grad()
+def test_a_feature_knows_nothing_of_later_tokens(variant: dict[str, object]) -> None:
+    model, (source, lengths), tokens = make(variant), some_source(), some_target()
+    memory, other = model.encode(source, lengths), tokens.clone()
+    other[:, 3:] = (other[:, 3:] - 1) % 9 + 2
+    one, two = model.decode(memory, tokens), model.decode(memory, other)
+    torch.testing.assert_close(one[:, :3], two[:, :3])
+    assert not torch.allclose(one[:, 3:], two[:, 3:])
+
+
+@every_variant
+@torch.no_grad()
+def test_a_selected_state_goes_on_as_its_rows(variant: dict[str, object]) -> None:
+    model, (source, lengths), rows = make(variant), some_source(), torch.tensor([2, 0, 2])
+    first = model.start(model.encode(source, lengths))
+    _, state = model.step(first, torch.tensor([2, 2, 2]))
+    features, _ = model.step(state, torch.tensor([5, 6, 7]))
+    chosen, _ = model.step(state.select(rows), torch.tensor([7, 5, 7]))
+    torch.testing.assert_close(chosen, features[rows])
+    # a state is a value: to step from it again is to take the same step
+    torch.testing.assert_close(model.step(first, torch.tensor([2, 2, 2]))[1].layers[-1].hidden, state.layers[-1].hidden)
+
+
+@every_variant
+def test_every_parameter_learns(variant: dict[str, object]) -> None:
+    model, (source, lengths) = make(variant).train(), some_source()
+    logits = model.output(model.decode(model.encode(source, lengths), some_target()))
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), some_target().flatten()).backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()] == []
+
+
+@every_variant
+def test_gradients_are_finite_in_mixed_precision(variant: dict[str, object]) -> None:
+    model, (source, lengths) = make(variant).train(), some_source()
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model.output(model.decode(model.encode(source, lengths), some_target()))
+    logits.float().logsumexp(-1).sum().backward()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("variant", ATTENDING, ids=lambda variant: "-".join(map(str, variant.values())))
+@torch.no_grad()
+def test_one_map_a_call_whose_row_is_about_the_token_that_the_step_emits(variant: dict[str, object]) -> None:
+    model, (source, lengths), tokens = make(variant), some_source(), some_target()
+    memory = model.encode(source, lengths)
+    with watch(model) as seen:
+        model.decode(memory, tokens)
+    assert list(seen) == ["decoder.cross_attention"]
+    weights = seen["decoder.cross_attention"].dense()
+    assert weights.shape == (3, 1, 5, 7)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 1, 5))
+    assert not weights[1, :, :, 2:].any()
+    state = model.start(memory)
+    for step, token in enumerate(tokens.unbind(1)):
+        with watch(model) as seen:
+            _, state = model.step(state, token)
+        torch.testing.assert_close(seen["decoder.cross_attention"].dense(), weights[:, :, step : step + 1])
+
+
+@pytest.mark.parametrize(("attention", "steps_that_move"), [("bahdanau", [2, 3, 4]), ("luong", [1, 2, 3, 4])])
+@torch.no_grad()
+def test_bahdanau_looks_before_it_reads_the_token_and_luong_behind(attention: str, steps_that_move: list[int]) -> None:
+    model, (source, lengths), tokens = make({"attention": attention}), some_source(), some_target()
+    memory, other = model.encode(source, lengths), tokens.clone()
+    other[:, 1] = tokens[:, 1] % 9 + 2
+    with watch(model) as seen:
+        model.decode(memory, tokens)
+        model.decode(memory, other)
+    one, two = (weights.dense()[2, 0] for weights in seen.values())
+    assert [step for step in range(5) if not torch.equal(one[step], two[step])] == steps_that_move
+
+
+@torch.no_grad()
+def test_keys_are_lowered_once_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, (source, lengths) = make({}), some_source()
+    score, calls = model.decoder.cross_attention.score, []
+    lower = score.lower_key
+    monkeypatch.setattr(score, "lower_key", lambda *given: calls.append(1) or lower(*given))
+    state = model.start(model.encode(source, lengths))
+    for _ in range(3):
+        _, state = model.step(state, torch.tensor([2, 3, 4]))
+    model.decode(model.encode(source, lengths), some_target())
+    assert len(calls) == 2
+    assert isinstance(state.source, KeyValueCache)
+
+
+@pytest.mark.parametrize("every_step", [True, False])
+@torch.no_grad()
+def test_without_attention_the_vector_enters_every_step_or_the_first_state_alone(every_step: bool) -> None:
+    model, (source, lengths) = make({"attention": "none", "context_every_step": every_step}), some_source()
+    state = model.start(model.encode(source, lengths))
+    assert state.beside.shape == (3, 10 if every_step else 0)
+    assert state.source is None
+    # c = tanh(V ends), s_0 = tanh(V' c)
+    if every_step:
+        torch.testing.assert_close(torch.tanh(model.decoder.first_state(state.beside)), state.layers[0].hidden)
+
+
+@torch.no_grad()
+def test_input_feeding_hands_on_the_attentional_vector() -> None:
+    model, (source, lengths) = make({"attention": "luong"}), some_source()
+    state = model.start(model.encode(source, lengths))
+    assert not state.beside.any()
+    features, state = model.step(state, torch.tensor([2, 2, 2]))
+    assert torch.equal(state.beside, features)
+
+
+@pytest.mark.parametrize(("shared", "matrices"), [("none", 3), ("target", 2), ("all", 1)])
+def test_shared_embeddings_are_one_matrix(shared: str, matrices: int) -> None:
+    model = make({"share_embeddings": shared}, 11, 11)
+    weights = (model.source_embedding.weight, model.target_embedding.weight, model.to_logits.weight)
+    assert len({id(weight) for weight in weights}) == matrices
+
+
+@torch.no_grad()
+def test_dropout_acts_in_training_alone() -> None:
+    model, (source, lengths), tokens = make({"preset": "lium"}), some_source(), some_target()
+
+    def features() -> torch.Tensor:
+        return model.decode(model.encode(source, lengths), tokens)
+
+    assert torch.equal(features(), features())
+    model.train()
+    assert not torch.equal(features(), features())
+
+
+@pytest.mark.parametrize(
+    ("variant", "error", "message"),
+    [
+        ({"share_embeddings": "all"}, ArgumentError, "needs one vocabulary, got 13 source and 11 target"),
+        ({"score": "dot", "encoder_width": 7}, ShapeError, "one width, got Dq = 10 and Dk = 14"),
+        ({"score": "dot", "attention_hidden": 7}, ArgumentError, "got score 'dot'"),
+        ({"score": "adittive"}, UnknownNameError, "did you mean 'additive'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(variant: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make(variant)
+
+
+def test_lengths_must_be_one_a_row() -> None:
+    with pytest.raises(ShapeError, match=r"lengths \(B,\), got \(3, 7\) and \(2,\)"):
+        make({}).encode(torch.ones(3, 7, dtype=torch.long), torch.tensor([7, 2]))

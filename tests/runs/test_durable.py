@@ -1,0 +1,68 @@
+import errno
+from pathlib import Path
+
+import pytest
+
+from attent.errors import RunError
+from attent.runs import durable
+from attent.runs.durable import draft_of, new_file, new_folder, settle, sweep
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with new_file(path) as draft:
+        draft.write_text("new")
+        assert path.read_text() == "old"
+    assert content(tmp_path) == {"a.json": "new"}
+
+
+def test_a_folder_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
+    for text in ("old", "new"):
+        with new_folder(tmp_path / "all" / "a") as draft:
+            (draft / "file").write_text(text)
+    assert content(tmp_path) == {"all/a/file": "new"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")])
+def test_what_fails_leaves_the_old_one(tmp_path: Path, error: BaseException) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("old")
+    with pytest.raises((RunError, KeyboardInterrupt)), new_folder(tmp_path / "folder") as draft:
+        (draft / "file").write_text("half")
+        raise error
+    with pytest.raises((RunError, KeyboardInterrupt)), new_file(tmp_path / "folder" / "file") as draft:
+        draft.write_text("half")
+        raise error
+    assert content(tmp_path) == {"folder/file": "old"}
+
+
+def test_a_full_disk_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "sync", full)
+    with pytest.raises(RunError, match=r"a\.json cannot be written: No space left on device$"), new_file(tmp_path / "a.json") as draft:
+        draft.write_text("new")
+    assert content(tmp_path) == {}
+
+
+def test_leavings_are_swept(tmp_path: Path) -> None:
+    (draft_of(tmp_path / "folder") / "file").write_text("half")
+    (tmp_path / ".a.json.part").write_text("half")
+    (tmp_path / ".hidden").write_text("kept")
+    sweep(tmp_path)
+    assert content(tmp_path) == {".hidden": "kept"}
+    sweep(tmp_path / "nowhere")
+
+
+def test_a_draft_is_settled(tmp_path: Path) -> None:
+    draft = draft_of(tmp_path / "new")
+    (draft / "file").write_text("text")
+    settle(draft, tmp_path / "new")
+    assert content(tmp_path) == {"new/file": "text"}

@@ -1,0 +1,225 @@
+"""A run that was interrupted, however and whenever, ends with the weights of one that was not."""
+
+import errno
+import io
+import itertools
+import json
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attent.data.batches import Bitext
+from attent.data.text import Pair
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import RunError
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.runs import durable
+from attent.runs.weights import read_tensors
+from attent.training.checkpoint import Checkpoints, State, best_of, checkpoints_of, mean_of, newest, read_state
+from attent.training.loop import Trained, train
+from attent.training.pace import Pace
+from attent.training.progress import Progress
+from attent.training.settings import TrainingSettings
+
+TOKENIZER = CharTokenizer("abcde")
+PAIRS = [Pair(text, text[::-1]) for text in ("a", "bc", "deb", "cead", "ba", "e", "dd")]
+DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER)
+SCORES = {2: 3.0, 4: 2.0, 6: 2.5, 7: 2.75}
+NAME = "encoder.layers.0.feed_forward.widen.weight"
+
+
+class Killed(BaseException):
+    """Ends a process that can do nothing about it."""
+
+
+def model() -> Transformer:
+    torch.manual_seed(5)
+    settings = TransformerSettings(
+        encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=0.2, attention_dropout=0.1, position="learned"
+    )
+    return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
+
+
+def settings(**values: object) -> TrainingSettings:
+    least = {"updates": 7, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "validate_every": 2}
+    return TrainingSettings.model_validate(least | values)
+
+
+def go(
+    folder: Path, how: TrainingSettings, stream: io.StringIO | None = None, at: Callable[[int], object] = lambda update: None
+) -> Trained:
+    """Train into a folder, or go on in it; `at` is told the update of every validation."""
+    folder.mkdir(exist_ok=True)
+    made = model()
+    found = newest(folder)
+    updates = itertools.count(2 * ((read_state(found).update if found else 0) // 2) + 2, 2)
+
+    def validate() -> dict[str, float]:
+        update = min(next(updates), how.updates)
+        at(update)
+        return {"loss": SCORES[update]}
+
+    return train(made, DATA, how, validate=validate, progress=Progress(stream or io.StringIO()), checkpoints=Checkpoints(folder, how))
+
+
+def end(folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Every byte of weights and moments that a run ends with, and all of its state but the time."""
+    found = newest(folder)
+    files = [folder / "model.safetensors", *sorted(found.glob("*.safetensors"))]
+    state = read_state(found).model_dump()
+    return {file.name + file.parent.name * (file.parent == found): file.read_bytes() for file in files}, {
+        key: value for key, value in state.items() if key not in ("seconds", "loss")
+    }
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"precision": "bfloat16", "schedule": "plateau", "plateau_patience": 0},
+        {"averaging": "ema", "accumulate": 2, "optimizer": "adam"},
+        {"averaging": "last", "last": 2, "last_every": 1, "keep_best": 0, "schedule": "cosine"},
+        {"batch_pairs": None, "batch_tokens": 9, "patience": 2},
+    ],
+)
+def test_after_ctrl_c_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, values: dict[str, object]) -> None:
+    how = settings(**values)
+    whole = go(tmp_path / "whole", how)
+    stream = io.StringIO()
+    for stop in (2, 4):
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path / "parts", how, stream, lambda update, stop=stop: update == stop and signal.raise_signal(signal.SIGINT))
+        assert stream.getvalue().splitlines()[-1] == f"saved after update {stop}; to go on: attent train --resume {tmp_path / 'parts'}"
+        torch.rand(3)
+    parts = go(tmp_path / "parts", how)
+    assert end(tmp_path / "whole") == end(tmp_path / "parts")
+    assert (whole.updates, whole.kept, whole.validation) == (parts.updates, parts.kept, parts.validation)
+
+
+def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moments are those before each write to disk is waited for; a dead process tidies nothing up."""
+    how = settings(averaging="ema", save_every=3)
+    go(tmp_path / "whole", how)
+    expected = end(tmp_path / "whole")
+    real = durable.sync
+    for moment in range(3, 999, 3):
+        folder, left, alive = tmp_path / f"killed{moment}", [moment], [True]
+
+        def sync(path: Path, left: list[int] = left, alive: list[bool] = alive) -> None:
+            left[0] -= 1
+            if not left[0]:
+                alive[0] = False
+                raise Killed
+            real(path)
+
+        with monkeypatch.context() as patched:
+            remove, unlink = shutil.rmtree, Path.unlink
+            patched.setattr(durable, "sync", sync)
+            patched.setattr(shutil, "rmtree", lambda *a, alive=alive, remove=remove, **k: remove(*a, **k) if alive[0] else None)
+            patched.setattr(Path, "unlink", lambda *a, alive=alive, unlink=unlink, **k: unlink(*a, **k) if alive[0] else None)
+            try:
+                go(folder, how)
+            except Killed:
+                pass
+            else:
+                assert moment > 15
+                break
+        go(folder, how)
+        assert end(folder) == expected, moment
+        assert [path for path in (folder / "checkpoints").iterdir() if not path.name.isdigit()] == []
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = settings()
+    go(tmp_path / "whole", how)
+
+    def full(path: Path) -> None:
+        if "00000004" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched, pytest.raises(RunError, match="00000004 cannot be written: No space left on device") as caught:
+        patched.setattr(durable, "sync", full)
+        go(tmp_path / "full", how)
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in (tmp_path / "full" / "checkpoints").iterdir()] == ["00000002"]
+    go(tmp_path / "full", how)
+    assert end(tmp_path / "whole") == end(tmp_path / "full")
+
+
+@pytest.mark.parametrize(
+    ("values", "kept", "published"),
+    [
+        ({}, ["00000004", "00000007"], 4),
+        ({"keep_best": 2}, ["00000004", "00000006", "00000007"], 4),
+        ({"keep_best": 0, "keep_last": 3}, ["00000004", "00000006", "00000007"], 7),
+        ({"save_every": 3, "keep_last": 3}, ["00000004", "00000006", "00000007"], 4),
+    ],
+)
+def test_the_best_and_the_last_are_kept(tmp_path: Path, values: dict[str, object], kept: list[str], published: int) -> None:
+    trained = go(tmp_path / "run", settings(**values))
+    assert [path.name for path in checkpoints_of(tmp_path / "run")] == kept
+    assert trained.kept == published
+    published_weights = tmp_path / "run" / "checkpoints" / f"{published:08}" / "model.safetensors"
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == published_weights.read_bytes()
+    assert best_of(tmp_path / "run")[0].name == "00000004"
+
+
+def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
+    how = settings(validate_every=None, schedule="constant", updates=4)
+    go(tmp_path / "run", how)
+    assert go(tmp_path / "run", how.model_copy(update={"updates": 6})).updates == 6
+
+
+def test_what_may_change_the_last_digits_is_said(tmp_path: Path) -> None:
+    go(tmp_path / "run", settings(updates=4))
+    stream = io.StringIO()
+    state = checkpoints_of(tmp_path / "run")[-1] / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"torch": "1.0"}))
+    before = torch.get_num_threads()
+    go(tmp_path / "run", settings(updates=6, threads=2), stream)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+    assert stream.getvalue().splitlines()[:2] == [
+        "going on after update 4",
+        f"warning: with float32 on 2 threads instead of float32 on 1 thread, torch {torch.__version__} instead of torch 1.0, "
+        "weights will differ in their last digits from those of an unbroken run",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda path: (path / "state.json").unlink(), r"state\.json is missing or damaged"),
+        (lambda path: (path / "state.json").write_text("{"), r"state\.json is damaged"),
+        (lambda path: (path / "state.json").write_text("{}"), r"state\.json is damaged: pace: "),
+        (lambda path: (path / "model.safetensors").write_bytes(b"none"), r"model\.safetensors is missing or damaged"),
+        (lambda path: (path / "optimizer.safetensors").unlink(), r"optimizer\.safetensors is missing or damaged"),
+        (lambda path: shutil.copy(path / "model.safetensors", path / "optimizer.safetensors"), r"00000007 is damaged"),
+    ],
+)
+def test_damage_is_named_in_one_line(tmp_path: Path, damage: Callable[[Path], object], says: str) -> None:
+    go(tmp_path / "run", settings())
+    damage(newest(tmp_path / "run"))
+    with pytest.raises(RunError, match=says) as caught:
+        go(tmp_path / "run", settings(updates=9))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_state_survives_json() -> None:
+    state = State(update=3, place=(1, 2), seconds=0.1, pace=Pace("bfloat16", 2), device="cpu", random={"cpu": "00ff"})
+    assert State.model_validate_json(state.model_dump_json()) == state
+
+
+def test_the_mean_of_files_is_the_mean_of_their_weights(tmp_path: Path) -> None:
+    go(tmp_path / "run", settings(keep_last=3))
+    files = [path / "model.safetensors" for path in checkpoints_of(tmp_path / "run")]
+    made = model()
+    mean_of(files, made)
+    expected = torch.stack([read_tensors(file)[NAME] for file in files])
+    torch.testing.assert_close(dict(made.named_parameters())[NAME].detach(), expected.mean(0))
