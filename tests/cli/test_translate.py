@@ -19,7 +19,6 @@ def test_one_line_in_one_line_out_in_order(attent, run_folder: Path, tmp_path: P
     file = tmp_path / "lines.txt"
     file.write_text("\n".join(lines), encoding="utf-8")
     done = attent("translate", run_folder, file)
-    assert done.code == 0
     assert len(done.out) == 4
     assert done.out[1] == ""
     assert [attent("translate", run_folder, line).out[0] for line in lines if line] == [done.out[0], *done.out[2:]]
@@ -40,19 +39,35 @@ def test_no_line_no_answer(attent, run_folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_text_may_be_anything_that_is_no_file(attent, run_folder: Path) -> None:
-    assert attent("translate", run_folder, "x" * 300).code == 0
-    assert attent("translate", run_folder, "a\x00b 2026").code == 0
+    assert len(attent("translate", run_folder, "x" * 300).out) == 1
+    assert len(attent("translate", run_folder, "a\x00b 2026").out) == 1
 
 
 def test_what_the_model_cannot_know_is_reported(attent, run_folder: Path) -> None:
     done = attent("translate", run_folder, "en | Ж 3, 2026\nno date at all\n\nen | 3/3/2026")
-    assert done.code == 0
+    assert done.code == 2
     assert len(done.out) == 4
     assert done.err[0] == "line 1: unknown to this model: 'Ж' (CYRILLIC CAPITAL LETTER ZHE)"
-    assert done.err[1].startswith("line 2: 'no date at all' holds no year")
     # two updates teach nobody to write dates
-    assert done.err[2].startswith("line 4: the answer ")
-    assert done.err[2].endswith(" is no date")
+    assert done.err[1].startswith("line 1: the answer ")
+    assert done.err[2].startswith("line 2: 'no date at all' holds no year")
+    assert done.out[1] == ""
+    assert done.err[3].startswith("line 4: the answer ")
+    assert done.err[3].endswith(" is no date")
+
+
+def test_a_text_that_is_no_date_has_no_answer(attent, run_folder: Path) -> None:
+    expected = (2, [""], ["line 1: 'banana' holds no year from 1800 to 2200 in four digits"])
+    assert attent("translate", run_folder, "banana") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("nowhere.txt", "there is no file nowhere.txt; "), (".", ". is a folder, neither a file nor a text")]
+)
+def test_a_file_that_is_not_there_is_no_text(attent, run_folder: Path, name: str, says: str) -> None:
+    done = attent("translate", run_folder, name)
+    assert (done.code, done.out, len(done.err)) == (2, [], 1)
+    assert done.err[0].startswith(f"attent: {says}")
 
 
 def test_bytes_that_are_no_text(attent, run_folder: Path, tmp_path: Path) -> None:
@@ -60,6 +75,7 @@ def test_bytes_that_are_no_text(attent, run_folder: Path, tmp_path: Path) -> Non
     file.write_bytes(b"fine\n\xff\xfe\n")
     done = attent("translate", run_folder, file)
     assert done.code == 2
+    assert len(done.out) == 1, "the good line before it has its answer"
     assert done.err[-1].startswith(f"attent: {file}, line 2: not UTF-8")
 
 
@@ -77,7 +93,6 @@ def test_with_n_best_each_translation_has_a_line(attent, run_folder: Path, tmp_p
     file = tmp_path / "lines.txt"
     file.write_text("en | 3/3/2026\n\nen | 3/4/2026\n", encoding="utf-8")
     done = attent("translate", run_folder, file, "--beam", 3, "--n-best", 2, "--max-length", 6, "--length-penalty", 1, "--batch", 1)
-    assert done.code == 0
     fields = [line.split(" ||| ") for line in done.out]
     assert [one[0] for one in fields] == ["0", "0", "1", "2", "2"]
     for _, _, parts, score in fields:

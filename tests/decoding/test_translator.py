@@ -124,3 +124,13 @@ def test_a_run_folder_translates_as_the_model_did(tmp_path: Path) -> None:
 def test_no_run_folder_is_a_run_error(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is no run folder"):
         load(tmp_path / "run")
+
+
+def test_a_text_that_learned_positions_cannot_number_is_left_untranslated() -> None:
+    settings = SETTINGS.model_copy(update={"position": "learned", "maximum_length": 40})
+    made = Translator(Transformer(settings, SOURCE.size, TARGET.size), SOURCE, TARGET)
+    assert made.longest_source == 32
+    short, long, most = made.translate(["abc", "a" * 33, "b" * 32])
+    assert long == ""
+    assert max(len(short), len(most)) <= 39
+    assert translator().longest_source is None

@@ -1,4 +1,5 @@
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,33 @@ def test_a_draft_is_settled(tmp_path: Path) -> None:
     (draft / "file").write_text("text")
     settle(draft, tmp_path / "new")
     assert content(tmp_path) == {"new/file": "text"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX has permissions of this kind")
+def test_others_may_read_what_new_files_let_them_read(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "folder") as folder:
+        (folder / "secret").touch(mode=0o600)
+    with new_file(tmp_path / "file") as file:
+        file.touch(mode=0o600)
+    (tmp_path / "plain").touch()
+    plain = (tmp_path / "plain").stat().st_mode & 0o777
+    assert (tmp_path / "file").stat().st_mode & 0o777 == plain
+    assert (tmp_path / "folder" / "secret").stat().st_mode & 0o777 == plain
+
+
+def test_a_folder_that_cannot_be_replaced_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "folder"
+    with new_folder(path) as folder:
+        (folder / "old").touch()
+    renamed = Path.rename
+
+    def once_too_often(self: Path, target: Path) -> Path:
+        if target == path and not (self / "old").exists():
+            raise OSError(5, "Input/output error")
+        return renamed(self, target)
+
+    monkeypatch.setattr(Path, "rename", once_too_often)
+    with pytest.raises(RunError, match="cannot be written"), new_folder(path) as folder:
+        (folder / "new").touch()
+    assert [file.name for file in path.iterdir()] == ["old"]
+    assert [file.name for file in tmp_path.iterdir()] == ["folder"]

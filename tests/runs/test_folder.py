@@ -102,8 +102,21 @@ def damaged(folder: Path, what: str) -> None:
             config.write_text(config.read_text()[:-9])
         case "newer":
             config.write_text(json.dumps(content | {"format": FORMAT + 1, "versions": {"attent": "9.9"}}))
+        case "newer of nobody":
+            config.write_text(json.dumps(content | {"format": FORMAT + 1, "versions": []}))
         case "no format":
             config.write_text("[]")
+        case "format of truth":
+            config.write_text(json.dumps(content | {"format": True}))
+        case "uneven heads":
+            content["model"]["heads"] = 3
+            config.write_text(json.dumps(content))
+        case "unknown score":
+            content["model"]["score"] = "dott"
+            config.write_text(json.dumps(content))
+        case "larger than memory":
+            content["model"]["width"] = 10**12
+            config.write_text(json.dumps(content))
         case "unknown setting":
             content["model"]["colour"] = "red"
             config.write_text(json.dumps(content))
@@ -133,7 +146,12 @@ def damaged(folder: Path, what: str) -> None:
         ("no folder", "run is no run folder: config.json cannot be read"),
         ("bad JSON", r"config\.json is damaged: "),
         ("newer", r"config\.json has format 3, written by attent 9\.9; this attent reads up to 2"),
+        ("newer of nobody", r"config\.json has format 3, written by attent of a newer version"),
         ("no format", r"config\.json is damaged: it names no format"),
+        ("format of truth", r"config\.json is damaged: it names no format"),
+        ("uneven heads", r"config\.json is damaged: model\S*: heads must divide width = 8, got 3"),
+        ("unknown score", r"config\.json is damaged: model: unknown score 'dott'; did you mean 'dot'"),
+        ("larger than memory", r"config\.json is damaged: model: "),
         ("unknown setting", r"config\.json is damaged: model\.colour: "),
         ("other shape", r"model\.safetensors is damaged: encoder\.layers\.0\.feed_forward\.widen\.weight must be \(7, 8\), got \(5, 8\)"),
         ("more layers", r"model\.safetensors is damaged: encoder\.layers\.1\.\S+ is missing"),

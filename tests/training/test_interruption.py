@@ -1,9 +1,18 @@
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from attent.training.interruption import interruptible
+
+
+@pytest.fixture(autouse=True)
+def as_in_the_foreground() -> Iterator[None]:
+    """Python's own answer to Ctrl-C, which a shell turns off for what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

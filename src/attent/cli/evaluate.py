@@ -10,7 +10,7 @@ import typer
 
 from attent.cli.lines import lines_of
 from attent.cli.output import say
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
     from attent.config.recipe import Results
@@ -57,7 +57,11 @@ def evaluate(
     found = read(run)
     if "dates" not in found.config.corpus:
         raise ArgumentError(f"{run} was not trained on a corpus that can be made again, such as dates")
-    corpus = dates(DatesSettings.model_validate(found.config.corpus["dates"]))
+    try:
+        settings = DatesSettings.model_validate(found.config.corpus["dates"])
+    except ValueError as error:
+        raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
+    corpus = dates(settings)
     say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
     results = judge(Translator(found.model, found.source_tokenizer, found.target_tokenizer), corpus.held_out)
     print(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))

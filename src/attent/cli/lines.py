@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from attent.errors import DataError
+from attent.errors import ArgumentError, DataError
+
+# A single word that ends as files of text do.
+FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|[a-z]{2})", re.IGNORECASE)
 
 
 def opened(source: str) -> BinaryIO:
-    """Standard input for "-", the file of that name if there is one, else the text itself."""
+    """Standard input for "-", the file of that name if there is one, else the text itself.
+
+    Raises:
+        ArgumentError: it is a folder, or looks like the name of a file that is not there.
+    """
     if source == "-":
         return sys.stdin.buffer
     try:
+        if Path(source).is_dir():
+            raise ArgumentError(f"{source} is a folder, neither a file nor a text")
         if Path(source).is_file():
             return Path(source).open("rb")
+        if FILE_NAME.fullmatch(source):
+            raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
+    except ArgumentError:
+        raise
     except (OSError, ValueError):
         pass  # too long for a name, or with a character that no name may have
     return io.BytesIO(source.encode())

@@ -15,7 +15,7 @@ import typer
 
 from attent.cli.lines import lines_of, opened
 from attent.cli.output import say
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from attent.decoding.hypothesis import Translation
@@ -68,13 +68,15 @@ def translate(
     """Translate line by line: one line in, one line out, in order.
 
     What is no file is a text. Characters that the model has never seen are written in a way that it knows where there is
-    one (a space for a space, 3 for ３), else reported on standard error; so are, for a model of dates, a line without a
-    year and a translation that is no date. The translation is printed all the same.
+    one (a space for a space, 3 for ３), else reported on standard error; so is a line that is too long for the model. A
+    model of dates leaves a line without a year untranslated, and reports that and every answer that is no date; then the
+    exit code is 2, once all lines are through.
 
     With --n-best each translation has a line: number of its source from 0 ||| text ||| scores in parts ||| score. An
     alignment stands behind the text; words are what spaces part.
     """
     from attent.data.batches import BatchSize
+    from attent.data.dates.checks import why_no_date
     from attent.decoding.translator import BATCH, Translator
     from attent.runs.folder import read
 
@@ -96,20 +98,38 @@ def translate(
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
     found = read(run)
-    translator = Translator(found.model, found.source_tokenizer, found.target_tokenizer)
+    translator, dates, well = Translator(found.model, found.source_tokenizer, found.target_tokenizer), "dates" in found.config.corpus, True
     with opened(source) as stream:
         lines = enumerate(lines_of(stream, source))
         # somebody who types wants each answer at once
-        together = 1 if stream.isatty() else LINES
-        while some := list(islice(lines, together)):
+        together, broken = 1 if stream.isatty() else LINES, None
+        while broken is None:
+            some, broken = _some(lines, together)
+            if not some:
+                break
             texts = [_as_known(line, translator) for _, line in some]
-            translations = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
+            asked = ["" if dates and why_no_date(text) else text for text in texts]
+            translations = translator.search(asked, settings, prefixes=[prefix] * len(texts), batch=size)
             written = _written(translator, texts, translations, alignments=alignments, replace_unknown=replace_unknown)
             for (number, line), text, best in zip(some, texts, written, strict=True):
                 for one in _json(line, best) if output is Format.jsonl else _text(number, best, scores=n_best is not None):
                     print(one)
-                _report(number + 1, text, best[0].text, translator, dates="dates" in found.config.corpus)
+                well &= _is_well(number + 1, text, best[0].text, translator, dates=dates)
             sys.stdout.flush()
+    if broken is not None:
+        raise broken
+    if not well:
+        raise typer.Exit(2)
+
+
+def _some(lines: Iterator[tuple[int, str]], most: int) -> tuple[list[tuple[int, str]], DataError | None]:
+    """The next lines, and the error that one behind them raised: those before it are to be translated first."""
+    some: list[tuple[int, str]] = []
+    try:
+        some.extend(islice(lines, most))
+    except DataError as error:
+        return some, error
+    return some, None
 
 
 def search_settings(**given: Any) -> SearchSettings:
@@ -186,14 +206,23 @@ def _json(line: str, best: Sequence[Written]) -> Iterator[str]:
     yield json.dumps({"source": line, "translations": translations}, ensure_ascii=False)
 
 
-def _report(number: int, text: str, translation: str, translator: Translator, *, dates: bool) -> None:
-    """Say what is strange about a line or its translation."""
+def _is_well(number: int, text: str, translation: str, translator: Translator, *, dates: bool) -> bool:
+    """Say what is strange about a line or its translation, and whether there is an answer that can be used."""
     from attent.cli.typed import named, unknown
     from attent.data.dates.checks import is_date, why_no_date
 
+    longest, tokens = translator.longest_source, len(translator.source_tokenizer.encode(text))
+    if longest is not None and tokens > longest:
+        say(f"line {number}: not translated: {tokens} tokens, more than the {longest} that this model can read")
+        return False
     if strange := unknown(text, translator.source_tokenizer):
         say(f"line {number}: unknown to this model: {', '.join(map(named, strange))}")
-    elif dates and text and (why := why_no_date(text)):
+    if not dates or not text:
+        return True
+    if why := why_no_date(text):
         say(f"line {number}: {why}")
-    elif dates and text and not is_date(translation):
+        return False
+    if not is_date(translation):
         say(f"line {number}: the answer {translation!r} is no date")
+        return False
+    return True

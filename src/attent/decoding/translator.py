@@ -63,6 +63,11 @@ class Translator:
         self.model, self.source_tokenizer, self.target_tokenizer = model, source_tokenizer, target_tokenizer
         self.device = next(model.parameters()).device
 
+    @property
+    def longest_source(self) -> int | None:
+        """The most tokens that a text may have to be translated; None where there is no limit."""
+        return None if self.model.longest is None else self.model.longest // KEYS * KEYS
+
     def translate(
         self,
         texts: Sequence[str],
@@ -71,7 +76,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         batch: int | BatchSize = BATCH,
     ) -> list[str]:
-        """Translate each text; the order is kept, and an empty text has an empty translation.
+        """Translate each text; the order is kept. A text that is empty, or too long for the model, has an empty translation.
 
         Args:
             texts: one sentence each.
@@ -101,9 +106,11 @@ class Translator:
         sources = Sequences(encoded)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
         order = np.argsort(sources.lengths, kind="stable")
-        order = order[sources.lengths[order] > 0]
+        order = order[(sources.lengths[order] > 0) & (sources.lengths[order] <= (self.longest_source or np.inf))]
         for rows in cut(order, sources.lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch):
-            limits = torch.from_numpy(settings.limits(sources.lengths[rows])).to(self.device)
+            # of what the model can number, one is START
+            most = np.iinfo(np.int64).max if self.model.longest is None else self.model.longest - 1
+            limits = torch.from_numpy(np.minimum(settings.limits(sources.lengths[rows]), most)).to(self.device)
             constraints = Constraints.of(
                 limits,
                 [begun[row] for row in rows],

@@ -52,6 +52,11 @@ S = TypeVar("S", bound=State)
 class EncoderDecoder(nn.Module, ABC, Generic[S]):
     """A model that reads one sequence and writes another."""
 
+    @property
+    def longest(self) -> int | None:
+        """The most tokens, padding included, that a sequence may have on either side; None where there is no limit."""
+        return None
+
     @abstractmethod
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
         """The memory of a right-padded source (B, Tk) of which lengths (B,) are real."""

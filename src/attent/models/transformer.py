@@ -96,6 +96,11 @@ class Transformer(EncoderDecoder[TransformerState]):
         else:
             self.to_logits.weight = target.weight
 
+    @property
+    def longest(self) -> int | None:
+        """As many tokens as learned positions can number; None for the others."""
+        return self.settings.maximum_length if self.settings.position == "learned" else None
+
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
         """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.
 

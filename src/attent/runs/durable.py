@@ -28,6 +28,7 @@ def new_file(path: Path) -> Iterator[Path]:
     with said_clearly(path):
         try:
             yield draft
+            _share(draft)
             sync(draft)
             draft.replace(path)
             sync(path.parent)
@@ -61,19 +62,32 @@ def draft_of(path: Path) -> Path:
 
 def settle(draft: Path, path: Path) -> None:
     """Make a folder durable, and move it to a path, where it takes the place of an older one."""
+    _share(draft)
     for file in draft.iterdir():
         sync(file)
     sync(draft)
-    # mkdtemp makes folders that only their owner may open.
-    draft.chmod(0o755)
     if path.exists():
         old = draft_of(path)
         path.rename(old / path.name)
-        draft.rename(path)
+        try:
+            draft.rename(path)
+        except BaseException:
+            (old / path.name).rename(path)
+            old.rmdir()
+            raise
         shutil.rmtree(old)
     else:
         draft.rename(path)
     sync(path.parent)
+
+
+def _share(path: Path) -> None:
+    """Give a file or a folder and its files the permissions that new ones have: mkdtemp and safetensors let their owner alone in."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in path.iterdir() if path.is_dir() else ():
+        file.chmod(0o666 & ~mask)
+    path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
 def sweep(folder: Path) -> None:

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import KINDS
-from attent.errors import DataError, RunError
+from attent.errors import AttentError, DataError, RunError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.models.settings import ModelSettings, build
 from attent.runs.durable import draft_of, new_file, said_clearly, settle, sweep, sync
@@ -209,7 +209,11 @@ def read(path: Path | str) -> Run:
     if config.state == "unfinished" and not (path / MODEL).is_file():
         raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} goes on with it")
     source, target = read_tokenizers(path, config)
-    model = build(config.model, source.size, target.size)
+    try:
+        model = build(config.model, source.size, target.size)
+    except (AttentError, RuntimeError) as error:
+        # RuntimeError: sizes that no memory holds
+        raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
     fill(tensors_of(model), path / MODEL)
     return Run(config, model.eval(), source, target)
 
@@ -227,16 +231,17 @@ def read_config(path: Path | str) -> RunConfig:
         raise RunError(f"{path} is no run folder: {file.name} cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise RunError(f"{file} is damaged: {error}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
+    if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
         raise RunError(f"{file} is damaged: it names no format")
     if content["format"] > FORMAT:
-        newer = content.get("versions", {}).get("attent", "a newer version")
+        named = content.get("versions")
+        newer = named.get("attent", "of a newer version") if isinstance(named, dict) else "of a newer version"
         raise RunError(f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}")
     try:
         return RunConfig.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
 def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, Tokenizer]:
