@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import sentencepiece
 
 from attent.data import tokenizer_file
-from attent.data.tokenizer import PAD, SPECIALS, START, STOP, UNK
+from attent.data.tokenizer import PAD, START, STOP, UNK, spoken
 from attent.errors import ArgumentError, DataError
 
 VERSION = 1
@@ -132,14 +132,7 @@ class SubwordTokenizer:
         Raises:
             ArgumentError: an id is not below `size`.
         """
-        kept: list[int] = []
-        for token in ids:
-            if token == STOP:
-                break
-            if not 0 <= token < self.size:
-                raise ArgumentError(f"a token id must be from 0 to {self.size - 1}, got {token}")
-            if token >= SPECIALS:
-                kept.append(int(token))
+        kept = list(spoken(ids, self.size))
         return ESCAPES.sub(lambda escape: ESCAPE if escape[1] == ESCAPE else "▁", self._processor.DecodeIds(kept))
 
     def pieces(self, text: str) -> list[str]:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
+from attent.data import tokenizer_file
 from attent.errors import ArgumentError, DataError
 
 PAD, UNK, START, STOP = 0, 1, 2, 3
 SPECIALS = 4
 FORMAT, VERSION = "attent character tokenizer", 1
+
+
+def spoken(ids: Iterable[int], size: int) -> Iterator[int]:
+    """The ids up to the first STOP that stand for text; PAD, UNK and START are passed over.
+
+    Args:
+        ids: what a model has written.
+        size: the number of ids that there are.
+
+    Raises:
+        ArgumentError: an id is not below `size`.
+    """
+    for token in ids:
+        if token == STOP:
+            return
+        if not 0 <= token < size:
+            raise ArgumentError(f"a token id must be from 0 to {size - 1}, got {token}")
+        if token >= SPECIALS:
+            yield int(token)
 
 
 class Tokenizer(Protocol):
@@ -96,15 +115,7 @@ class CharTokenizer:
         Raises:
             ArgumentError: an id is not below `size`.
         """
-        characters: list[str] = []
-        for token in ids:
-            if token == STOP:
-                break
-            if not 0 <= token < self.size:
-                raise ArgumentError(f"a token id must be from 0 to {self.size - 1}, got {token}")
-            if token >= SPECIALS:
-                characters.append(self._characters[token - SPECIALS])
-        return "".join(characters)
+        return "".join(self._characters[token - SPECIALS] for token in spoken(ids, self.size))
 
     def pieces(self, text: str) -> list[str]:
         """The characters themselves, one per id of `encode(text)`, unknown ones too."""
@@ -112,8 +123,7 @@ class CharTokenizer:
 
     def save(self, path: Path) -> None:
         """Write the tokenizer as JSON, with the version of its format."""
-        content = {"format": FORMAT, "version": VERSION, "characters": self._characters}
-        Path(path).write_text(json.dumps(content) + "\n", encoding="utf-8")
+        tokenizer_file.write(path, FORMAT, VERSION, {"characters": self._characters})
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -122,15 +132,7 @@ class CharTokenizer:
         Raises:
             DataError: the file is missing or damaged, or a newer attent wrote it.
         """
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path} cannot be read as a character tokenizer: {error}") from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise DataError(f"{path} is not a character tokenizer (its format must be {FORMAT!r})")
-        if content.get("version") != VERSION:
-            raise DataError(f"{path} has format version {content.get('version')!r}; this attent reads version {VERSION}")
-        characters = content.get("characters")
+        characters = tokenizer_file.read(path, FORMAT, VERSION).get("characters")
         if not isinstance(characters, list):
             raise DataError(f"{path} is damaged: its characters must be a list")
         try:

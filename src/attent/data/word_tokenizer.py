@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from attent.data import tokenizer_file
-from attent.data.tokenizer import SPECIALS, STOP, UNK
+from attent.data.tokenizer import SPECIALS, UNK, spoken
 from attent.errors import ArgumentError, DataError
 
 FORMAT, VERSION = "attent word tokenizer", 1
@@ -84,15 +84,7 @@ class WordTokenizer:
         Raises:
             ArgumentError: an id is not below `size`.
         """
-        words: list[str] = []
-        for token in ids:
-            if token == STOP:
-                break
-            if not 0 <= token < self.size:
-                raise ArgumentError(f"a token id must be from 0 to {self.size - 1}, got {token}")
-            if token >= SPECIALS:
-                words.append(self._words[token - SPECIALS])
-        return "".join(words).removeprefix(" ")
+        return "".join(self._words[token - SPECIALS] for token in spoken(ids, self.size)).removeprefix(" ")
 
     def pieces(self, text: str) -> list[str]:
         """The words with the spaces before them, one per id of `encode(text)`, unknown ones too."""
