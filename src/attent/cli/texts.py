@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attent.cli.output import say
+from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
     from attent.config.settings import RunSettings
@@ -41,9 +43,26 @@ def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str
     return parse(toml(tables), "the command line")
 
 
+def within(settings: RunSettings, folder: Path) -> RunSettings:
+    """The settings with the files of `[text]` looked for in a folder, but for those named from the root of the file system.
+
+    Raises:
+        ArgumentError: the settings name no files, or there is no such folder.
+    """
+    from attent.data.reading import STANDARD_INPUT
+    from attent.data.settings import FILES
+
+    if settings.text is None:
+        raise ArgumentError("--data is where the files of [text] lie, and these settings have none")
+    if not folder.is_dir():
+        raise ArgumentError(f"--data {folder} is no folder")
+    names = {name: getattr(settings.text, name) for name in FILES}
+    found = {name: str(folder / file) for name, file in names.items() if file not in (None, STANDARD_INPUT)}
+    return settings.model_copy(update={"text": settings.text.model_copy(update=found)})
+
+
 def _lines(files: Mapping[str, str]) -> int:
     from attent.data.reading import STANDARD_INPUT, lines
-    from attent.errors import ArgumentError
 
     file = files.get("train") or files.get("train_source")
     if file is None:

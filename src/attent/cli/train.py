@@ -23,6 +23,7 @@ def train(
     valid: Annotated[str | None, typer.Option(help="Pairs to validate on; split off unless given.")] = None,
     valid_source: Annotated[str | None, typer.Option(help="Instead of --valid: sources, one a line.")] = None,
     valid_target: Annotated[str | None, typer.Option(help="Their targets, line for line.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder in which the files of [text] lie.")] = None,
     preset: Annotated[str | None, typer.Option(help="Of the model, with --train and no --config: tiny, small or base.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to be; runs/NAME unless given.")] = None,
     changes: Annotated[
@@ -59,7 +60,7 @@ def train(
     if corpus is not None and corpus not in CORPORA:
         raise UnknownNameError("corpus", corpus, CORPORA)
     if resume is not None:
-        fixed = {"--out": out, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from}
+        fixed = {"--out": out, "--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from}
         if wrong := [name for name, value in fixed.items() if value not in (None, [])]:
             raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {wrong[0]}")
         limits = {"minutes": minutes, "updates": updates, "patience": patience}
@@ -78,6 +79,10 @@ def train(
 
         start = settings_of(files, start, preset)
     assert start is not None
+    if data is not None:
+        from attent.cli.texts import within
+
+        start = within(start, data)
     chosen = changed(
         start,
         changes or [],

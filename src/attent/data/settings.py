@@ -11,6 +11,7 @@ from attent.errors import ArgumentError
 
 Kind = Literal["char", "word", "bpe", "unigram"]
 Size = Literal["auto"] | int
+FILES = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target")
 
 
 class TextSettings(BaseModel, extra="forbid", frozen=True):
@@ -45,8 +46,7 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
                 raise ArgumentError(f"{name} takes one file of pairs ({name}), or two files ({name}_source and {name}_target)")
         if self.train is None and self.train_source is None:
             raise ArgumentError("there is nothing to train on: give train, or train_source and train_target")
-        files = (self.train, self.train_source, self.train_target, self.valid, self.valid_source, self.valid_target)
-        if files.count(STANDARD_INPUT) > 1:
+        if [getattr(self, name) for name in FILES].count(STANDARD_INPUT) > 1:
             raise ArgumentError("standard input (-) can be read once only")
         return self
 

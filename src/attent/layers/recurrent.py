@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.axes import Features, Lengths
+from attent.layers.dropout import Dropout
 
 Cell = Literal["gru", "lstm"]
 NETWORKS: dict[str, type[nn.GRU | nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -156,7 +157,7 @@ class BidirectionalRecurrent(nn.Module):
         widths = (input_width, *[2 * width] * (layers - 1))
         forwards, backwards = (nn.ModuleList(Recurrent(cell, below, width) for below in widths) for _ in range(2))
         self.forwards, self.backwards = cast(Sequence[Recurrent], forwards), cast(Sequence[Recurrent], backwards)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, features: Features, lengths: Lengths) -> Features:
         """(B, T, input_width) of which lengths (B,) are real → (B, T, 2 width), zeros at padding."""

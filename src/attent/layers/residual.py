@@ -6,6 +6,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from attent.layers.dropout import Dropout
+
 Norm = Literal["post", "pre"]
 
 
@@ -27,7 +29,7 @@ class Residual(nn.Module):
         super().__init__()
         self.pre = norm == "pre"
         self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def enter(self, features: Tensor) -> Tensor:
         """What the sub-layer reads: (…, E) → (…, E)."""

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from attent.axes import Features, Lengths, Tokens
 from attent.errors import ArgumentError, ShapeError
+from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
 from attent.layers.recurrent import BidirectionalRecurrent
 from attent.models.encoder_decoder import EncoderDecoder, Memory
@@ -49,9 +50,9 @@ class RNN(EncoderDecoder[RnnState]):
         )
         self.norm = nn.LayerNorm(settings.memory_width) if settings.layer_norm else nn.Identity()
         self.decoder = DECODERS[settings.attention](settings)
-        self.embedding_dropout = nn.Dropout(settings.embedding_dropout)
-        self.context_dropout = nn.Dropout(settings.context_dropout)
-        self.output_dropout = nn.Dropout(settings.output_dropout)
+        self.embedding_dropout = Dropout(settings.embedding_dropout)
+        self.context_dropout = Dropout(settings.context_dropout)
+        self.output_dropout = Dropout(settings.output_dropout)
         self.to_logits = nn.Linear(width, target_size, bias=settings.output_bias)
         if shared == "none":
             nn.init.xavier_uniform_(self.to_logits.weight)

@@ -11,6 +11,7 @@ from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import Sinusoidal
 from attent.axes import Features, Lengths, Tokens
 from attent.errors import ArgumentError, ShapeError
+from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
 from attent.models.encoder_decoder import EncoderDecoder, Memory
 from attent.models.transformer_layers import Decoder, Encoder
@@ -56,7 +57,7 @@ class Embedding(nn.Module):
                 self.positions = Learned(settings.width, settings.maximum_length)
             case _:
                 self.positions = None
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tokens, start: int = 0) -> Features:
         """(B, T) → (B, T, E); the first token stands at position start."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import attend, prepare
-from attent.attention.kernels import sdpa
+from attent.attention.kernels import sdpa, thresholds
 from attent.attention.masks import Causal, Padding
 from attent.attention.parts import DotScore, Side
 from attent.attention.positions import Alibi, Rotary
@@ -135,3 +135,20 @@ def test_one_number_by_hand() -> None:
     query, key, value = torch.tensor([[1.0]]), torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [1.0]])
     found = attend(query, key, value, score=Gaussian(), implementation="sdpa")
     torch.testing.assert_close(found, torch.tensor([[0.622459]]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("keys", [7, thresholds.SIXTEEN_BIT_GRADIENTS])
+@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 1, 7).bfloat16()])
+def test_gradients_in_16_bits_are_those_in_32_rounded_once(keys: int, bias: Tensor | None) -> None:
+    tensors = [
+        tensor.bfloat16().requires_grad_()
+        for tensor in (QUERY, KEY[:, :, :1].expand(2, 3, keys, 4) + 1, VALUE[:, :, :1].expand(2, 3, keys, 11))
+    ]
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    biases = [None, None] if bias is None else [wide.repeat(keys // 7 + 1)[None, :keys] for wide in (bias, bias.double())]
+    results = [attend(*which, bias=b, implementation="sdpa") for which, b in zip((tensors, exact), biases, strict=True)]
+    assert results[0].dtype == torch.bfloat16
+    torch.testing.assert_close(results[0].double(), results[1], atol=2e-2, rtol=2e-2)
+    gradients = [torch.autograd.grad(result.square().sum(), which) for result, which in zip(results, (tensors, exact), strict=True)]
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, atol=3e-2, rtol=3e-2)

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from attent.attention import formula
 from attent.attention.call import Call, lower_key
 from attent.attention.checks import known
+from attent.attention.kernels import thresholds
 from attent.attention.masks.causal import Causal
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
@@ -62,8 +63,19 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
         # own bias shifts whole rows, which softmax does not see
         constant = torch.full_like(ours.features[..., :1], 1.0 / scale)
         features = (torch.cat((ours.features, constant), -1), torch.cat((theirs.features, theirs.bias[..., None]), -1))
-    context = F.scaled_dot_product_attention(*features, value, attn_mask=_with_bias(call, allowed), is_causal=causal, scale=scale)
+    inputs, bias = (*features, value), _with_bias(call, allowed)
+    if _slow_in_16_bits(call, inputs):
+        inputs = tuple(tensor.float() for tensor in inputs)
+        bias = bias if bias is None or bias.dtype == torch.bool else bias.float()
+    context = F.scaled_dot_product_attention(*inputs, attn_mask=bias, is_causal=causal, scale=scale).to(call.dtype)
     return context if alive is None else context.masked_fill(~alive, 0.0)
+
+
+def _slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
+    """Whether gradients take PyTorch's CPU kernel longer in these 16 bits than in 32."""
+    if call.device.type != "cpu" or call.dtype not in (torch.bfloat16, torch.float16) or call.keys >= thresholds.SIXTEEN_BIT_GRADIENTS:
+        return False
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
 
 
 def _mask(call: Call) -> tuple[bool, Tensor | None]:

@@ -1,0 +1,53 @@
+import pytest
+import torch
+
+from attent.layers.dropout import Dropout
+
+SHARE = 0.3
+
+
+def dropped(features: torch.Tensor, seed: int, share: float = SHARE) -> torch.Tensor:
+    torch.manual_seed(seed)
+    return Dropout(share)(features)
+
+
+def test_a_share_is_zero_and_the_mean_stays() -> None:
+    result = dropped(torch.ones(499, 1009), 1)
+    assert (result == 0).float().mean().item() == pytest.approx(SHARE, abs=3e-3)
+    assert result.mean().item() == pytest.approx(1.0, abs=5e-3)
+    assert result.unique().tolist() == pytest.approx([0.0, 1 / (1 - SHARE)], rel=1e-4)
+
+
+def test_neighbours_are_dropped_independently() -> None:
+    zero = (dropped(torch.ones(200_003), 2) == 0).float()
+    for distance in (1, 2, 3, 4, 8):
+        assert (zero[:-distance] * zero[distance:]).mean().item() == pytest.approx(SHARE**2, abs=3e-3)
+
+
+def test_what_is_dropped_follows_from_torchs_seed_and_changes_from_call_to_call() -> None:
+    features = torch.randn(7, 11, 13)
+    assert torch.equal(dropped(features, 3), dropped(features, 3))
+    assert not torch.equal(Dropout(SHARE)(features), Dropout(SHARE)(features))
+
+
+def test_gradients_go_where_features_went() -> None:
+    features = torch.randn(17, 5, requires_grad=True)
+    result = dropped(features, 4)
+    (gradient,) = torch.autograd.grad(result.sum(), features)
+    torch.testing.assert_close(gradient * features, result)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_keeps_the_type(dtype: torch.dtype) -> None:
+    assert dropped(torch.ones(3, 5, dtype=dtype), 5).dtype == dtype
+
+
+@pytest.mark.parametrize(("share", "training"), [(0.0, True), (SHARE, False)])
+def test_without_anything_to_drop_it_is_the_identity(share: float, training: bool) -> None:
+    features = torch.randn(3, 5)
+    assert Dropout(share).train(training)(features) is features
+
+
+def test_few_features_and_none() -> None:
+    assert dropped(torch.ones(1), 1).shape == (1,)
+    assert dropped(torch.ones(0, 3), 1).shape == (0, 3)
