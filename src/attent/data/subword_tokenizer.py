@@ -6,7 +6,8 @@ import base64
 import binascii
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
@@ -14,6 +15,7 @@ from typing import ClassVar, Self
 import sentencepiece
 
 from attent.data import tokenizer_file
+from attent.data.sampled_pieces import BpeDropout, Sampler, SubwordRegularization, Vocabulary
 from attent.data.tokenizer import PAD, START, STOP, UNK, spoken
 from attent.errors import ArgumentError, DataError
 
@@ -44,6 +46,7 @@ class SubwordTokenizer:
     """
 
     KIND: ClassVar[str]
+    SAMPLER: ClassVar[Callable[[Vocabulary], Sampler]]
 
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -114,17 +117,19 @@ class SubwordTokenizer:
         Args:
             texts: the texts to cut, in whole, for the result depends on their order.
             dropout: from 0 to 1; BPE cuts as `encode` at 0 and into characters at 1. Common is 0.1.
-            seed: the same texts and seed give the same pieces.
+            seed: the same texts and seed give the same pieces, in every process.
 
         Raises:
             ArgumentError: the dropout is out of range.
         """
         if not 0.0 <= dropout <= 1.0:
             raise ArgumentError(f"dropout must be from 0 to 1, got {dropout}")
-        # A batch is cut by a thread of its own, whose random numbers start from the seed set last.
-        sentencepiece.set_random_generator_seed(Random(seed).randrange(2**31))
-        escaped = [text.translate(ESCAPED) for text in texts]
-        return self._processor.Encode(escaped, enable_sampling=True, alpha=dropout, nbest_size=-1, num_threads=1)  # pyright: ignore[reportReturnType]
+        normalized: list[str] = self._processor.Normalize([text.translate(ESCAPED) for text in texts])  # pyright: ignore[reportAssignmentType]
+        return self._sampler.sample(normalized, dropout, seed)
+
+    @cached_property
+    def _sampler(self) -> Sampler:
+        return type(self).SAMPLER(Vocabulary.of(self._processor))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text up to the first STOP; PAD, UNK and START leave no trace.
@@ -165,12 +170,14 @@ class BpeTokenizer(SubwordTokenizer):
     """Pieces from byte-pair encoding: the most frequent pair merged, again and again (Sennrich et al. 2016, arXiv:1508.07909)."""
 
     KIND = "bpe"
+    SAMPLER = BpeDropout
 
 
 class UnigramTokenizer(SubwordTokenizer):
     """Pieces from a unigram model: those that make the text likeliest (Kudo 2018, arXiv:1804.10959)."""
 
     KIND = "unigram"
+    SAMPLER = SubwordRegularization
 
 
 def _sampled(lines: Iterable[str]) -> list[str]:
