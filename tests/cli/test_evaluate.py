@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -70,6 +71,15 @@ def test_a_file_is_judged_by_its_references(attent, run_folder: Path, files: tup
     done = attent("evaluate", run_folder, *options)
     assert [line.split("  ")[0] for line in done.out] == ["BLEU", "chrF2", "exact match", "loss"]
     assert done.err == [f"translating 3 lines of {source}"]
+
+
+def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
+    plain = attent("evaluate", run_folder, "--source", files[0], "--target", files[1], "--json")
+    packed = [file.with_suffix(".gz") for file in files]
+    for file, text in zip(packed, files, strict=True):
+        file.write_bytes(gzip.compress(text.read_bytes()))
+    done = attent("evaluate", run_folder, "--source", packed[0], "--target", packed[1], "--json")
+    assert (done.code, done.out) == (0, plain.out)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ def test_training_leaves_a_run_that_translates(attent, settings_file: Path, tmp_
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
     assert config["model"]["heads"] == 4
     assert (config["training"]["updates"], config["training"]["seed"]) == (3, 5)
-    assert len(attent("translate", out, "en | 3/3/2026").out) == 1
+    translated = attent("translate", out, "en | 3/3/2026")
+    # three updates teach nobody to write dates, and what is no date is reported
+    assert (translated.code, len(translated.out)) == (2, 1)
 
 
 def test_a_run_is_replaced_only_if_asked(attent, settings_file: Path, tmp_path: Path) -> None:
@@ -30,19 +32,35 @@ def test_a_run_is_replaced_only_if_asked(attent, settings_file: Path, tmp_path: 
 
 def test_runs_are_named_after_their_settings(attent, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert attent("train", "--config", settings_file).out[0] == f"run: {Path('runs') / 'small'}"
+    done = attent("train", "--config", settings_file)
+    assert (done.code, done.out[0]) == (0, f"run: {Path('runs') / 'small'}")
 
 
 def test_a_run_goes_on(attent, settings_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     assert attent("train", "--config", settings_file, "--out", out, "--steps", 2, "--save-every", 1).code == 0
-    assert attent("train", "--resume", out).code == 2
-    assert (
-        attent("train", "--resume", out, "--seed", 3).err[-1] == "attent: a run that goes on keeps its settings: --resume takes no --seed"
-    )
+    finished = attent("train", "--resume", out)
+    assert (finished.code, finished.err[-1]) == (2, f"attent: {out} is finished; --updates or --minutes says for how long it shall go on")
+    seeded = attent("train", "--resume", out, "--seed", 3)
+    assert (seeded.code, seeded.err) == (2, ["attent: a run that goes on keeps its settings: --resume takes no --seed"])
     done = attent("train", "--resume", out, "--steps", 4, "--threads", 1)
     assert (done.code, done.out[0]) == (0, f"run: {out}")
     assert json.loads((out / "config.json").read_text())["training"]["outcome"]["updates"] == 4
+
+
+def test_the_folder_to_go_on_with_may_be_named_as_a_new_one_is(attent, settings_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    assert attent("train", "--config", settings_file, "--out", out).code == 0
+    for updates, arguments in enumerate((["--out", out, "--resume"], ["--resume", "--out", out], ["--resume", out]), start=3):
+        done = attent("train", *arguments, "--steps", updates)
+        assert (done.code, done.out[0], done.err[0]) == (0, f"run: {out}", f"going on with {out}")
+        assert json.loads((out / "config.json").read_text())["training"]["outcome"]["updates"] == updates
+    assert attent("train", "--steps", 9, "--resume")[::2] == (
+        2,
+        ["attent: --resume takes a run folder: --resume RUN, or --out RUN --resume"],
+    )
+    both = attent("train", "--out", out, "--resume", tmp_path / "other")
+    assert both[::2] == (2, ["attent: a run that goes on keeps its settings: --resume takes no --out"])
 
 
 def test_another_run_starts_from_it(attent, settings_file: Path, run_folder: Path, tmp_path: Path) -> None:

@@ -140,6 +140,29 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path:
     assert updates == sorted(set(updates))
 
 
+def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path) -> None:
+    run, file = tmp_path / "run", tmp_path / "tiny.toml"
+    settings = longer(updates=10**6, save_every=5)
+    file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
+    with (tmp_path / "printed").open("w+") as printed:
+        command = [sys.executable, "-m", "attent", "train", "--config", str(file), "--out", str(run)]
+        process = subprocess.Popen(command, stdout=printed, stderr=printed)
+        try:
+            deadline = time.monotonic() + 60
+            while newest(run) is None and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.005)
+            for again in (lambda: resume(run), lambda: follow(TINY, run, replace=True)):
+                with pytest.raises(RunError, match=r"/run is being trained by another process$"):
+                    again()
+            assert process.poll() is None, (tmp_path / "printed").read_text()
+        finally:
+            process.kill()
+            process.wait()
+    reached = read_state(newest(run)).update
+    resume(run, {"updates": reached + 3}, progress=Progress(io.StringIO()))
+    assert read_config(run).training["outcome"]["updates"] == reached + 3
+
+
 def test_a_run_that_never_saved_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

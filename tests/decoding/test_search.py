@@ -24,6 +24,11 @@ class Echoed:
     def select(self, rows: Tensor) -> "Echoed":
         return Echoed(self.source[rows], self.step)
 
+    def reorder(self, rows: Tensor) -> "Echoed":
+        # what only the source's side decides may not move to another sentence
+        assert torch.equal(self.source[rows], self.source)
+        return self
+
 
 class Echo(EncoderDecoder[Echoed]):
     """Says its source again and then STOP; with the forbidden tokens always likelier."""
@@ -85,6 +90,18 @@ def test_finished_sentences_leave_in_eights() -> None:
     found = search(model, source, lengths, Constraints.of(lengths + 31))
     assert [len(best[0].tokens) for best in found] == lengths.tolist()
     assert model.batches == [24, 24, 16, 16, 8, 8]
+
+
+class Sure(Echo):
+    def output(self, features: Tensor) -> Tensor:
+        return 99 * torch.nn.functional.one_hot(features[..., 0].long(), 11).float()
+
+
+def test_hypotheses_move_within_their_own_sentence() -> None:
+    lengths = torch.tensor([*[1] * 9, *[3] * 5, *[5] * 5])
+    source = (4 + torch.arange(5 * 19) % 7).view(19, 5).where(torch.arange(5) < lengths[:, None], PAD)
+    found = search(Sure(), source, lengths, Constraints.of(lengths + 31), SearchSettings(beam=3))
+    assert tokens_of(found) == [row[:length].tolist() for row, length in zip(source, lengths, strict=True)]
 
 
 def tiny(vocabulary: int = 11, *, sharpness: float = 1.0, position: str = "sinusoidal", dtype: torch.dtype = torch.float32) -> Transformer:

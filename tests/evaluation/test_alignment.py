@@ -7,6 +7,8 @@ from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
 from attent.evaluation.alignment import Alignment, aligned, alignment
+from attent.models.rnn import RNN
+from attent.models.rnn_settings import RnnSettings
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 
@@ -63,6 +65,12 @@ def test_a_models_attention_is_found_by_name() -> None:
     assert last.rows == 2
     assert last.right >= 1
     assert aligned(made, pairs, TOKENIZER, TOKENIZER, targets=range(1, 9)) == Alignment()
+
+
+def test_a_model_that_does_not_look_at_the_source_has_no_alignment() -> None:
+    blind = RNN(RnnSettings(attention="none", embedding_width=5, width=6), TOKENIZER.size, TOKENIZER.size).eval()
+    with pytest.raises(ArgumentError, match="without attention to the source has no alignment"):
+        aligned(blind, [Pair("a", "b", ((0, 0),))], TOKENIZER, TOKENIZER)
 
 
 def test_an_unknown_attention_is_named() -> None:

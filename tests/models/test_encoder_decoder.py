@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from attent.models.encoder_decoder import EncoderDecoder, Memory
+from attent.models.rnn_decoder import RnnState
 
 
 def test_memory_selects_rows_in_order_and_twice() -> None:
@@ -12,7 +13,7 @@ def test_memory_selects_rows_in_order_and_twice() -> None:
 
 
 def test_a_model_that_breaks_the_contract_cannot_be_made() -> None:
-    class Half(EncoderDecoder[Memory]):
+    class Half(EncoderDecoder[RnnState]):
         def output(self, features: torch.Tensor) -> torch.Tensor:
             return features
 

@@ -106,6 +106,18 @@ def test_a_selected_state_goes_on_as_its_rows(variant: dict[str, object]) -> Non
 
 
 @every_variant
+@torch.no_grad()
+def test_reordering_moves_what_is_written_and_leaves_the_source(variant: dict[str, object]) -> None:
+    model, (source, lengths), same = make(variant), some_source(), torch.tensor([0, 0, 2, 2])
+    _, state = model.step(model.start(model.encode(source, lengths)).select(same), torch.tensor([2, 3, 4, 5]))
+    rows, tokens = torch.tensor([1, 0, 3, 3]), torch.tensor([7, 5, 7, 6])
+    moved = state.reorder(rows)
+    assert moved.source is state.source
+    assert torch.equal(model.step(moved, tokens)[0], model.step(state.select(rows), tokens)[0])
+    assert not torch.allclose(model.step(moved, tokens)[0], model.step(state, tokens)[0])
+
+
+@every_variant
 def test_every_parameter_learns(variant: dict[str, object]) -> None:
     model, (source, lengths) = make(variant).train(), some_source()
     logits = model.output(model.decode(model.encode(source, lengths), some_target()))

@@ -81,6 +81,18 @@ def test_a_selected_state_goes_on_as_its_rows(position: str) -> None:
     torch.testing.assert_close(chosen, features[rows])
 
 
+@torch.no_grad()
+def test_reordering_moves_what_is_written_and_leaves_the_source() -> None:
+    model, (source, lengths) = make({"key_value_heads": 2}), some_source()
+    same = torch.tensor([0, 0, 2, 2])
+    _, state = model.step(model.start(model.encode(source, lengths)).select(same), torch.tensor([2, 3, 4, 5]))
+    rows, tokens = torch.tensor([1, 0, 3, 3]), torch.tensor([7, 5, 7, 6])
+    moved = state.reorder(rows)
+    assert all(one is other for one, other in zip(moved.source, state.source, strict=True))
+    assert torch.equal(model.step(moved, tokens)[0], model.step(state.select(rows), tokens)[0])
+    assert not torch.allclose(model.step(moved, tokens)[0], model.step(state, tokens)[0])
+
+
 def test_a_state_is_a_value() -> None:
     model, (source, lengths) = make({}), some_source()
     state = model.start(model.encode(source, lengths))

@@ -9,7 +9,7 @@ from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
-from attent.runs.folder import FORMAT, RunConfig, RunWriter, read, read_config
+from attent.runs.folder import FORMAT, RunConfig, RunWriter, held, read, read_config
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
 SOURCE, TARGET = CharTokenizer("abc"), CharTokenizer("01")
@@ -199,10 +199,47 @@ def test_what_was_logged_after_the_last_checkpoint_is_taken_back(tmp_path: Path)
         length = run.logged()
         run.log({"update": 2})
     (tmp_path / "run" / ".config.json.part").write_text("half")
-    with RunWriter.again(tmp_path / "run", length) as run:
+    with RunWriter.again(tmp_path / "run") as run:
+        run.rewind(length)
         run.log({"update": 3})
     assert (tmp_path / "run" / "log.jsonl").read_text() == '{"update": 1}\n{"update": 3}\n'
     assert ".config.json.part" not in tree(tmp_path / "run")
+
+
+def test_one_writer_at_a_time_has_a_run(tmp_path: Path) -> None:
+    trained = RunConfig(model=SETTINGS)
+    with RunWriter(tmp_path / "run") as run:
+        run.begin(trained, SOURCE, TARGET)
+        run.log({"update": 1})
+        for other in (lambda: RunWriter.again(tmp_path / "run"), lambda: RunWriter(tmp_path / "run", replace=True)):
+            with pytest.raises(RunError, match=r"/run is being trained by another process$"):
+                other()
+        with pytest.raises(RunError, match="is being trained"), held(tmp_path / "run"):
+            pass
+        assert tree(tmp_path) == {"run"}
+        assert (tmp_path / "run" / "log.jsonl").read_text() == '{"update": 1}\n'
+    with RunWriter.again(tmp_path / "run") as run, pytest.raises(RunError, match="is being trained"):
+        RunWriter.again(tmp_path / "run")
+    write(tmp_path / "run", replace=True)
+
+
+def test_of_two_that_start_at_once_the_second_to_begin_gives_way(tmp_path: Path) -> None:
+    trained = RunConfig(model=SETTINGS)
+    for replace, says in ((False, "run is there already"), (True, "run is being trained by another process")):
+        path = tmp_path / str(replace) / "run"
+        with RunWriter(path, replace=replace) as first, RunWriter(path, replace=replace) as second:
+            first.begin(trained, SOURCE, TARGET)
+            with pytest.raises(RunError, match=says):
+                second.begin(trained, SOURCE, TARGET)
+            first.log({"update": 1})
+        assert (path / "log.jsonl").read_text() == '{"update": 1}\n'
+        assert tree(path.parent) == {"run"}
+
+
+def test_only_a_run_is_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is no run folder"):
+        RunWriter.again(tmp_path)
+    assert tree(tmp_path) == set()
 
 
 def test_a_run_of_the_first_format_is_read(tmp_path: Path) -> None:

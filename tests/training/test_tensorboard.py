@@ -1,3 +1,4 @@
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ from attent.training.tensorboard import TensorBoard, installed
 
 def test_it_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ArgumentError, match=r"needs TensorBoard \(pip install tensorboard\)"):
+    with pytest.raises(ArgumentError, match=r"needs TensorBoard: pip install 'attent\[tensorboard\]' \("):
         installed()
 
 
@@ -41,3 +42,21 @@ def test_every_number_is_written_under_its_update(tmp_path: Path, monkeypatch: p
         ("training/seconds", 2.0, 6),
         ("validation/loss", 3.0, 6),
     ]
+
+
+def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="what TensorBoard reads needs TensorBoard")
+    code = """
+import sys
+from attent.training.tensorboard import TensorBoard
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+for update, losses in ((0, (3.0, 2.0, 9.0)), (2, (1.0,))):
+    board = TensorBoard(sys.argv[1], update)
+    for step, loss in enumerate(losses, update + 1):
+        board.log({"update": step, "loss": loss})
+events = EventAccumulator(sys.argv[1] + "/tensorboard").Reload()
+print([(event.step, event.value) for event in events.Scalars("training/loss")])
+"""
+    # in a process of its own, for TensorBoard's imports warn
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["[(1, 3.0), (2, 2.0), (3, 1.0)]"], done.stderr

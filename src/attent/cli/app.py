@@ -17,7 +17,7 @@ from attent.cli.evaluate import evaluate
 from attent.cli.output import one_line, say, speak_utf8
 from attent.cli.score import score
 from attent.cli.show import show
-from attent.cli.train import train
+from attent.cli.train import TrainCommand, train
 from attent.cli.translate import translate
 from attent.cli.walk import walk
 from attent.errors import AttentError
@@ -37,7 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (demo, train, average, translate, score, evaluate, show, describe, walk):
-    app.command()(command)
+    app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
 
 

@@ -23,6 +23,17 @@ def average(
     if last is not None and best is not None:
         raise ArgumentError("take the last checkpoints or the best ones: --last or --best")
 
+    from attent.runs.folder import held, read_config
+
+    read_config(run)
+    with held(run):
+        updates = _averaged(run, last, best)
+    print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
+    say(f"attent evaluate {run} judges it")
+
+
+def _averaged(run: Path, last: int | None, best: int | None) -> list[int]:
+    """Put the mean in the place of the weights; after which updates the weights were that it is made of."""
     from attent.runs.durable import new_file
     from attent.runs.folder import MODEL, read, read_config, write_config
     from attent.runs.weights import tensors_of, write_tensors
@@ -45,5 +56,4 @@ def average(
     write_config(config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}}), run)
     with new_file(run / MODEL) as file:
         write_tensors(tensors_of(model), file)
-    print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
-    say(f"attent evaluate {run} judges it")
+    return updates

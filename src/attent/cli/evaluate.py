@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.lines import lines_of
 from attent.cli.output import say
 from attent.errors import ArgumentError, RunError
 
@@ -30,7 +29,7 @@ SHOWN = (
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    source: Annotated[Path | None, typer.Option(help="Lines to translate; the corpus' held-out sets unless given.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Lines to translate, also .gz; the corpus' held-out sets unless given.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
     tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
     beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
@@ -81,10 +80,11 @@ def _evaluate_files(
     run: Path, source: Path, target: Path, tokenize: str, *, as_json: bool, beam: int | None, length_penalty: float | None
 ) -> None:
     from attent.cli.translate import search_settings
+    from attent.data.reading import lines as read_lines
     from attent.decoding.translator import load
 
     settings = search_settings(beam=beam, length_penalty=length_penalty)
-    sources, references = _read(source), _read(target)
+    sources, references = list(read_lines(source)), list(read_lines(target))
     if not sources or len(sources) != len(references):
         raise ArgumentError(f"each line needs one reference, got {len(sources)} lines and {len(references)} references")
     translator = load(run)
@@ -117,8 +117,3 @@ def measured_lines(measured: dict[str, Any]) -> list[str]:
         f"exact match  {measured['exact_match']:6.2f} %",
         f"loss         {measured['loss']:7.3f} nats per token, {measured['pairs']:,} pairs",
     ]
-
-
-def _read(file: Path) -> list[str]:
-    with file.open("rb") as stream:
-        return list(lines_of(stream, str(file)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from attent.errors import ArgumentError, DataError
 
@@ -16,7 +17,7 @@ FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|[a-z]{2})", re.IGNORECA
 
 
 def opened(source: str) -> BinaryIO:
-    """Standard input for "-", the file of that name if there is one, else the text itself.
+    """Standard input for "-", the file of that name if there is one (unpacked if it ends in .gz), else the text itself.
 
     Raises:
         ArgumentError: it is a folder, or looks like the name of a file that is not there.
@@ -27,7 +28,7 @@ def opened(source: str) -> BinaryIO:
         if Path(source).is_dir():
             raise ArgumentError(f"{source} is a folder, neither a file nor a text")
         if Path(source).is_file():
-            return Path(source).open("rb")
+            return cast(BinaryIO, gzip.open(source)) if source.endswith(".gz") else Path(source).open("rb")
         if FILE_NAME.fullmatch(source):
             raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
     except ArgumentError:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from attent.cli.output import say
 from attent.errors import ArgumentError, UnknownNameError
 
 CORPORA = ("dates",)
 RUNS = Path("runs")
+
+
+class TrainCommand(TyperCommand):
+    """The command below, whose --resume may stand without a run folder, which --out then names."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        bare = [word == "--resume" and after.startswith("-") for word, after in pairwise([*args, "-"])]
+        return super().parse_args(ctx, ["--resume=" if alone else word for word, alone in zip(args, bare, strict=True)])
 
 
 def train(
@@ -40,7 +50,9 @@ def train(
     tensorboard: Annotated[bool | None, typer.Option("--tensorboard", help="Write the log for TensorBoard too.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Give up a run folder that is there already.")] = False,
     init_from: Annotated[Path | None, typer.Option(help="A run folder whose weights and tokenizers to start from.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="A run folder to go on with, instead of a new one.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="[RUN]", help="Go on with a run folder, instead of a new one; that of --out unless named.")
+    ] = None,
 ) -> None:
     """Train a model, judge it on what was held out, and leave all of it in a run folder."""
     named = {
@@ -60,12 +72,21 @@ def train(
     if corpus is not None and corpus not in CORPORA:
         raise UnknownNameError("corpus", corpus, CORPORA)
     if resume is not None:
-        fixed = {"--out": out, "--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from}
+        if not resume and out is None:
+            raise ArgumentError("--resume takes a run folder: --resume RUN, or --out RUN --resume")
+        fixed = {
+            "--out": out if resume else None,
+            "--data": data,
+            "--set": changes,
+            "--seed": seed,
+            "--replace": replace or None,
+            "--init-from": init_from,
+        }
         if wrong := [name for name, value in fixed.items() if value not in (None, [])]:
             raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {wrong[0]}")
         limits = {"minutes": minutes, "updates": updates, "patience": patience}
         others = {"threads": threads, "save_every": save_every, "tensorboard": tensorboard}
-        _go_on(resume, {name: value for name, value in (limits | others).items() if value is not None})
+        _go_on(Path(resume or out or ""), {name: value for name, value in (limits | others).items() if value is not None})
         return
 
     from attent.cli.evaluate import lines

@@ -58,7 +58,8 @@ def follow(
         What the run folder's config holds as results: scores in per cent, by test set and name.
 
     Raises:
-        RunError: the run folder is there already, or cannot be written, or the one to start from cannot be read.
+        RunError: the run folder is there already, is trained by another process or cannot be written, or the one to start
+            from cannot be read.
         KeyboardInterrupt: after Ctrl-C; the run folder is there, and `resume` goes on with it.
     """
     if settings.training.tensorboard:
@@ -108,33 +109,32 @@ def resume(
 
     Raises:
         ArgumentError: the run is finished and nothing says for how long it shall go on, or a setting cannot be changed.
-        RunError: the run folder is missing or damaged, or has no checkpoint to go on from.
+        RunError: the run folder is missing or damaged, has no checkpoint to go on from, or is trained by another process.
     """
-    config, changes = read_config(path), dict(changes or {})
-    settings = _settings_of(config, changes)
-    checkpoint = newest(path)
-    if config.state == "finished":
-        if not changes:
-            raise ArgumentError(f"{path} is finished; --updates or --minutes says for how long it shall go on")
-        if checkpoint is None:
-            raise RunError(f"{path} has no checkpoint to go on from; --init-from starts another run from its weights")
-    log, update = 0, 0
-    if checkpoint is not None:
-        state = read_state(checkpoint)
-        log, update = state.log, state.update
-    if settings.training.tensorboard:
-        installed()
-    source, target = read_tokenizers(path, config)
-    with RunWriter.again(path, log) as run:
+    with RunWriter.again(path) as run:
+        config, changes = read_config(path), dict(changes or {})
+        settings = _settings_of(config, changes)
+        checkpoint = newest(path)
+        if config.state == "finished":
+            if not changes:
+                raise ArgumentError(f"{path} is finished; --updates or --minutes says for how long it shall go on")
+            if checkpoint is None:
+                raise RunError(f"{path} has no checkpoint to go on from; --init-from starts another run from its weights")
+        state = None if checkpoint is None else read_state(checkpoint)
+        if settings.training.tensorboard:
+            installed()
+        source, target = read_tokenizers(path, config)
+        run.rewind(0 if state is None else state.log)
         corpus = material(settings)
         torch.manual_seed(settings.training.seed)
         model = build(settings.model, source.size, target.size)
-        if checkpoint is None and (Path(path) / MODEL).is_file():
+        if state is None and (Path(path) / MODEL).is_file():
             model = _filled(model, Path(path))
         training = settings.training.model_dump(mode="json")
         config = config.model_copy(update={"training": training, "versions": versions(), "results": {}})
         run.begin(config, source, target)
-        return _trained(run, config, settings, corpus, Translator(model.to(device), source, target), progress or Progress(), update)
+        translator, update = Translator(model.to(device), source, target), 0 if state is None else state.update
+        return _trained(run, config, settings, corpus, translator, progress or Progress(), update)
 
 
 def _trained(

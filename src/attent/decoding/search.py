@@ -103,10 +103,11 @@ def search(
             who, so_far, said, hypotheses = who[kept], so_far[kept], said[kept], hypotheses[kept]
             open_places = list(range(len(kept)))
         rows, tokens = _filled(hypotheses.flatten()), _filled(said.flatten())
-        if leaving or width > 1:
-            state, written = state.select(rows), written[rows]
         if leaving:
-            constraints = constraints.select(rows)
+            state, written, constraints = state.select(rows), written[rows], constraints.select(rows)
+        elif width > 1:
+            # hypotheses move within their own sentence, whose source all its rows have
+            state, written = state.reorder(rows), written[rows]
         written = torch.cat((written, tokens[:, None]), 1)
     return [_best(finished[first : first + copies], settings.n_best) for first in range(0, len(finished), copies)]
 

@@ -88,13 +88,16 @@ def aligned(
         targets: which target positions count; all that have a link unless given.
 
     Raises:
+        ArgumentError: no name is given, and the model has no attention to the source.
         UnknownNameError: no attention bears that name.
     """
     total = Alignment()
     for rows, batch in Bitext(pairs, source, target).once(BATCH):
         with watch(model) as seen:
             model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
-        chosen = name or [path for path in seen if path.endswith("cross_attention")][-1]
+        chosen = name or next((path for path in reversed(list(seen)) if path.endswith("cross_attention")), None)
+        if chosen is None:
+            raise ArgumentError("a model without attention to the source has no alignment")
         if chosen not in seen:
             raise UnknownNameError("attention", chosen, seen)
         total += alignment(seen[chosen], [pairs[row].links for row in rows], targets)

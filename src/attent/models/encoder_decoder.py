@@ -45,6 +45,10 @@ class State(Protocol):
         """These rows of the batch, in this order; a row may be named twice (for beam search)."""
         ...
 
+    def reorder(self, rows: Tensor) -> Self:
+        """`select` where each row takes what a row with the same source has written: the source's side stays where it is."""
+        ...
+
 
 S = TypeVar("S", bound=State)
 

@@ -43,6 +43,10 @@ class RnnState:
             None if self.source is None else self.source.select(rows),
         )
 
+    def reorder(self, rows: Tensor) -> RnnState:
+        """`select` where each row takes what a row with the same source has written."""
+        return replace(self, layers=tuple(layer.select(rows) for layer in self.layers), beside=self.beside[rows])
+
 
 class RnnDecoder(nn.Module, ABC):
     """What the three have in common: a stack of recurrent layers, its first state, and the way to its output.

@@ -39,9 +39,16 @@ class TransformerState:
         return TransformerState(
             self.length,
             self.lengths[rows],
-            tuple(None if cache is None else cache.select(rows) for cache in self.written),
+            self._written(rows),
             tuple(cache.select(rows) for cache in self.source),
         )
+
+    def reorder(self, rows: Tensor) -> TransformerState:
+        """`select` where each row takes what a row with the same source has written."""
+        return TransformerState(self.length, self.lengths, self._written(rows), self.source)
+
+    def _written(self, rows: Tensor) -> tuple[KeyValueCache | None, ...]:
+        return tuple(None if cache is None else cache.select(rows) for cache in self.written)
 
 
 class Embedding(nn.Module):

@@ -4,7 +4,7 @@ What it holds:
     config.json              format, state, versions, kinds of tokenizer, settings of corpus, model and training, results
     model.safetensors        the parameters that translate; one that serves in two places is stored once
     source.tokenizer.json    target.tokenizer.json
-    log.jsonl                one record a line, as training reported them
+    log.jsonl                one record a line, as training reported them; locked by the process that trains
     checkpoints/             from where training goes on, as attent.training.checkpoint writes them
 """
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import IO, Any, Literal, Self
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -30,6 +30,7 @@ from attent.errors import AttentError, DataError, RunError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.models.settings import ModelSettings, build
 from attent.runs.durable import draft_of, new_file, said_clearly, settle, sweep, sync
+from attent.runs.lock import claim
 from attent.runs.weights import fill, tensors_of, write_tensors
 
 FORMAT = 2
@@ -90,39 +91,51 @@ class RunWriter:
             run.log({"update": 100, "loss": 1.5})
             run.finish(config, model, source_tokenizer, target_tokenizer)
 
-    Leaving the block before `begin` leaves nothing behind; `finish` begins where nobody has.
+    Leaving the block before `begin` leaves nothing behind; `finish` begins where nobody has. From `begin` on the run is
+    this process' own until the block is left.
 
     Args:
         path: where the folder shall be.
         replace: whether a run folder that is there already is given up for this one, when it begins.
 
     Raises:
-        RunError: something is there already, or the folder cannot be written.
+        RunError: something is there already, another process trains it, or the folder cannot be written.
     """
 
     def __init__(self, path: Path | str, *, replace: bool = False) -> None:
-        self.path = Path(path)
-        if self.path.exists() and not (replace and (self.path / CONFIG).is_file()):
-            raise RunError(f"{self.path} is there already" + (" and is no run folder" if replace else ""))
+        self.path, self._replace = Path(path), replace
+        self._check_room()
         with said_clearly(self.path):
             self._draft: Path | None = draft_of(self.path)
-            self._log = (self._draft / LOG).open("a", encoding="utf-8", buffering=1)
+            self._log = _log_in(self._draft)
 
     @classmethod
-    def again(cls, path: Path | str, log: int) -> Self:
-        """The writer of a run that goes on.
+    def again(cls, path: Path | str) -> Self:
+        """The writer of a run that goes on, which no other process can go on with until the block is left.
 
-        Args:
-            path: a run folder.
-            log: how many bytes of log.jsonl are kept; what stands behind them was recorded after the last checkpoint.
+        Raises:
+            RunError: it is no run folder, another process trains it, or it cannot be written.
         """
         run = cls.__new__(cls)
         run.path, run._draft = Path(path), None
-        with said_clearly(run.path / LOG):
+        read_config(path)
+        run._log = _claimed(run.path)
+        with said_clearly(run.path):
             sweep(run.path)
-            run._log = (run.path / LOG).open("a", encoding="utf-8", buffering=1)
-            run._log.truncate(min(log, (run.path / LOG).stat().st_size))
         return run
+
+    def _check_room(self) -> None:
+        if not self.path.exists():
+            return
+        if not (self._replace and (self.path / CONFIG).is_file()):
+            raise RunError(f"{self.path} is there already" + (" and is no run folder" if self._replace else ""))
+        with held(self.path):
+            pass
+
+    def rewind(self, log: int) -> None:
+        """Keep so many bytes of log.jsonl; what stands behind them was recorded after the last checkpoint."""
+        with said_clearly(self.path / LOG):
+            self._log.truncate(min(log, (self.path / LOG).stat().st_size))
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append one record to log.jsonl."""
@@ -148,7 +161,7 @@ class RunWriter:
             start: the model whose weights training starts from, unless it starts from random ones.
 
         Raises:
-            RunError: the folder cannot be written.
+            RunError: the folder cannot be written, or another process has begun one there in the meantime.
         """
         config = config.model_copy(update={"state": "unfinished"})
         if self._draft is None:
@@ -161,9 +174,10 @@ class RunWriter:
             target_tokenizer.save(self._draft / TARGET_TOKENIZER)
             if start is not None:
                 write_tensors(tensors_of(start), self._draft / MODEL)
+            self._check_room()
             settle(self._draft, self.path)
             self._draft = None
-            self._log = (self.path / LOG).open("a", encoding="utf-8", buffering=1)
+        self._log = _claimed(self.path)
 
     def finish(self, config: RunConfig, model: torch.nn.Module, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
         """Write the weights, make everything durable, and mark the folder as finished.
@@ -186,6 +200,33 @@ class RunWriter:
             self._log.close()
         if self._draft is not None:
             shutil.rmtree(self._draft, ignore_errors=True)
+
+
+@contextmanager
+def held(path: Path | str) -> Iterator[None]:
+    """Keep every other process from training a run until the block ends.
+
+    Raises:
+        RunError: one trains it already, or the folder cannot be written.
+    """
+    with _claimed(Path(path)):
+        yield
+
+
+def _log_in(folder: Path) -> IO[str]:
+    return (folder / LOG).open("a", encoding="utf-8", buffering=1)
+
+
+def _claimed(path: Path) -> IO[str]:
+    """A run's log, open at its end; whoever has it open has the run."""
+    with said_clearly(path / LOG):
+        log = _log_in(path)
+    try:
+        claim(log, path)
+    except RunError:
+        log.close()
+        raise
+    return log
 
 
 def write_config(config: RunConfig, path: Path) -> None:

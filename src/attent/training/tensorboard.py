@@ -1,4 +1,4 @@
-"""The log, for TensorBoard, which has to be installed besides."""
+"""The log, for TensorBoard, which is an extra."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def installed() -> None:
     try:
         import_module("torch.utils.tensorboard")
     except ImportError as error:
-        raise ArgumentError(f"training.tensorboard needs TensorBoard (pip install tensorboard): {error}") from error
+        raise ArgumentError(f"training.tensorboard needs TensorBoard: pip install 'attent[tensorboard]' ({error})") from error
 
 
 class TensorBoard:
