@@ -29,7 +29,7 @@ def test_a_wrong_value_is_a_value_error_too(kind: type[errors.AttentError]) -> N
     assert issubclass(kind, ValueError)
 
 
-@pytest.mark.parametrize("kind", [errors.ImplementationError, errors.RunError])
+@pytest.mark.parametrize("kind", [errors.ImplementationError, errors.StaleMapError, errors.RunError])
 def test_other_errors_are_no_value_errors(kind: type[errors.AttentError]) -> None:
     assert not issubclass(kind, ValueError)
 

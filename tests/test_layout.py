@@ -26,15 +26,17 @@ config · benchmarking · cli · __main__
 """
 # The same within attention/.
 ATTENTION = """
-parts
+parts · extension
 scores · normalisers · masks · positions
 choices · dropout · checks
 call
 formula
 kernels
-map
+stale · lazy · streaming · statistics · map · rollout
+watching
+watch
 attend
-cache · watch
+cache
 multihead
 """
 

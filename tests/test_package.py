@@ -6,10 +6,12 @@ import ast
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -148,6 +150,13 @@ def test_nothing_needs_one_operating_system() -> None:
 )
 def test_what_needs_one_operating_system_is_recognised(source: str, lines: list[int]) -> None:
     assert unguarded(source) == lines
+
+
+def test_every_extra_that_is_asked_for_is_there() -> None:
+    files = [ROOT / "README.md", *PACKAGE.rglob("*.py")]
+    asked = {name for file in files for name in re.findall(r"attent\[(\w+)\]", file.read_text(encoding="utf-8"))}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert asked == extras.keys() - {"dev"}
 
 
 @pytest.fixture(scope="module")

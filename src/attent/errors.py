@@ -7,9 +7,11 @@ AttentError
 │   ├── DeviceError                      tensors on different devices
 │   ├── UnknownNameError                 a name that no part, preset, key or locale bears
 │   └── MissingArgumentError             a part with parameters, asked for by its bare name
+├── UnseenError (also KeyError)          a module that a watched model has no map of
 ├── ImplementationError                  an implementation asked for by name that cannot serve this call
+├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place since
 ├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
-└── RunError                             a run folder that is missing, damaged or written by a newer version
+└── RunError                             a run folder that is missing, damaged, written by a newer version or in another's use
 """
 
 from __future__ import annotations
@@ -62,8 +64,20 @@ class MissingArgumentError(ArgumentError):
     """A part that has parameters or a value without default was asked for by its bare name."""
 
 
+class UnseenError(AttentError, KeyError):
+    """A module that a watched model has no map of; the message names the nearest that it has."""
+
+    def __str__(self) -> str:
+        # a KeyError puts its message in quotes
+        return str(self.args[0])
+
+
 class ImplementationError(AttentError):
     """An implementation was asked for by name and cannot serve this call; the message says why."""
+
+
+class StaleMapError(AttentError):
+    """An attention map is looked at after a tensor that it was made of was changed in place."""
 
 
 class DataError(AttentError, ValueError):
@@ -71,4 +85,4 @@ class DataError(AttentError, ValueError):
 
 
 class RunError(AttentError):
-    """A run folder that is missing, damaged, or written by a newer version."""
+    """A run folder that is missing, damaged, written by a newer version, or in the use of another process."""

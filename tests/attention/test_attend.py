@@ -17,6 +17,8 @@ from attent.errors import ImplementationError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)
 QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5, 4), (7, 4), (7, 11)))
+DOT = [name for name in IMPLEMENTATIONS if name != "tanh"]
+TANH = "score ScaledDot has no tanh form"
 SOFTMAX = "its normaliser is softmax, not Sparsemax"
 
 
@@ -25,7 +27,7 @@ def test_contexts_have_the_callers_axes_and_type() -> None:
     assert attend(QUERY[:, 0], KEY[:, 0], VALUE[:, 0]).shape == (2, 5, 11)
     assert attend(QUERY[0, 0], KEY[0, 0], VALUE[0, 0]).shape == (5, 11)
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
-        for implementation in IMPLEMENTATIONS:
+        for implementation in DOT:
             assert attend(QUERY.to(dtype), KEY.to(dtype), VALUE.to(dtype), implementation=implementation).dtype == dtype
 
 
@@ -40,7 +42,7 @@ def test_fewer_axes_give_the_same_numbers() -> None:
 def test_one_number_by_hand() -> None:
     # one key twice as good in the exponent's unit: weights 1/(1 + e^{−ln 3}) = 3/4 and 1/4; 3/4·8 + 1/4·4 = 7
     query, key, value = torch.tensor([[1.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
-    for implementation in IMPLEMENTATIONS:
+    for implementation in DOT:
         assert attend(query, key, value, score="dot", implementation=implementation).item() == pytest.approx(7.0)
 
 
@@ -52,9 +54,9 @@ def test_the_map_comes_with_the_contexts() -> None:
 def test_explain_says_which_runs_and_why_not_the_others() -> None:
     found = explain(QUERY, KEY, VALUE)
     assert found.chosen == "sdpa"
-    assert found.reasons == {"formula": "sdpa was asked first", "tiled": "sdpa was asked first"}
+    assert found.reasons == {"tanh": TANH, "formula": "sdpa was asked first", "tiled": "sdpa was asked first"}
     found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
-    assert str(found) == f"formula runs\nsdpa does not: {SOFTMAX}\ntiled does not: formula was asked first"
+    assert str(found) == f"formula runs\nsdpa does not: {SOFTMAX}\ntanh does not: {TANH}\ntiled does not: formula was asked first"
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
 
 
@@ -69,7 +71,7 @@ def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 100)
     found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
     assert found.chosen == "tiled"
-    assert found.reasons == {"sdpa": SOFTMAX, "formula": "it would hold the whole table of scores, which tiles do not"}
+    assert found.reasons == {"sdpa": SOFTMAX, "tanh": TANH, "formula": "it would hold the whole table of scores, which tiles do not"}
     # asked for by name it runs all the same
     expected = attend(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="formula")
     torch.testing.assert_close(attend(QUERY, KEY, VALUE, normaliser="sparsemax"), expected)
@@ -80,7 +82,7 @@ def test_by_name_it_runs_or_raises_with_its_reason() -> None:
         with pytest.raises(ImplementationError, match=f"^implementation 'sdpa' cannot serve this call: {SOFTMAX}$"):
             call(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="sdpa")
         with pytest.raises(
-            UnknownNameError, match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, formula, sdpa, tiled\)"
+            UnknownNameError, match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, formula, sdpa, tanh, tiled\)"
         ):
             call(QUERY, KEY, VALUE, implementation="tile")
 
@@ -182,3 +184,60 @@ def test_parameters_of_a_score_learn_in_a_compiled_graph(implementation: str, mo
     torch.compiler.reset()
     found = torch.autograd.grad(torch.compile(plain, fullgraph=True)().square().sum(), list(score.parameters()))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("tile", [by_rows.TILE, 40])
+def test_forward_mode_derivatives_whatever_auto_would_choose(which: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_rows, "TILE", tile)
+    tensors = [QUERY.double(), KEY.double(), VALUE.double(), torch.randn(5, 7, dtype=torch.float64)]
+    direction = torch.randn_like(tensors[which])
+
+    def context(some: Tensor, **arguments: Any) -> Tensor:
+        *three, bias = [some if place == which else tensor for place, tensor in enumerate(tensors)]
+        return attend(*three, bias=bias, **arguments)
+
+    found = torch.func.jvp(context, (tensors[which],), (direction,))[1]
+    step = 1e-6
+    around = [context(tensors[which] + sign * step * direction, implementation="formula") for sign in (1, -1)]
+    torch.testing.assert_close(found, (around[0] - around[1]) / (2 * step), atol=1e-7, rtol=1e-6)
+
+
+class Attending(torch.nn.Module):
+    def __init__(self, score: Any, arguments: dict[str, Any]) -> None:
+        super().__init__()
+        self.score, self.arguments = score, arguments
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attend(query, key, value, score=self.score, **self.arguments)
+
+
+@pytest.mark.parametrize(
+    ("score", "arguments"),
+    [
+        ("scaled_dot", {"mask": "causal"}),
+        ("scaled_dot", {"dropout": 0.1, "seed": 3}),
+        ("dot", {"normaliser": "sparsemax", "lengths": torch.tensor([3, 7])}),
+        (Additive(4, 4, 6), {}),
+    ],
+)
+def test_it_is_exported(score: Any, arguments: dict[str, Any]) -> None:
+    model = Attending(score, arguments)
+    exported = torch.export.export(model, (QUERY, KEY, VALUE)).module()
+    torch.testing.assert_close(exported(QUERY, KEY, VALUE), model(QUERY, KEY, VALUE))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # PyTorch's own, while it compiles
+def test_ones_own_score_may_be_a_compiled_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_rows, "TILE", 200)
+
+    def score(query: Tensor, key: Tensor) -> Tensor:
+        return -(query[..., :, None, :] - key[..., None, :, :]).abs().sum(-1)
+
+    outcomes = []
+    for way in (score, torch.compile(score, backend="aot_eager")):
+        query = QUERY.clone().requires_grad_()
+        context = attend(query, KEY, VALUE, score=way, implementation="tiled")
+        outcomes.append((context, *torch.autograd.grad(context.square().sum(), query)))
+    torch.testing.assert_close(*outcomes)

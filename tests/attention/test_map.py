@@ -11,7 +11,7 @@ from attent.attention import AttentionMap, attend, formula, prepare
 from attent.attention.kernels import rows as by_rows
 from attent.attention.normalisers import TopK
 from attent.attention.scores import SCORES, General
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ArgumentError, ShapeError, StaleMapError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)
 QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5, 7), (11, 7), (11, 2)))
@@ -167,18 +167,104 @@ def test_rows_not_asked_for_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(rows * keys for rows, keys in looked) <= by_rows.TILE // 2 < 4096**2
 
 
-def test_both_sides_are_lowered_once() -> None:
-    lowered = []
+def test_keys_are_lowered_once_and_only_the_queries_looked_at() -> None:
+    keys, queries = [], []
 
     class Counting(General):
+        def lower_key(self, key: Tensor, origin: Tensor | None = None):
+            keys.append(key.shape[-2])
+            return super().lower_key(key, origin)
+
         def lower_query(self, query: Tensor, origin: Tensor | None = None):
-            lowered.append(query.shape)
+            queries.append(query.shape[-2])
             return super().lower_query(query, origin)
 
     weights = a_map(score=Counting(7, 7)).detach()
-    lowered.clear()
-    assert weights[0, 0, 1].shape == weights[0, 0, 2].shape
-    assert len(lowered) == 1
+    keys.clear()
+    queries.clear()
+    assert weights[0, 0, 1].shape == weights[0, 0, [2, 4]].shape[1:]
+    assert (keys, queries) == ([11], [1, 2])
+
+
+def test_scores_of_each_stage_are_the_formulas() -> None:
+    arguments = {"soft_cap": 2.0, "bias": torch.randn(5, 11), "mask": "causal", "position": "alibi"}
+    steps, weights = formula.steps(*prepare(QUERY, KEY, VALUE, **arguments)), a_map(**arguments)
+    for stage, name in {"raw": "scores", "capped": "capped", "biased": "biased", "masked": "masked"}.items():
+        scores = weights.scores(stage)
+        assert scores.shape == (2, 3, 5, 11)
+        torch.testing.assert_close(scores.dense(), steps[name])
+        torch.testing.assert_close(scores[1, 2, 3:, [7, 0]], steps[name][1, 2, 3:, [7, 0]])
+    torch.testing.assert_close(a_map().scores("masked").dense(), a_map().scores().dense())
+    assert repr(weights.scores("capped")) == "ScoreMap(shape=(2, 3, 5, 11), stage='capped', score=ScaledDot)"
+    with pytest.raises(UnknownNameError, match="unknown stage of the scores 'soft'"):
+        weights.scores("soft")
+
+
+def test_statistics_have_the_callers_axes() -> None:
+    for axes, tensors in {
+        4: (QUERY, KEY, VALUE),
+        3: (QUERY[:, 0], KEY[:, 0], VALUE[:, 0]),
+        2: (QUERY[0, 0], KEY[0, 0], VALUE[0, 0]),
+    }.items():
+        weights = attend(*tensors, return_map=True)[1]
+        front = weights.shape[: axes - 2]
+        assert weights.argmax().shape == weights.entropy().shape == weights.distance().shape == (*front, 5)
+        assert weights.received().shape == (*front, 11)
+        assert weights.top(3)[0].shape == weights.top(3)[1].shape == (*front, 5, 3)
+        assert weights.pooled(2, 3).shape == (*front, 2, 3)
+        assert weights.grouped([(0, 2)], [(1, 4), (4, 11), (0, 1)]).shape == (*front, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda m: m.top(0), ArgumentError, r"^n must be a whole number from 1 to Tk = 11, got 0$"),
+        (lambda m: m.top(12), ArgumentError, r"^n must be a whole number from 1 to Tk = 11, got 12$"),
+        (lambda m: m.pooled(6, 3), ShapeError, r"^height must be a whole number from 1 to 5, got 6$"),
+        (lambda m: m.pooled(2, 0), ShapeError, r"^width must be a whole number from 1 to 11, got 0$"),
+        (lambda m: m.pooled(2, 2, "median"), UnknownNameError, r"^unknown way of pooling 'median'"),
+        (lambda m: m.grouped([(0, 6)], [(0, 3)]), ArgumentError, r"^query_spans must hold something and lie from 0 to 5, got \(0, 6\)$"),
+        (lambda m: m.grouped([(0, 3)], [(2, 2)]), ArgumentError, r"^key_spans must hold something and lie from 0 to 11, got \(2, 2\)$"),
+        (lambda m: m.grouped([(0, 3)], [(5, 9), (2, 6)]), ArgumentError, r"^key_spans must not overlap, got \(2, 6\) and \(5, 9\)$"),
+        (lambda m: m.grouped([(0, 1.5)], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(first, behind the last\)"),
+    ],
+)
+def test_what_cannot_be_said_is_our_error(wrong, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        wrong(a_map())
+
+
+@pytest.mark.parametrize("normaliser", ["sigmoid", "identity"])
+def test_what_is_no_distribution_has_neither_entropy_nor_mean_distance(normaliser: str) -> None:
+    weights = a_map(normaliser=normaliser)
+    with pytest.raises(ArgumentError, match=r"^the entropy is that of a distribution, which (Sigmoid|Identity) weights are not$"):
+        weights.entropy()
+    with pytest.raises(ArgumentError, match=r"^the mean distance is that of a distribution"):
+        weights.distance()
+
+
+def test_a_map_without_keys_or_queries() -> None:
+    nothing = attend(QUERY, KEY[:, :, :0], VALUE[:, :, :0], return_map=True)[1]
+    assert nothing.entropy().tolist() == torch.zeros(2, 3, 5).tolist()
+    assert nothing.received().shape == (2, 3, 0)
+    with pytest.raises(ArgumentError, match="a map without keys has no largest weight"):
+        nothing.argmax()
+    nobody = attend(QUERY[:, :, :0], KEY, VALUE, return_map=True)[1]
+    assert nobody.received().tolist() == torch.zeros(2, 3, 11).tolist()
+
+
+@pytest.mark.parametrize("look", [lambda m: m[0], lambda m: m.dense(), lambda m: m.entropy(), lambda m: m.scores()[0], lambda m: m.keep()])
+def test_what_was_changed_in_place_since_is_said_and_what_was_kept_stays(look) -> None:
+    query, key = QUERY.clone(), KEY.clone()
+    for name, tensor in {"query": query, "key": key}.items():
+        weights = attend(query, key, VALUE, return_map=True)[1]
+        kept, before = weights.keep(), weights.dense()
+        tensor[0, 0, 0] += 1.0
+        for stale in (weights, weights.detach()):
+            with pytest.raises(StaleMapError, match=f"^{name} was changed in place after this map was made"):
+                look(stale)
+        assert torch.equal(kept.dense(), before)
+        look(kept)
 
 
 def test_repr() -> None:

@@ -9,16 +9,18 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from attent.attention import formula
 from attent.attention.call import Call, Prepared, prepare
-from attent.attention.kernels import sdpa, thresholds, tiled
+from attent.attention.kernels import sdpa, tanh, thresholds, tiled
 from attent.attention.map import AttentionMap
 from attent.attention.parts import Mask, Normaliser, Position, Score
+from attent.attention.watch import report, watched
 from attent.errors import ImplementationError, UnknownNameError
 
 # in the order that `auto` asks them
-IMPLEMENTATIONS: dict[str, ModuleType] = {"sdpa": sdpa, "formula": formula, "tiled": tiled}
+IMPLEMENTATIONS: dict[str, ModuleType] = {"sdpa": sdpa, "tanh": tanh, "formula": formula, "tiled": tiled}
 
 
 @overload
@@ -103,7 +105,7 @@ def attend(
         lengths: (B,) the number of valid keys of each sequence.
         dropout: the share of weights dropped after normalising, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
-        implementation: "auto", or "formula", "sdpa" or "tiled", which then runs or raises.
+        implementation: "auto", or "formula", "sdpa", "tanh" or "tiled", which then runs or raises.
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
 
     Returns:
@@ -121,18 +123,30 @@ def attend(
         query_start=query_start, lengths=lengths, dropout=dropout, seed=seed,
     )  # fmt: skip
     context = run(prepared, implementation)
+    if watched():
+        report(None, AttentionMap.of(prepared))
     return (context, AttentionMap.of(prepared)) if return_map else context
 
 
 def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
     """What `attend` does once its arguments are checked."""
     call = prepared.call
+    if implementation == "auto" and _has_tangents(prepared):
+        # fused kernels have no forward-mode derivatives
+        implementation = "formula" if thresholds.slower("formula", call) is None else "tiled"
     chosen = IMPLEMENTATIONS[_choose(call) if implementation == "auto" else _asked(implementation, call)]
     if torch.is_autocast_enabled(call.device.type):
         # autocast would round the scores to 16 bits on the way
         with torch.autocast(call.device.type, enabled=False):
             return call.restored(chosen.run(*prepared))
     return call.restored(chosen.run(*prepared))
+
+
+def _has_tangents(prepared: Prepared) -> bool:
+    if forward_ad._current_level < 0:  # pyright: ignore[reportPrivateUsage]
+        return False
+    tensors = (prepared.query, *prepared.key, prepared.value, prepared.call.bias)
+    return any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
 @dataclass(frozen=True)

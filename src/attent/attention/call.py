@@ -51,11 +51,12 @@ class Call:
         """The type in which scores are summed and normalised: float32 at least."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
-    def pairs(self, rows: Tensor | None = None) -> Pairs:
-        """The pairs of some rows, or of all, with every key."""
+    def pairs(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Pairs:
+        """The pairs of some rows, or of all, with some keys side by side, or all."""
         rows = torch.arange(self.queries, device=self.device) if rows is None else rows
+        columns = torch.arange(self.keys, device=self.device) if columns is None else columns
         positions = (rows + self.start)[None] if isinstance(self.start, int) else rows + self.start[:, None]
-        return Pairs(rows, torch.arange(self.keys, device=self.device), positions, self.heads)
+        return Pairs(rows, columns, positions, self.heads)
 
     def allowed(self, pairs: Pairs) -> Tensor | None:
         """Which of the pairs may attend, broadcasting to (B, H, Tq, Tk); None where all may."""
@@ -67,7 +68,9 @@ class Call:
         return allowed
 
     def bias_of(self, pairs: Pairs, bias: Tensor) -> Tensor:
-        """The rows of a bias tensor that belong to these pairs."""
+        """The part of a bias tensor that belongs to these pairs."""
+        if bias.shape[3] != 1 and len(pairs.columns) != self.keys:
+            bias = bias[..., pairs.columns]
         return bias if bias.shape[2] == 1 else bias[:, :, pairs.rows]
 
     def spread(self, features: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from attent.attention.extension import library as extension
 from attent.attention.parts import Pairs
 
 _WORD = 0xFFFFFFFF
@@ -45,4 +46,23 @@ def kept(pairs: Pairs, batch: int, probability: float, seed: int | Tensor) -> Te
     heads = torch.arange(pairs.heads, device=device).reshape(1, -1, 1, 1)
     row = _mixed((start + _SEQUENCE * sequences + _HEAD * heads + _ROW * pairs.rows.reshape(1, 1, -1, 1)) & _WORD)
     column = _mixed((_COLUMN + pairs.columns) & _WORD)
-    return _mixed((row + column) & _WORD) >= int(probability * (_WORD + 1))
+    threshold = int(probability * (_WORD + 1))
+    # compilers fuse the step with what comes before and after it
+    if device.type == "cpu" and threshold <= _WORD and not torch.compiler.is_compiling() and extension.library() is not None:
+        return torch.ops.attent.kept(row, column, threshold)
+    return _mixed((row + column) & _WORD) >= threshold
+
+
+@torch.library.custom_op("attent::kept", mutates_args=())
+def _kept(row: Tensor, column: Tensor, threshold: int) -> Tensor:
+    """The last step by the extension, of rows (B, H, Tq, 1) and columns (Tk,) hashed."""
+    found = torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool)
+    if found.numel():
+        words = (row.to(torch.int32).contiguous(), column.to(torch.int32).contiguous())
+        extension.run("attent_kept", (*words, found), row.numel(), column.numel(), threshold)
+    return found
+
+
+@_kept.register_fake
+def _(row: Tensor, column: Tensor, threshold: int) -> Tensor:
+    return torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool, device=row.device)

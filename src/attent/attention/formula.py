@@ -6,6 +6,8 @@ Memory grows with Tq · Tk (and with the width too, for scores that look at ever
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -51,10 +53,21 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
 
 
 def steps_of(
-    call: Call, pairs: Pairs, query: Side, key: Side, value: Tensor, allowed: Tensor | None, *, lowered: bool
+    call: Call,
+    pairs: Pairs,
+    query: Side,
+    key: Side,
+    value: Tensor,
+    allowed: Tensor | None,
+    *,
+    lowered: bool,
+    between: Callable[[Side, Side], Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """The steps for some rows; both sides raw or both lowered, in exact type, all heads spread, hidden keys emptied."""
-    found = weights_of(call, pairs, query, key, allowed, lowered=lowered)
+    """The steps for some rows; both sides raw or both lowered, in exact type, all heads spread, hidden keys emptied.
+
+    `between` computes the scores of two lowered sides in the place of the score's own.
+    """
+    found = weights_of(call, pairs, query, key, allowed, lowered=lowered, between=between)
     weights = found["weights"]
     if call.dropout and call.seed is not None:
         stays = kept(pairs, call.batch, call.dropout, call.seed)
@@ -63,9 +76,18 @@ def steps_of(
     return found
 
 
-def weights_of(call: Call, pairs: Pairs, query: Side, key: Side, allowed: Tensor | None, *, lowered: bool) -> dict[str, Tensor]:
+def weights_of(
+    call: Call,
+    pairs: Pairs,
+    query: Side,
+    key: Side,
+    allowed: Tensor | None,
+    *,
+    lowered: bool,
+    between: Callable[[Side, Side], Tensor] | None = None,
+) -> dict[str, Tensor]:
     """The steps up to the weights."""
-    found = {"scores": call.score.between(query, key)} if lowered else call.score.steps(query.features, key.features)
+    found = {"scores": (between or call.score.between)(query, key)} if lowered else call.score.steps(query.features, key.features)
     if call.soft_cap is not None:
         found["capped"] = call.soft_cap * torch.tanh(_last(found) / call.soft_cap)
     bias = _bias(call, pairs)

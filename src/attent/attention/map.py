@@ -1,50 +1,57 @@
-"""The weights as a matrix that is computed only where it is looked at."""
+"""The weights as a matrix that is computed only where it is looked at, and what is said of it in few numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from types import EllipsisType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from attent.attention import formula
+from attent.attention import stale, statistics, streaming
 from attent.attention.call import Call, Prepared
-from attent.attention.kernels import rows as by_rows
+from attent.attention.lazy import LazyMatrix
 from attent.attention.parts import Side
-from attent.errors import ArgumentError, ShapeError
+from attent.attention.statistics import Span
+from attent.errors import ArgumentError, UnknownNameError
 
-Index = int | slice | Tensor | list[int] | EllipsisType
+Stage = Literal["raw", "capped", "biased", "masked"]
+# the steps of formula.steps that are the scores of each stage, the last there is
+_STEPS: dict[str, tuple[str, ...]] = {
+    "raw": ("scores",),
+    "capped": ("capped", "scores"),
+    "biased": ("biased", "capped", "scores"),
+    "masked": ("masked", "biased", "capped", "scores"),
+}
 
 
-class AttentionMap:
+class AttentionMap(LazyMatrix):
     """The weights α(qᵢ, kⱼ) of one call, as a lazy matrix (B, H, Tq, Tk).
 
-    It keeps the queries and keys it was made of, memory linear in the sequence, and computes the rows that are asked for.
-    The weights are those before dropout.
+    It keeps the queries and keys it was made of, no copies, memory linear in the sequence, and computes the rows that are asked
+    for; where one of these tensors, or of the parts', was changed in place since, it raises StaleMapError (see `keep`). The
+    weights are those before dropout.
+
+    The statistics are exact, of every score, mask and normaliser, computed by tiles of rows in memory linear in the sequence.
+    They carry no gradient; rows do.
 
     `call`, `query` and `key` are those of the call, rotary positions already turned.
 
     Example:
         >>> context, weights = attent.attend(query, key, value, return_map=True)
         >>> weights[..., 5, :10]  # how query 5 looks at the first ten keys, (B, H, 10)
+        >>> weights.entropy()  # how widely each query looks, (B, H, Tq), in nats
     """
-
-    def __init__(self, call: Call, query: Tensor, key: Side, *, detached: bool = False) -> None:
-        self.call, self.query, self.key, self._detached = call, query, key, detached
-        self._lowered: by_rows.Lowered | None = None
 
     @classmethod
     def of(cls, prepared: Prepared) -> AttentionMap:
         """The map of a call."""
         return cls(prepared.call, prepared.query, prepared.key)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(B, H, Tq, Tk), or as many of the axes as the caller's tensors had."""
-        call = self.call
-        front = {4: (call.batch, call.heads), 3: (call.batch,), 2: ()}[call.axes]
-        return (*front, call.queries, call.keys)
+    def step(self, found: dict[str, Tensor]) -> Tensor:
+        """The weights."""
+        return found["weights"]
 
     @property
     def distribution(self) -> bool:
@@ -54,98 +61,142 @@ class AttentionMap:
     def detach(self) -> AttentionMap:
         """The same map, cut off from the graph."""
         parts = (None if part is None else part.detach() for part in self.key)
-        return AttentionMap(self.call, self.query.detach(), Side(*parts), detached=True)  # pyright: ignore[reportArgumentType]
+        return AttentionMap(self.call, self.query.detach(), Side(*parts), detached=True, versions=self._versions)  # pyright: ignore[reportArgumentType]
 
-    def rows(self, rows: Tensor) -> Tensor:
-        """The weights of some queries, (B, H, len(rows), Tk)."""
-        return self._of([rows])[0]
+    def keep(self) -> AttentionMap:
+        """The same map with copies of all it was made of, cut off from the graph: whatever is changed later, it stays.
 
-    def _of(self, tiles: Iterable[Tensor]) -> list[Tensor]:
-        """The weights of each run of rows; both sides are lowered once for all."""
-        call, found = self.call, []
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._detached), torch.autocast(call.device.type, enabled=False):
-            lowered = self._both_sides()
-            for rows in tiles:
-                pairs, ours = call.pairs(rows), by_rows.of_query(lowered.query, rows)
-                found.append(formula.weights_of(call, pairs, ours, lowered.key, call.allowed(pairs), lowered=True)["weights"])
-        return found
+        Raises:
+            StaleMapError: a tensor that this was made of was changed in place already.
+        """
+        self._versions.check()
+        return AttentionMap(*stale.copied(self.call, self.query, self.key), detached=True)
 
-    def _both_sides(self) -> by_rows.Lowered:
-        if self._lowered is not None and not torch.is_grad_enabled():
-            return self._lowered
-        # the values play no part in the weights
-        nothing = self.query.new_zeros(self.call.batch, self.call.key_heads, self.call.keys, 0)
-        lowered = by_rows.lower(self.call, self.query, self.key, nothing)
-        if not torch.is_grad_enabled():
-            # a graph, by contrast, serves one backward
-            self._lowered = lowered
-        return lowered
+    def scores(self, stage: Stage = "raw") -> ScoreMap:
+        """What the weights were made of, as a lazy matrix of the same shape.
 
-    def dense(self) -> Tensor:
-        """All weights, in the map's shape: memory Tq · Tk."""
-        return self.call.restored(torch.cat(self._of(self._tiles() or [self._all()[:0]]), 2))
+        Args:
+            stage: "raw" as the score says; "capped" after the soft cap; "biased" with every bias added; "masked" with −∞ where a
+                pair may not attend. A stage that the call does not have is the one before.
+
+        Raises:
+            UnknownNameError: no such stage.
+        """
+        if stage not in _STEPS:
+            raise UnknownNameError("stage of the scores", stage, get_args(Stage))
+        return ScoreMap(self.call, self.query, self.key, stage=stage, detached=self._detached, versions=self._versions)
 
     def argmax(self) -> Tensor:
         """The key that each query looks at most, (…, Tq); the first of equals."""
-        with torch.no_grad():
-            best = [self.rows(rows).argmax(-1) for rows in self._tiles()]
-        return self.call.restored(torch.cat(best or [self._all()[:0].expand(self.call.batch, self.call.heads, 0)], 2))
+        if not self.call.keys:
+            raise ArgumentError("a map without keys has no largest weight")
+        return self._statistic(statistics.argmax)
 
-    def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
-        """Exactly the weights asked for; rows that are not asked for cost nothing.
+    def top(self, n: int) -> tuple[Tensor, Tensor]:
+        """The n keys that each query looks at most, and how much: (…, Tq, n) keys and weights, the largest first.
 
-        Each axis takes a number, a slice or a list; lists along several axes choose their product.
+        Equal weights come in any order; where a query sees fewer keys, the rest have weight 0.
+
+        Raises:
+            ArgumentError: n is not from 1 to Tk.
         """
-        *front, rows, columns = self._full(index)
-        which = self._all()[rows]
-        single = which.dim() == 0
-        weights = self.call.restored(self.rows(which.reshape(-1)))  # (…, rows, Tk)
-        for axis, chosen in reversed(list(enumerate((*front, slice(None) if not single else 0, columns)))):
-            weights = _taken(weights, axis, chosen)
-        return weights
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= self.call.keys:
+            raise ArgumentError(f"n must be a whole number from 1 to Tk = {self.call.keys}, got {n!r}")
+        with self._tiles() as tiles:
+            keys, weights = statistics.top(self.call, tiles, n)
+        return self.call.restored(keys), self.call.restored(weights)
 
-    def __iter__(self) -> Iterator[Tensor]:
-        return (self[place] for place in range(self.shape[0]))
+    def entropy(self) -> Tensor:
+        """How widely each query looks, −Σⱼ αᵢⱼ log αᵢⱼ in nats, (…, Tq): 0 at one key alone, log n at n keys alike.
+
+        0 for a query that may see nothing.
+
+        Raises:
+            ArgumentError: the weights are no distribution.
+        """
+        self._distributes("entropy")
+        return self._statistic(statistics.entropy)
+
+    def received(self) -> Tensor:
+        """What each key gets of all queries, Σᵢ αᵢⱼ, (…, Tk)."""
+        return self._statistic(statistics.received)
+
+    def distance(self) -> Tensor:
+        """How far away each query looks on average, Σⱼ αᵢⱼ |p(i) − j| in tokens, (…, Tq), p(i) being where query i stands.
+
+        Raises:
+            ArgumentError: the weights are no distribution.
+        """
+        self._distributes("mean distance")
+        return self._statistic(statistics.distance)
+
+    def pooled(self, height: int, width: int, how: Literal["mean", "max"] = "mean") -> Tensor:
+        """The map made small, (…, height, width): the mean or the largest of the weights of each rectangle.
+
+        Row a of it stands for the queries from ⌊a·Tq/height⌋ to before ⌊(a+1)·Tq/height⌋, a column for as even a run of keys.
+
+        Raises:
+            ShapeError: height is not from 1 to Tq, or width not from 1 to Tk.
+            UnknownNameError: how is something else.
+        """
+        if how not in ("mean", "max"):
+            raise UnknownNameError("way of pooling", how, ("mean", "max"))
+        queries = statistics.even_spans(self.call.queries, height, "height")
+        keys = statistics.even_spans(self.call.keys, width, "width")
+        return self._gathered(queries, keys, (how, how))
+
+    def grouped(self, query_spans: Sequence[Span], key_spans: Sequence[Span]) -> Tensor:
+        """The map from group to group, (…, len(query_spans), len(key_spans)): summed over a group's keys, the mean of its queries.
+
+        Of pieces it makes words, of words sentences, and each row that is a distribution stays one if every key is in a group.
+
+        Args:
+            query_spans: (first, behind the last) query of each group, in tokens.
+            key_spans: the same of keys.
+
+        Raises:
+            ArgumentError: a group is empty or out of range, or two overlap.
+        """
+        queries = statistics.checked_spans(query_spans, self.call.queries, "query_spans")
+        keys = statistics.checked_spans(key_spans, self.call.keys, "key_spans")
+        return self._gathered(queries, keys, ("mean", "sum"))
 
     def __repr__(self) -> str:
         call = self.call
         return f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, normaliser={type(call.normaliser).__name__})"
 
-    def _all(self) -> Tensor:
-        return torch.arange(self.call.queries, device=self.call.device)
+    def _gathered(self, queries: list[Span], keys: list[Span], how: tuple[statistics.Reduction, statistics.Reduction]) -> Tensor:
+        with self._tiles() as tiles:
+            return self.call.restored(statistics.gathered(self.call, tiles, queries, keys, how))
 
-    def _tiles(self) -> list[Tensor]:
-        return [torch.arange(tile.start, tile.stop, device=self.call.device) for tile in by_rows.tiles(self.call)]
+    def _statistic(self, of: Callable[[Call, Iterator[streaming.Tile]], Tensor]) -> Tensor:
+        with self._tiles() as tiles:
+            return self.call.restored(of(self.call, tiles))
 
-    def _full(self, index: Index | tuple[Index, ...]) -> list[int | slice | Tensor]:
-        given = list(index) if isinstance(index, tuple) else [index]
-        dots = [place for place, item in enumerate(given) if item is Ellipsis]
-        axes = len(self.shape)
-        if len(dots) > 1 or len(given) - len(dots) > axes:
-            raise ShapeError(f"a map of shape {self.shape} takes up to {axes} indices and one ellipsis, got {len(given)}")
-        place = dots[0] if dots else len(given)
-        filled = given[:place] + [slice(None)] * (axes - len(given) + len(dots)) + given[place + len(dots) :]
-        return [self._index(item, axis) for axis, item in enumerate(filled)]
+    @contextmanager
+    def _tiles(self) -> Iterator[Iterator[streaming.Tile]]:
+        with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
+            self._versions.check()
+            yield streaming.tiles(self)
 
-    def _index(self, item: Index, axis: int) -> int | slice | Tensor:
-        length = self.shape[axis]
-        if isinstance(item, list):
-            item = torch.tensor(item, dtype=torch.int64 if not item else None, device=self.call.device)
-        if isinstance(item, bool) or not isinstance(item, int | slice | Tensor) or (isinstance(item, Tensor) and item.dim() > 1):
-            raise ArgumentError(f"a map is indexed by numbers, slices and lists, got {item!r}")
-        if isinstance(item, slice):
-            if item.step is not None and item.step < 1:
-                raise ArgumentError(f"a map's slices go forward, got a step of {item.step}")
-            return item
-        if isinstance(item, Tensor) and (item.is_floating_point() or (item.dtype == torch.bool and tuple(item.shape) != (length,))):
-            raise ArgumentError(f"axis {axis} of a map of shape {self.shape} takes whole numbers or {length} booleans, got {item!r}")
-        numbers = [item] if isinstance(item, int) else [] if item.dtype == torch.bool else item.reshape(-1).tolist()
-        for number in numbers:
-            if not -length <= number < length:
-                raise ArgumentError(f"index {number} is out of range for axis {axis} of a map of shape {self.shape}")
-        return item
+    def _distributes(self, what: str) -> None:
+        if not self.distribution:
+            raise ArgumentError(f"the {what} is that of a distribution, which {type(self.call.normaliser).__name__} weights are not")
 
 
-def _taken(weights: Tensor, axis: int, chosen: int | slice | Tensor) -> Tensor:
-    """One axis indexed by itself."""
-    return weights[(slice(None),) * axis + (chosen,)]
+class ScoreMap(LazyMatrix):
+    """The scores that a map's weights were made of, as a lazy matrix (B, H, Tq, Tk): see `AttentionMap.scores`.
+
+    Keys that no query sees may be emptied, so that what they would score is not said.
+    """
+
+    def __init__(self, call: Call, query: Tensor, key: Side, *, stage: Stage, detached: bool, versions: stale.Versions) -> None:
+        super().__init__(call, query, key, detached=detached, versions=versions)
+        self.stage = stage
+
+    def step(self, found: dict[str, Tensor]) -> Tensor:
+        """The scores of this stage."""
+        return next(found[name] for name in _STEPS[self.stage] if name in found)
+
+    def __repr__(self) -> str:
+        return f"ScoreMap(shape={self.shape}, stage={self.stage!r}, score={type(self.call.score).__name__})"

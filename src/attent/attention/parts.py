@@ -188,6 +188,18 @@ class Mask:
         """A boolean tensor that broadcasts to (B, H, Tq, Tk) of this tile."""
         raise NotImplementedError
 
+    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """The first and the last key that each query sees, (B|1, H|1, Tq|1, 1) each, where it sees all between them.
+
+        Asked of pairs with every key. The two may lie beyond the keys there are; a query sees none where the last comes before
+        the first. None where what a query sees does not lie side by side, or is not known without looking at every pair.
+        """
+        return None
+
+    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """As `span`, but what lies between the two need not all be seen: nothing beyond them is."""
+        return self.span(pairs)
+
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Raise ShapeError where this mask cannot belong to scores of this shape."""
 
@@ -233,6 +245,20 @@ class Both(Mask):
         """The common part, broadcast."""
         return self.one.allowed(pairs) & self.other.allowed(pairs)
 
+    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """From the later beginning to the earlier end."""
+        one, other = self.one.span(pairs), self.other.span(pairs)
+        if one is None or other is None:
+            return None
+        return torch.maximum(one[0], other[0]), torch.minimum(one[1], other[1])
+
+    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """As `span`; one that knows is enough."""
+        one, other = self.one.reach(pairs), self.other.reach(pairs)
+        if one is None or other is None:
+            return one or other
+        return torch.maximum(one[0], other[0]), torch.minimum(one[1], other[1])
+
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Both must fit."""
         self.one.check(batch, heads, queries, keys)
@@ -252,6 +278,13 @@ class Either(Mask):
     def allowed(self, pairs: Pairs) -> Tensor:
         """The union, broadcast."""
         return self.one.allowed(pairs) | self.other.allowed(pairs)
+
+    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """From the earlier beginning to the later end."""
+        one, other = self.one.reach(pairs), self.other.reach(pairs)
+        if one is None or other is None:
+            return None
+        return torch.minimum(one[0], other[0]), torch.maximum(one[1], other[1])
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Both must fit."""

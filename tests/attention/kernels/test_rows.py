@@ -5,7 +5,7 @@ import torch
 
 from attent.attention import prepare
 from attent.attention.kernels import rows
-from attent.attention.masks import Causal, Padding, Prefix
+from attent.attention.masks import Causal, Padding, PerHead, Prefix, Window
 from attent.attention.parts import Side
 from attent.attention.scores import Additive, Gated, Gaussian, General
 
@@ -51,6 +51,30 @@ def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) ->
     assert visible(mask=one) == [[6]]
 
 
+@pytest.mark.parametrize("start", [None, 0, -3, -9, 9, torch.tensor([2, -4])])
+@pytest.mark.parametrize("hiding", [None, "keys", "pairs"])
+def test_keys_that_masks_tell_without_looking_are_those_that_are_seen(start, hiding: str | None) -> None:
+    bias = None if hiding is None else torch.zeros(1 if hiding == "keys" else 5, 7).index_fill(1, torch.tensor([2]), -torch.inf)
+    for mask in (
+        Causal(),
+        Window(1, 0),
+        Window(None, 2),
+        Window(0, None) & Causal(),
+        Window(2, 1) & Padding(torch.tensor([4, 0])),
+        (Causal() | Prefix(torch.tensor([2, 6]))) & Padding(torch.tensor([7, 3])),
+        PerHead([Causal(), Window(0, 0), Prefix(1)]),
+    ):
+        call = prepare(QUERY, KEY, VALUE, mask=mask, query_start=start, bias=bias).call
+        expected = call.allowed(call.pairs()).any(-2).expand(2, 3, 7)
+        assert torch.equal(rows.visible(call).expand(2, 3, 7), expected), mask
+
+
+def test_what_all_queries_see_of_a_long_sequence_is_not_asked_pair_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Causal, "allowed", None)
+    sequence = torch.zeros(10007, 2)
+    assert rows.visible(prepare(sequence, sequence, sequence, mask=Causal() & Window(3, 0)).call).all()
+
+
 def test_lowering_empties_hidden_keys_and_is_exact() -> None:
     general = General(4, 4)
     query, key, value = torch.randn(2, 3, 5, 4).bfloat16(), torch.randn(2, 1, 7, 4).bfloat16(), torch.randn(2, 1, 7, 11).bfloat16()
@@ -84,8 +108,8 @@ def test_hidden_keys_do_not_move_the_centre() -> None:
 def test_some_rows_of_a_query_side() -> None:
     side = Side(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5), torch.randn(2, 3, 1, 4))
     for which in (slice(1, 3), torch.tensor([4, 0])):
-        part = rows.of_query(side, which)
+        part = rows.some(side, which)
         assert torch.equal(part.features, side.features[:, :, which])
         assert torch.equal(part.bias, side.bias[:, :, which])
         assert part.origin is side.origin
-    assert rows.of_query(Side(side.features), slice(0, 1)).bias is None
+    assert rows.some(Side(side.features), slice(0, 1)).bias is None

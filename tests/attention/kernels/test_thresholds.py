@@ -5,6 +5,7 @@ import torch
 
 from attent.attention import prepare
 from attent.attention.kernels import rows, thresholds
+from attent.attention.masks import Causal, Window
 from attent.attention.scores import Additive
 
 
@@ -21,6 +22,24 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
     assert thresholds.slower("formula", additive) is None
 
 
-def test_the_others_are_never_left_for_speed() -> None:
+def test_pytorchs_attention_is_left_where_a_mask_hides_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "MANY", 64 * 64)
+    monkeypatch.setattr(rows, "LEAST", 1)
+    tensors = [torch.randn(1, 1, 64, 3) for _ in range(3)]
+    for mask, slow in ((Window(3, 0), True), (Window(31, 0), False), (Causal(), False), (None, False)):
+        reason = thresholds.slower("sdpa", prepare(*tensors, mask=mask).call)
+        assert (reason == "it would compute the pairs that the mask hides, which tiles skip") is slow
+    few = prepare(*(tensor[:, :, :63] for tensor in tensors), mask=Window(3, 0)).call
+    assert thresholds.slower("sdpa", few) is None
+
+
+def test_a_few_queries_take_the_plain_tanh() -> None:
+    score, key = Additive(3, 3, 5), torch.randn(1, 1, 7, 3)
+    for queries, slow in ((1, True), (3, True), (4, False)):
+        reason = thresholds.slower("tanh", prepare(torch.randn(1, 1, queries, 3), key, key, score=score).call)
+        assert (reason == "fewer than 4 queries do not repay its exponentials of every key") is slow
+
+
+def test_otherwise_none_is_left_for_speed() -> None:
     call = prepare(torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 3)).call
     assert thresholds.slower("sdpa", call) is thresholds.slower("tiled", call) is None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attent.attention import formula
 from attent.attention.call import Call, lower_key
 from attent.attention.checks import known
 from attent.attention.kernels import thresholds
+from attent.attention.kernels.sdpa_twice import twice_differentiable
 from attent.attention.masks.causal import Causal
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
@@ -63,11 +63,11 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
         # own bias shifts whole rows, which softmax does not see
         constant = torch.full_like(ours.features[..., :1], 1.0 / scale)
         features = (torch.cat((ours.features, constant), -1), torch.cat((theirs.features, theirs.bias[..., None]), -1))
-    inputs, bias = (*features, value), _with_bias(call, allowed)
-    if _slow_in_16_bits(call, inputs):
-        inputs = tuple(tensor.float() for tensor in inputs)
+    query, features, bias = *features, _with_bias(call, allowed)
+    if _slow_in_16_bits(call, (query, features, value)):
+        query, features, value = query.float(), features.float(), value.float()
         bias = bias if bias is None or bias.dtype == torch.bool else bias.float()
-    context = F.scaled_dot_product_attention(*inputs, attn_mask=bias, is_causal=causal, scale=scale).to(call.dtype)
+    context = twice_differentiable(query, features, value, bias, causal, scale).to(call.dtype)
     return context if alive is None else context.masked_fill(~alive, 0.0)
 
 

@@ -6,6 +6,8 @@ gradient is. Rabe and Staats 2021, "Self-attention Does Not Need O(n²) Memory" 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -21,21 +23,25 @@ def why_not(call: Call) -> str | None:
     return None
 
 
-def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
-    """The context of each query, (B, H, Tq, Dv)."""
-    lowered = by_rows.lower(call, query, key, value)
-    tiles = by_rows.tiles(call)
+def run(call: Call, query: Tensor, key: Side, value: Tensor, between: Callable[[Side, Side], Tensor] | None = None) -> Tensor:
+    """The context of each query, (B, H, Tq, Dv).
 
-    def one(ours: Side, theirs: Side, value: Tensor, rows: Tensor) -> Tensor:
-        pairs = call.pairs(rows)
-        return formula.steps_of(call, pairs, ours, theirs, value, call.allowed(pairs), lowered=True)["output"].to(call.dtype)
+    `between` computes the scores of two lowered sides in the place of the score's own, holding no more than these.
+    """
+    lowered = by_rows.lower(call, query, key, value)
+    bands = by_rows.bands(call, None if between is None else 1)
+
+    def one(ours: Side, theirs: Side, value: Tensor, band: by_rows.Band) -> Tensor:
+        pairs = call.pairs(*(torch.arange(some.start, some.stop, device=call.device) for some in band))
+        allowed = call.allowed(pairs)
+        return formula.steps_of(call, pairs, ours, theirs, value, allowed, lowered=True, between=between)["output"].to(call.dtype)
 
     contexts = []
-    for tile in tiles:
-        rows = torch.arange(tile.start, tile.stop, device=call.device)
-        arguments = (by_rows.of_query(lowered.query, slice(tile.start, tile.stop)), lowered.key, lowered.value, rows)
+    for band in bands:
+        rows, keys = (slice(some.start, some.stop) for some in band)
+        arguments = (by_rows.some(lowered.query, rows), by_rows.some(lowered.key, keys), lowered.value[:, :, keys], band)
         # one tile alone is within bounds as it is
-        if len(tiles) > 1 and torch.is_grad_enabled():
+        if len(bands) > 1 and torch.is_grad_enabled():
             contexts.append(checkpoint(one, *arguments, use_reentrant=False))
         else:
             contexts.append(one(*arguments))

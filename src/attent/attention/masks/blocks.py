@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from attent.attention.parts import Mask, Pairs
@@ -46,6 +47,17 @@ class Blocks(Mask):
         batch = max(query.shape[0], columns.shape[0])
         index = query.expand(batch, -1)[:, None, :, None].expand(-1, columns.shape[1], -1, columns.shape[-1])
         return columns.expand(batch, -1, -1, -1).gather(2, index)
+
+    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """From the first block that the query's own sees to the last."""
+        table = self.table if self.table.dim() == 4 else self.table[None, None]
+        blocks = torch.arange(table.shape[-1], device=table.device)
+        first = torch.where(table, blocks, table.shape[-1]).amin(-1) * self.size  # (B|1, H|1, blocks)
+        last = torch.where(table, blocks, -1).amax(-1) * self.size + self.size - 1
+        own = (pairs.positions // self.size).clamp(0, table.shape[-2] - 1)[:, None]  # (B|1, 1, Tq)
+        batch = max(own.shape[0], table.shape[0])
+        index = own.expand(batch, table.shape[1], -1)
+        return tuple(end.expand(batch, -1, -1).gather(2, index)[..., None] for end in (first, last))  # pyright: ignore[reportReturnType]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """As many blocks as the keys fill."""

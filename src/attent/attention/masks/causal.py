@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from attent.attention.parts import Mask, Pairs
@@ -24,3 +25,8 @@ class Causal(Mask):
         """(B|1, 1, Tq, Tk)."""
         query, key = pairs.between()
         return key <= query
+
+    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """From the first key to the query's own."""
+        query, _ = pairs.between()
+        return torch.zeros_like(query), query

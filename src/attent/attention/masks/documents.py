@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from attent.attention.parts import Mask, Pairs
@@ -28,14 +29,30 @@ class Documents(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B, 1, Tq, Tk)."""
-        if self.queries is None:
-            batch = max(self.keys.shape[0], pairs.positions.shape[0])
-            at = pairs.positions.expand(batch, -1).clamp(0, self.keys.shape[1] - 1)
-            mine = self.keys.expand(batch, -1).gather(1, at)
-        else:
-            mine = self.queries[:, pairs.rows]
+        mine = self._mine(pairs)
         theirs = self.keys[:, pairs.columns]
         return ((mine[:, :, None] == theirs[:, None, :]) & (theirs >= 0)[:, None, :])[:, None]
+
+    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """From the first key of the query's document to the last."""
+        mine, places = self._mine(pairs), torch.arange(self.keys.shape[1], device=self.keys.device)
+        if not mine.numel() or not self.keys.numel():
+            return None
+        batch, documents = max(mine.shape[0], self.keys.shape[0]), int(torch.maximum(mine.amax(), self.keys.amax())) + 2
+        # a document of its own for padding, behind all others
+        theirs, mine = (torch.where(of < 0, documents - 1, of).expand(batch, -1) for of in (self.keys, mine))
+        here = places.expand(batch, -1)
+        first = here.new_full((batch, documents), self.keys.shape[1]).scatter_reduce(1, theirs, here, "amin")
+        last = here.new_full((batch, documents), -1).scatter_reduce(1, theirs, here, "amax")
+        return first.gather(1, mine)[:, None, :, None], last.gather(1, mine)[:, None, :, None]
+
+    def _mine(self, pairs: Pairs) -> Tensor:
+        """The document of each query, (B|1, Tq)."""
+        if self.queries is not None:
+            return self.queries[:, pairs.rows]
+        batch = max(self.keys.shape[0], pairs.positions.shape[0])
+        at = pairs.positions.expand(batch, -1).clamp(0, self.keys.shape[1] - 1)
+        return self.keys.expand(batch, -1).gather(1, at)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """A document for each key, and for each query where they are given."""

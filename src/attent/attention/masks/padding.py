@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from attent.attention.parts import Mask, Pairs
@@ -35,6 +36,11 @@ class Padding(Mask):
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B, 1, 1, Tk)."""
         return (pairs.columns < self.lengths[:, None])[:, None, None, :]
+
+    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """The keys that are there."""
+        last = self.lengths[:, None, None, None] - 1
+        return torch.zeros_like(last), last
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """One length a sequence."""

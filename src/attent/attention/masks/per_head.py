@@ -31,6 +31,15 @@ class PerHead(Mask):
         each = torch.broadcast_tensors(*(mask.allowed(pairs)[:, :1] for mask in self.masks))
         return torch.cat(each, 1)
 
+    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """Each head's own."""
+        found = [mask.reach(pairs) for mask in self.masks]
+        known = [both for both in found if both is not None]
+        if len(known) < len(found):
+            return None
+        first, last = (torch.cat(torch.broadcast_tensors(*(end[:, :1] for end in ends)), 1) for ends in zip(*known, strict=True))
+        return first, last
+
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """As many masks as heads."""
         if len(self.masks) != heads:

@@ -30,6 +30,11 @@ class Prefix(Mask):
         length = torch.as_tensor(self.length, device=pairs.columns.device).reshape(-1, 1)
         return (pairs.columns < length)[:, None, None, :]
 
+    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """The beginning."""
+        last = torch.as_tensor(self.length, device=pairs.columns.device).reshape(-1, 1, 1, 1) - 1
+        return torch.zeros_like(last), last
+
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """One length, or one a sequence."""
         if isinstance(self.length, Tensor) and tuple(self.length.shape) not in ((), (1,), (batch,)):

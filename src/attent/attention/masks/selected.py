@@ -46,6 +46,14 @@ class Selected(Mask):
         marks = torch.zeros((*place.shape[:-1], length + 1), dtype=torch.bool, device=place.device)
         return marks.scatter(-1, place, True)[..., :length]
 
+    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """From the first of the keys named to the last."""
+        indices = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.rows].long()
+        if not indices.shape[-1]:
+            return indices.new_zeros(1, 1, 1, 1), indices.new_full((1, 1, 1, 1), -1)
+        first = torch.where(indices < 0, pairs.columns.shape[0], indices).amin(-1, keepdim=True)
+        return first, indices.amax(-1, keepdim=True)
+
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """A choice for each query."""
         shape = tuple(self.indices.shape)

@@ -45,3 +45,9 @@ class Window(Mask):
         if self.right is not None:
             may = may & (key <= query + self.right)
         return may
+
+    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """From `left` before the query's own key to `right` behind it."""
+        query, key = pairs.between()
+        first = torch.zeros_like(query) if self.left is None else query - self.left
+        return first, torch.full_like(query, key.shape[0] - 1) if self.right is None else query + self.right

@@ -1,0 +1,76 @@
+"""What every mask says of its reach: nothing beyond it may attend, and tiles that stay within it lose nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attent.attention import attend, prepare
+from attent.attention.kernels import rows
+from attent.attention.masks import Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
+from attent.attention.parts import Mask
+from attent.attention.scores import Additive
+
+B, H, TQ, TK = 2, 3, 17, 29
+dice = torch.Generator().manual_seed(5)
+SELECTED = torch.randint(-3, TK, (B, H, TQ, 3), generator=dice)
+MASKS: dict[str, Mask] = {
+    "causal": Causal(),
+    "padding": Padding(torch.tensor([TK, 5])),
+    "window": Window(3, 1),
+    "window without a right end": Window(2, None),
+    "prefix": Prefix(4),
+    "prefix | window": Prefix(2) | Window(1, 0),
+    "window & padding": Window(4, 4) & Padding(torch.tensor([20, 0])),
+    "documents": Documents(torch.tensor([[0] * 7 + [1] * 9 + [3] * 10 + [-1] * 3]), torch.randint(0, 5, (1, TQ), generator=dice)),
+    "documents by position": Documents(torch.randint(-1, 3, (2, TK), generator=dice)),
+    "blocks": Blocks(torch.rand(B, H, 6, 6, generator=dice) < 0.3, 5),
+    "selected": Selected(SELECTED),
+    "selected & causal": Selected(SELECTED[0, 0]) & Causal(),
+    "by head": PerHead([Window(1, 0), Causal(), Documents(torch.randint(0, 3, (1, TK), generator=dice))]),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_nothing_beyond_the_reach_is_seen(mask: Mask) -> None:
+    pairs = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call.pairs()
+    reach = mask.reach(pairs)
+    assert reach is not None
+    allowed = mask.allowed(pairs).expand(B, H, TQ, TK)
+    beyond = (pairs.columns < reach[0]) | (pairs.columns > reach[1])
+    assert not (allowed & beyond).any()
+    assert beyond.any()
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("score", ["scaled_dot", Additive(4, 4, 5)], ids=["dot", "tanh"])
+@pytest.mark.parametrize("least", [1, 40, 2**17])
+def test_tiles_within_the_reach_lose_nothing(mask: Mask, score: str | Additive, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = [torch.randn(B, H, length, 4, dtype=torch.float64).requires_grad_() for length in (TQ, TK, TK)]
+    score = score.double() if isinstance(score, Additive) else score
+    bias = torch.randn(1, H, TQ, TK, dtype=torch.float64)
+    outcomes = []
+    for implementation in ("formula", "tiled"):
+        monkeypatch.setattr(rows, "LEAST", least)
+        context = attend(*tensors, score=score, mask=mask, bias=bias, dropout=0.2, seed=3, implementation=implementation)
+        outcomes.append([context, *torch.autograd.grad(context.square().sum(), tensors)])
+    torch.testing.assert_close(*outcomes)
+
+
+def test_a_table_has_no_reach_and_either_needs_both() -> None:
+    pairs = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4)).call.pairs()
+    table = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4), mask=torch.ones(TQ, TK, dtype=torch.bool)).call.mask
+    assert table is not None
+    assert table.reach(pairs) is (table | Causal()).reach(pairs) is None
+    assert (table & Causal()).reach(pairs) is not None
+
+
+@pytest.mark.parametrize("window", [8, 64])
+def test_the_work_follows_the_pairs_that_attend(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "LEAST", 256)
+    call = prepare(*(torch.zeros(1, 1, 2048, 1) for _ in range(3)), mask=Window(window - 1, 0)).call
+    bands = rows.bands(call)
+    assert [row for band in bands for row in band.rows] == list(range(2048))
+    done = sum(len(band.rows) * len(band.keys) for band in bands)
+    assert done <= 2.1 * 2048 * window
+    assert rows.share_seen(call) <= window / 2048

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from attent.attention import attend, streaming
+from attent.attention.masks import Causal, Padding, Window
+from attent.attention.scores import Additive
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "gaussian", Additive(3, 3, 7), lambda query, key: query @ key.mT])
+@pytest.mark.parametrize("tile", [50, 300, 900, 2**19])
+@pytest.mark.parametrize("mask", [None, Causal() & Padding(torch.tensor([13, 0, 5, 11, 2]))])
+@torch.no_grad()
+def test_tiles_lie_side_by_side_and_make_the_whole(score, tile: int, mask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "CPU_TILE", tile)
+    monkeypatch.setattr(streaming, "LEAST_ROWS", 2)
+    query, key = torch.randn(5, 2, 11, 3), torch.randn(5, 2, 13, 3)
+    weights = attend(query, key, key, score=score, mask=mask, return_map=True)[1]
+    whole, times = torch.zeros(weights.shape), torch.zeros(weights.shape)
+    for found in streaming.tiles(weights):
+        whole[(*found.place, found.columns)] = found.weights
+        times[(*found.place, found.columns)] += 1
+    torch.testing.assert_close(whole, weights.dense())
+    assert times.max() == 1
+    assert not whole[times == 0].any()
+
+
+def test_keys_out_of_reach_cost_nothing() -> None:
+    sequence = torch.randn(4096, 2)
+    looked = 0
+    for tile in streaming.tiles(attend(sequence, sequence, sequence, mask=Causal() & Window(100, 0), return_map=True)[1]):
+        looked += tile.weights.numel()
+    assert looked < 4096 * 300
+
+
+def test_tiles_do_not_grow_with_the_square_of_the_length() -> None:
+    for length in (1024, 8192):
+        sequence = torch.randn(1, 2, length, 2)
+        sizes = [tile.weights.numel() for tile in streaming.tiles(attend(sequence, sequence, sequence, return_map=True)[1])]
+        assert max(sizes) <= max(streaming.CPU_TILE, streaming.LEAST_ROWS * length)
+
+
+MEASURED = """
+import torch
+from attent.attention import attend
+def most():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024
+torch.set_num_threads(1)
+sequence = torch.randn(1, 1, 256, 4)
+attend(sequence, sequence, sequence, return_map=True)[1].entropy()
+sequence = torch.randn(1, 1, 12000, 4)
+weights = attend(sequence, sequence, sequence, implementation="tiled", return_map=True)[1]
+before = most()
+weights.entropy(), weights.received(), weights.top(3), weights.distance(), weights.pooled(16, 16), weights.argmax()
+print(most() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the most memory a process had is read from /proc")
+def test_the_most_memory_is_far_from_that_of_the_whole() -> None:
+    """12 000² weights would take 576 MB."""
+    done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 60e6
