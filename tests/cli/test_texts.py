@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from attent.cli.texts import within
+from attent.config.settings import parse
 from attent.errors import ArgumentError
 
 
@@ -74,3 +76,28 @@ def test_what_cannot_be_trained_on(attent, arguments: list[str], says: str) -> N
     assert done.code == 2
     assert len(done.err) == 1
     assert says in done.err[0]
+
+
+def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
+    files = '[text]\ntrain_source = "tok/a.en"\ntrain_target = "/b.de"\nvalid = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n'
+    found = within(parse(files, "some.toml"), tmp_path).text
+    assert found is not None
+    assert (found.train_source, found.train_target, found.valid) == (str(tmp_path / "tok" / "a.en"), "/b.de", "-")
+    assert found.valid_source is found.valid_target is None
+
+
+def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
+    done = attent("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run")
+    assert (done.code, done.err) == (2, ["attent: --data is where the files of [text] lie, and these settings have none"])
+    done = attent("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
+    assert done.code == 2
+    done = attent("train", "--resume", tmp_path, "--data", tmp_path)
+    assert (done.code, done.err) == (2, ["attent: a run that goes on keeps its settings: --resume takes no --data"])
+
+
+def test_pairs_of_a_folder_are_trained_on(attent, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "pairs.tsv").write_text("\n".join(f"{n} a\tb {n}" for n in range(40)), encoding="utf-8")
+    done = attent("train", "--train", "pairs.tsv", "--data", tmp_path / "corpus", "--out", tmp_path / "run", "--steps", 2)
+    assert done.code == 0
+    assert any("pairs.tsv: 40 lines read" in line for line in done.err)

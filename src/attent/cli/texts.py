@@ -49,16 +49,25 @@ def within(settings: RunSettings, folder: Path) -> RunSettings:
     Raises:
         ArgumentError: the settings name no files, or there is no such folder.
     """
-    from attent.data.reading import STANDARD_INPUT
     from attent.data.settings import FILES
 
     if settings.text is None:
         raise ArgumentError("--data is where the files of [text] lie, and these settings have none")
+    found = placed({name: file for name, file in settings.text.model_dump().items() if name in FILES and file is not None}, folder)
+    return settings.model_copy(update={"text": settings.text.model_copy(update=found)})
+
+
+def placed(files: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The same files in a folder, but for standard input and those named from the root of the file system.
+
+    Raises:
+        ArgumentError: there is no such folder.
+    """
+    from attent.data.reading import STANDARD_INPUT
+
     if not folder.is_dir():
         raise ArgumentError(f"--data {folder} is no folder")
-    names = {name: getattr(settings.text, name) for name in FILES}
-    found = {name: str(folder / file) for name, file in names.items() if file not in (None, STANDARD_INPUT)}
-    return settings.model_copy(update={"text": settings.text.model_copy(update=found)})
+    return {name: file if file == STANDARD_INPUT else str(folder / file) for name, file in files.items()}
 
 
 def _lines(files: Mapping[str, str]) -> int:

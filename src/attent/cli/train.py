@@ -95,15 +95,15 @@ def train(
     from attent.config.recipe import follow
 
     start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
+    if data is not None:
+        from attent.cli.texts import placed, within
+
+        start, files = None if start is None else within(start, data), placed(files, data)
     if files:
         from attent.cli.texts import settings_of
 
         start = settings_of(files, start, preset)
     assert start is not None
-    if data is not None:
-        from attent.cli.texts import within
-
-        start = within(start, data)
     chosen = changed(
         start,
         changes or [],

@@ -80,6 +80,8 @@ def _slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
 
 def _mask(call: Call) -> tuple[bool, Tensor | None]:
     """Whether PyTorch's own causal mask serves, and if not, which pairs may attend."""
+    if call.mask is None and call.bias is None:
+        return False, None
     if isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int):
         if call.start >= call.keys - 1:  # every query sees every key
             return False, None

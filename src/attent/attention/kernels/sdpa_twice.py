@@ -1,4 +1,4 @@
-"""PyTorch's attention on a CPU with second derivatives, which its own fused kernel raises at."""
+"""PyTorch's attention on a CPU with second derivatives, at which its fused kernel raises; plain products where these are quicker."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from attent.attention.kernels import thresholds
 
 # What torch._fused_sdp_choice calls the kernel that is fused on a CPU.
 FUSED = 1
@@ -23,23 +25,26 @@ def twice_differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
         causal: whether query i sees the keys up to i alone.
         scale: the factor on q·k.
     """
-    if _fused(query, key, value, mask, causal, scale):
+    if not _wanted(query, key, value, mask):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
+    if query.shape[-2] * key.shape[-2] <= thresholds.SHORT:
+        return _products(query, key, value, mask, causal, scale)
+    choice = torch._fused_sdp_choice(query, key, value, mask, 0.0, causal, scale=scale)  # pyright: ignore[reportPrivateImportUsage]
+    if choice == FUSED:
         if mask is not None and mask.dtype == torch.bool:
             mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
         return _Fused.apply(query, key, value, mask, causal, scale)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> bool:
-    """Whether the fused kernel on a CPU would run, and be asked for gradients."""
+def _wanted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether gradients are, on a CPU, which the fused kernel would take care of."""
     if not torch.is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad):
         return False
     if query.device.type != "cpu" or (mask is not None and mask.requires_grad) or torch.compiler.is_compiling():
         return False
-    if torch._C._functorch.peek_interpreter_stack() is not None:  # pyright: ignore[reportAttributeAccessIssue]
-        return False  # vmap and its kin go through PyTorch's own
-    choice = torch._fused_sdp_choice(query, key, value, mask, 0.0, causal, scale=scale)  # pyright: ignore[reportPrivateImportUsage]
-    return choice == FUSED
+    # vmap and its kin go through PyTorch's own
+    return torch._C._functorch.peek_interpreter_stack() is None  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _Fused(torch.autograd.Function):
@@ -69,9 +74,10 @@ class _Fused(torch.autograd.Function):
 
 
 def _products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    scores = (query @ key.mT).float() * scale if query.dtype != torch.float64 else query @ key.mT * scale
+    exact = value.to(torch.promote_types(value.dtype, torch.float32))
+    scores = (query.to(exact.dtype) * scale) @ key.to(exact.dtype).mT
     if causal:
         scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), -torch.inf)
     if mask is not None:
-        scores = scores + mask
-    return torch.softmax(scores, -1).to(value.dtype) @ value
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return (torch.softmax(scores, -1) @ exact).to(value.dtype)

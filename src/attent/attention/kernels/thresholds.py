@@ -11,6 +11,8 @@ from attent.attention.kernels import rows
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
 # on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45 against 75 at 2048.
 SIXTEEN_BIT_GRADIENTS = 256
+# Up to so many pairs of a head plain products have their gradients sooner than PyTorch's CPU kernel.
+SHORT = 64 * 64
 # PyTorch's attention computes every pair, or every other one for a causal mask alone. Tiles skip those that a mask hides, and so win
 # where it leaves less than this share, on a CPU and from so many pairs on.
 SPARSE, MANY = 0.25, 2**20
