@@ -1,0 +1,97 @@
+"""The doors that attention goes through in PyTorch, with an ear at each while somebody watches.
+
+A stand-in calls PyTorch's own function, unchanged, and tells what it was called with. A mode of PyTorch's would hear the same
+calls, but a mode for functions keeps `nn.TransformerEncoderLayer` from its fused path, which changes results and speed, and a
+mode for operators passes every operator of the model through Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from attent.attention.watching import calls, fused
+from attent.attention.watching.calls import Heard
+
+Tell = Callable[[Heard], None]
+
+
+class Door(NamedTuple):
+    """A function of PyTorch's: where it is found, and what is made of a call."""
+
+    home: object
+    name: str
+    hear: Callable[[FrameType, tuple[Any, ...], dict[str, Any]], Heard | None]
+
+
+DOORS = (
+    Door(F, "scaled_dot_product_attention", calls.scaled_dot_product_attention),
+    # what nn.MultiheadAttention does when it is asked for its weights
+    Door(torch, "bmm", calls.product),
+    Door(torch, "baddbmm", calls.added_product),
+    Door(torch, "_transformer_encoder_layer_fwd", fused.encoder_layer),
+    Door(torch, "_native_multi_head_attention", fused.multi_head),
+)
+
+
+class Ears:
+    """Those who listen at the doors: placed for the first watcher, taken away after the last.
+
+    Args:
+        tell: gets every call that is heard.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._listening: dict[int, tuple[Any, Any]] = {}  # PyTorch's function, by its id, and the one that stands in for it
+        self._placed: list[tuple[dict[str, Any], str, Any, Any]] = []
+
+    def place(self, modules: Iterable[nn.Module]) -> None:
+        """Listen at every door, and wherever a file that defines one of the modules has imported one by name."""
+        if not self._listening:
+            for door in DOORS:
+                original = getattr(door.home, door.name)
+                self._listening[id(original)] = (original, _listening(original, door, self._tell))
+            for door in DOORS:
+                self._put(vars(door.home), [door.name])
+        files = {type(module).__module__ for module in modules}
+        for file in files & sys.modules.keys():
+            if file.startswith("torch."):
+                # PyTorch's own modules take its functions from where they are found
+                continue
+            names = vars(sys.modules[file])
+            self._put(names, [name for name, value in names.items() if id(value) in self._listening])
+
+    def _put(self, names: dict[str, Any], which: Iterable[str]) -> None:
+        for name in which:
+            original, listening = self._listening[id(names[name])]
+            names[name] = listening
+            self._placed.append((names, name, original, listening))
+
+    def remove(self) -> None:
+        """Leave everything as it was, but for what somebody else has put there since."""
+        for names, name, original, listening in self._placed:
+            if names.get(name) is listening:
+                names[name] = original
+        self._placed.clear()
+        self._listening.clear()
+
+
+def _listening(original: Callable[..., Any], door: Door, tell: Tell) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def listening(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if not torch.compiler.is_compiling():
+            heard = door.hear(sys._getframe(1), args, kwargs)
+            if heard is not None:
+                tell(heard)
+        return result
+
+    return listening

@@ -1,0 +1,68 @@
+"""The maps of one module over many calls, such as the steps of a decoder, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from attent.attention import streaming
+from attent.attention.map import AttentionMap, ScoreMap, Stage
+from attent.errors import ArgumentError, ShapeError
+
+
+class Joined(AttentionMap):
+    """The rows of several maps below one another; a key that a call did not have yet weighs nothing in its rows.
+
+    Args:
+        maps: in the order of their calls.
+
+    Raises:
+        ShapeError: they are of different batches or heads.
+    """
+
+    def __init__(self, maps: Sequence[AttentionMap]) -> None:
+        found = {(each.call.batch, each.call.heads, each.call.axes) for each in maps}
+        if len(found) > 1:
+            raise ShapeError(f"maps to be joined must have one batch and as many heads, got {', '.join(str(each.shape) for each in maps)}")
+        longest = max(maps, key=lambda each: each.call.keys)
+        call = replace(longest.call, queries=sum(each.call.queries for each in maps), mask=None, bias=None, start=0)
+        super().__init__(call, torch.cat([each.query for each in maps], 2), longest.key, detached=True)
+        self._maps = tuple(maps)
+
+    def detach(self) -> AttentionMap:
+        return self
+
+    def keep(self) -> AttentionMap:
+        return Joined([each.keep() for each in self._maps])
+
+    def scores(self, stage: Stage = "raw") -> ScoreMap:
+        raise ArgumentError("joined maps have no scores; ask the map of one call")
+
+    @contextmanager
+    def _tiles(self) -> Iterator[Iterator[streaming.Tile]]:
+        with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
+            yield self._below_one_another()
+
+    def _below_one_another(self) -> Iterator[streaming.Tile]:
+        first = 0
+        for each in self._maps:
+            for tile in streaming.tiles(each):
+                yield replace(tile, rows=slice(tile.rows.start + first, tile.rows.stop + first))
+            first += each.call.queries
+
+    def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
+        return [self._at(rows) for rows in runs]
+
+    def _at(self, rows: Tensor) -> Tensor:
+        call, first = self.call, 0
+        weights = torch.zeros(call.batch, call.heads, len(rows), call.keys, dtype=call.exact, device=call.device)
+        for each in self._maps:
+            here = (rows >= first) & (rows < first + each.call.queries)
+            if here.any():
+                weights[:, :, here, : each.call.keys] = each.rows(rows[here] - first)
+            first += each.call.queries
+        return weights

