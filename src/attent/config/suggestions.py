@@ -20,25 +20,27 @@ class Size(NamedTuple):
     preset: str
     dropout: float
     batch_tokens: int
+    accumulate: int
     epochs: int
 
 
 SIZES = (
-    Size(20_000, "tiny", 0.3, 1024, 30),
-    Size(200_000, "tiny", 0.2, 4096, 25),
-    Size(float("inf"), "small", 0.1, 8192, 8),
+    Size(20_000, "tiny", 0.3, 1024, 1, 30),
+    Size(200_000, "tiny", 0.2, 4096, 1, 25),
+    Size(float("inf"), "small", 0.1, 2048, 4, 8),
 )
 
 
 def suggested(pairs: int) -> dict[str, dict[str, Any]]:
     """The tables [model] and [training] that suit so many pairs."""
     size = next(size for size in SIZES if pairs < size.below)
-    updates = min(max(size.epochs * pairs * TOKENS // size.batch_tokens, LEAST), MOST)
+    updates = min(max(size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), LEAST), MOST)
     return {
         "model": {"preset": size.preset, "norm": "pre", "position": "rotary", "dropout": size.dropout},
         "training": {
             "updates": updates,
             "batch_tokens": size.batch_tokens,
+            "accumulate": size.accumulate,
             "learning_rate": 2e-3,
             "schedule": "cosine",
             "warmup": max(updates // 10, 1),
@@ -53,5 +55,5 @@ def in_words(tables: dict[str, dict[str, Any]], pairs: int) -> str:
     model, training = tables["model"], tables["training"]
     return (
         f"{pairs:,} lines: preset {model['preset']} with dropout {model['dropout']}, "
-        f"{training['updates']:,} updates of {training['batch_tokens']:,} tokens"
+        f"{training['updates']:,} updates of {training['batch_tokens'] * training['accumulate']:,} tokens"
     )

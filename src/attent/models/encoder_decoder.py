@@ -54,7 +54,12 @@ S = TypeVar("S", bound=State)
 
 
 class EncoderDecoder(nn.Module, ABC, Generic[S]):
-    """A model that reads one sequence and writes another."""
+    """A model that reads one sequence and writes another.
+
+    `to_logits` is its last layer, which a loss may fuse with what follows.
+    """
+
+    to_logits: nn.Linear
 
     @property
     def longest(self) -> int | None:
@@ -77,6 +82,6 @@ class EncoderDecoder(nn.Module, ABC, Generic[S]):
     def step(self, state: S, tokens: Tensor) -> tuple[Tensor, S]:
         """Features (B, E) after one further token (B,), and the state that includes it."""
 
-    @abstractmethod
     def output(self, features: Tensor) -> Tensor:
         """Logits over the target vocabulary for the token that comes next, (…, E) → (…, V)."""
+        return self.to_logits(features)

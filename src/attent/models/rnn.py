@@ -81,9 +81,6 @@ class RNN(EncoderDecoder[RnnState]):
         features, state = self._continue(state, tokens[:, None])
         return features[:, 0], state
 
-    def output(self, features: Tensor) -> Tensor:
-        return self.to_logits(features)
-
     def _continue(self, state: RnnState, tokens: Tokens) -> tuple[Features, RnnState]:
         features, state = self.decoder(self.embedding_dropout(self.target_embedding(tokens)), state)
         return self.output_dropout(features), state

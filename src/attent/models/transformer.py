@@ -131,9 +131,6 @@ class Transformer(EncoderDecoder[TransformerState]):
         features, state = self._continue(state, tokens[:, None])
         return features[:, 0], state
 
-    def output(self, features: Tensor) -> Tensor:
-        return self.to_logits(features)
-
     def _continue(self, state: TransformerState, tokens: Tokens) -> tuple[Features, TransformerState]:
         features = self.target_embedding(tokens, state.length)
         features, written = self.decoder(features, state.written, state.source, state.lengths)
