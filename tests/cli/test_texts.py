@@ -101,3 +101,11 @@ def test_pairs_of_a_folder_are_trained_on(attent, tmp_path: Path) -> None:
     done = attent("train", "--train", "pairs.tsv", "--data", tmp_path / "corpus", "--out", tmp_path / "run", "--steps", 2)
     assert done.code == 0
     assert any("pairs.tsv: 40 lines read" in line for line in done.err)
+
+
+def test_files_that_are_set_lie_in_the_folder_too(attent, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("\n".join(f"{n} a\tb {n}" for n in range(40)), encoding="utf-8")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[text]\ntrain = "none.tsv"\ntokenizer = "char"\n[training]\nupdates = 1\nbatch_pairs = 8\n', encoding="utf-8")
+    arguments = ("train", "--config", recipe, "--data", tmp_path, "--set", "text.train=pairs.tsv", "--out", tmp_path / "run")
+    assert attent(*arguments).code == 0

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 UNCOUNTED = 20_000
 
 
-def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str | None = None) -> RunSettings:
+def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str | None = None, folder: Path | None = None) -> RunSettings:
     """The settings of a run on these files.
 
     Args:
         files: the keys of `[text]`, such as train or train_source, and the files.
         start: settings whose text these files are; unless given, all follows from the number of lines.
         preset: of the model, whatever follows from the number of lines.
+        folder: where the files lie, to count their lines; the settings keep the names that were given.
 
     Raises:
         ArgumentError, DataError: files that do not go together or cannot be read.
@@ -34,7 +35,7 @@ def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str
     if start is not None:
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     else:
-        pairs = _lines(files)
+        pairs = _lines(files if folder is None else placed(files, folder))
         tables = suggested(pairs)
         if preset is not None:
             tables["model"]["preset"] = preset

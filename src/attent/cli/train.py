@@ -95,14 +95,10 @@ def train(
     from attent.config.recipe import follow
 
     start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
-    if data is not None:
-        from attent.cli.texts import placed, within
-
-        start, files = None if start is None else within(start, data), placed(files, data)
     if files:
         from attent.cli.texts import settings_of
 
-        start = settings_of(files, start, preset)
+        start = settings_of(files, start, preset, data)
     assert start is not None
     chosen = changed(
         start,
@@ -115,6 +111,10 @@ def train(
         save_every=save_every,
         tensorboard=tensorboard,
     )
+    if data is not None:
+        from attent.cli.texts import within
+
+        chosen = within(chosen, data)
     out = out or RUNS / (corpus or (config.stem if config else Path(train or train_source or "").name.split(".")[0] or "text"))
     say(f"training into {out}")
     results = follow(chosen, out, replace=replace, init_from=init_from)
