@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import torch
@@ -94,8 +95,14 @@ class Sequences:
         columns = np.arange(round_up(max(int(lengths.max(initial=0)), 1), multiple))
         inside = columns < lengths[:, None]  # (B, T)
         padded = np.full(inside.shape, PAD, np.int64)
-        padded[inside] = self.tokens[(self.starts[rows][:, None] + columns)[inside]]
+        padded[inside] = self.joined(rows)
         return padded
+
+    def joined(self, rows: np.ndarray) -> np.ndarray:
+        """The tokens of these sequences, one behind the other."""
+        lengths = self.lengths[rows]
+        before = np.cumsum(lengths) - lengths
+        return self.tokens[np.repeat(self.starts[rows] - before, lengths) + np.arange(lengths.sum())]
 
 
 class Bitext:
@@ -118,14 +125,14 @@ class Bitext:
 
     def batch(self, rows: np.ndarray) -> Batch:
         """These pairs as one batch."""
-        target_lengths = self.target.lengths[rows] - 1
+        target_lengths = self.target.lengths[rows].astype(np.int64) - 1
         # One column more than the keys, for the tokens going in and those coming out are the same, one step apart.
         target = self.target.padded(rows)
         width = round_up(target.shape[1] - 1, self.keys) + 1
         target = torch.from_numpy(np.pad(target, ((0, 0), (0, width - target.shape[1])), constant_values=PAD))
         return Batch(
             source=torch.from_numpy(self.source.padded(rows, self.keys)),
-            source_lengths=torch.from_numpy(self.source.lengths[rows]),
+            source_lengths=torch.from_numpy(self.source.lengths[rows].astype(np.int64)),
             target_in=target[:, :-1],
             target_out=target[:, 1:],
             target_lengths=torch.from_numpy(target_lengths),
@@ -137,21 +144,23 @@ class Bitext:
         for rows in cut(np.argsort(self._longer(), kind="stable"), self._longer(), size):
             yield rows, self.batch(rows)
 
-    def shuffled(self, size: BatchSize, seed: int, epoch: int) -> list[np.ndarray]:
-        """The rows of every batch of an epoch: a function of its arguments alone, so that a run can be taken up again.
+    def shuffled(self, size: BatchSize, seed: int, epoch: int) -> Batches:
+        """The rows of every batch of an epoch: a function of the arguments alone, so that a run can be taken up again.
 
         Pairs are shuffled, sorted by length within pools of 32 batches, cut, and the batches shuffled.
         """
         longer = self._longer()
         generator = np.random.default_rng((seed, epoch))
-        order = generator.permutation(len(self))
+        order = generator.permutation(len(self)).astype(np.int32 if len(self) < 2**31 else np.int64)
         pool = POOL * size.rows(max(int(longer.mean()), 1))
-        pools = [order[first : first + pool] for first in range(0, len(order), pool)]
-        sorted_pools = [part[np.argsort(longer[part], kind="stable")] for part in pools]
-        # Every other pool runs from long to short, so that no batch joins the longest of one to the shortest of the next.
-        sorted_pools[1::2] = [part[::-1] for part in sorted_pools[1::2]]
-        batches = list(cut(np.concatenate(sorted_pools), longer, size))
-        return [batches[place] for place in generator.permutation(len(batches))]
+        for number, first in enumerate(range(0, len(order), pool)):
+            part = order[first : first + pool]
+            part[:] = part[np.argsort(longer[part], kind="stable")]
+            if number % 2:
+                # Every other pool runs from long to short, so that no batch joins the longest of one to the shortest of the next.
+                part[:] = part[::-1].copy()
+        ends = np.cumsum(np.fromiter((len(rows) for rows in cut(order, longer, size)), np.int64))
+        return Batches(order, ends, generator.permutation(len(ends)))
 
     def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless:
         """One shuffled epoch after another.
@@ -168,6 +177,32 @@ class Bitext:
 
     def _longer(self) -> np.ndarray:
         return np.maximum(self.source.lengths, self.target.lengths - 1)
+
+
+class Batches(Sequence[np.ndarray]):
+    """The rows of each batch of an epoch.
+
+    Args:
+        order: every row, batch after batch, (N,).
+        ends: where each batch ends in it.
+        turns: the order in which the batches come.
+    """
+
+    def __init__(self, order: np.ndarray, ends: np.ndarray, turns: np.ndarray) -> None:
+        self._order, self._ends, self._turns = order, ends, turns
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    @overload
+    def __getitem__(self, index: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[np.ndarray]: ...
+    def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        turn = int(self._turns[index])
+        return self._order[int(self._ends[turn - 1]) if turn else 0 : int(self._ends[turn])]
 
 
 class Endless(Iterator[Batch]):

@@ -1,8 +1,9 @@
-"""Encoded pairs on disk: batches are cut from arrays that are mapped into memory, not read into it."""
+"""Encoded pairs on disk, from which batches are read as they are needed."""
 
 from __future__ import annotations
 
 import itertools
+import weakref
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +18,16 @@ from attent.errors import DataError
 
 # Pairs encoded between two writes.
 TOGETHER = 4096
+# Sequences between two whose place is kept.
+APART = 256
 SIDES = "source", "target"
 ROWS = "rows.npy"
 
 
 class StoredSequences(Sequences):
-    """Token sequences whose tokens lie in a file; made by `index`.
+    """Token sequences whose tokens lie in a file, and are read when they are asked for; made by `index`.
+
+    The file is read, not mapped into memory, where every page that was ever looked at would count.
 
     Args:
         folder: where the files are.
@@ -30,10 +35,26 @@ class StoredSequences(Sequences):
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.lengths = np.load(folder / f"{name}.lengths.npy").astype(np.int64)
-        self.starts = np.cumsum(self.lengths) - self.lengths
-        # numpy cannot map a file without content
-        self.tokens = np.load(folder / f"{name}.tokens.npy", mmap_mode="r" if self.lengths.any() else None)
+        self.lengths = np.load(folder / f"{name}.lengths.npy")
+        # where every so many sequences begin; the others follow from the lengths between
+        sums = np.add.reduceat(self.lengths, np.arange(0, len(self.lengths), APART), dtype=np.int64) if len(self.lengths) else []
+        self._begins = np.concatenate(([0], np.cumsum(sums, dtype=np.int64)))
+        self._file = (folder / f"{name}.tokens.npy").open("rb", buffering=0)
+        self._end = weakref.finalize(self, self._file.close)
+        np.lib.format.read_magic(self._file)
+        _, _, self._type = np.lib.format.read_array_header_1_0(self._file)
+        self._first = self._file.tell()
+
+    def joined(self, rows: np.ndarray) -> np.ndarray:
+        """The tokens of these sequences, one behind the other."""
+        parts = [np.frombuffer(self._read(int(row)), self._type) for row in rows]
+        return np.concatenate(parts) if parts else np.zeros(0, self._type)
+
+    def _read(self, row: int) -> bytes:
+        known = row // APART
+        start = int(self._begins[known]) + int(self.lengths[known * APART : row].sum(dtype=np.int64))
+        self._file.seek(self._first + start * self._type.itemsize)
+        return self._file.read(int(self.lengths[row]) * self._type.itemsize)
 
 
 class EncodedBitext(Bitext):
@@ -112,7 +133,7 @@ def index(
             writer.close()
     if not kept:
         raise DataError(f"every one of the {len(pairs):,} pairs is longer than the maximum length of {maximum_length} tokens")
-    np.save(folder / ROWS, np.asarray(kept, np.int64))
+    np.save(folder / ROWS, np.asarray(kept, np.int32 if len(pairs) < 2**31 else np.int64))
     return StoredBitext(folder, keys=keys)
 
 

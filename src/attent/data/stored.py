@@ -45,7 +45,7 @@ class StoredPairs(Sequence[Pair]):
 
     def __init__(self, folder: WorkingFolder, name: str, starts: np.ndarray, numbers: np.ndarray, rows: np.ndarray | None = None) -> None:
         self._folder, self._name, self._starts, self._numbers = folder, name, starts, numbers
-        self._rows = np.arange(len(numbers)) if rows is None else rows
+        self._rows = np.arange(len(numbers), dtype=numbers.dtype) if rows is None else rows
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -100,6 +100,6 @@ def store(numbered: Iterable[tuple[int, Pair]], folder: WorkingFolder, name: str
             numbers.append(number)
             for text in (pair.source, pair.target):
                 starts.append(starts[-1] + file.write(text.encode()))
-    return StoredPairs(
-        folder, name, np.frombuffer(starts, np.int64), np.frombuffer(numbers, np.int64) if numbers else np.zeros(0, np.int64)
-    )
+    lines = np.frombuffer(numbers, np.int64) if numbers else np.zeros(0, np.int64)
+    small = np.int32 if lines.max(initial=0) < 2**31 else np.int64
+    return StoredPairs(folder, name, np.frombuffer(starts, np.int64), lines.astype(small))
