@@ -1,0 +1,160 @@
+"""Additive attention on a GPU: attent, the textbook line eager and under torch.compile, and dot-product attention of the same shape.
+
+Milliseconds forward, and forward with gradients, for T from 512 to 8,192 and D from 64 to 256; where the table of every sum of a
+query and a key would not fit, the textbook line is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import time
+from collections.abc import Callable
+
+import torch
+from _sides import commit, table
+from torch import Tensor
+from torch.nn import functional as F
+
+from attent.attention import attend
+from attent.attention.kernels.triton import operators
+from attent.attention.scores import Additive
+
+Work = Callable[[], object]
+# The share of the GPU's memory that the textbook line's tables may take.
+SHARE = 0.6
+
+
+def textbook(query: Tensor, key: Tensor, value: Tensor, w1: Tensor, w2: Tensor, bias: Tensor, v: Tensor) -> Tensor:
+    """As it stands in tutorials: every sum of a query and a key at once."""
+    hidden = torch.tanh((query @ w1 + bias)[..., :, None, :] + (key @ w2)[..., None, :, :])
+    return torch.softmax(hidden @ v, -1) @ value
+
+
+def milliseconds(sides: dict[str, Work], rounds: int = 20, seconds: float = 4.0) -> dict[str, float]:
+    """The least time of each side on the GPU, the sides in turn, each run twice before."""
+    best = dict.fromkeys(sides, float("inf"))
+    for work in sides.values():
+        for _ in range(2):
+            work()
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for number in range(rounds):
+        if number >= 3 and time.perf_counter() - started > seconds:
+            break
+        for name, work in sides.items():
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            work()
+            end.record()
+            torch.cuda.synchronize()
+            best[name] = min(best[name], begin.elapsed_time(end))
+    return best
+
+
+def one_shape(heads: int, tokens: int, width: int, dtype: torch.dtype, causal: bool) -> list[list[str]]:
+    """A row for each side."""
+    device = torch.device("cuda")
+    query, key, value = (torch.randn(1, heads, tokens, width, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+    up = torch.randn(1, heads, tokens, width, device=device, dtype=dtype)
+    score = Additive(width, width, width).to(device, dtype)
+    assert score.bias is not None and score.v is not None
+    weights = (score.query_weight, score.key_weight, score.bias, score.v)
+    mask = "causal" if causal else None
+    forward: dict[str, Callable[[], Tensor]] = {
+        "attent": lambda: attend(query, key, value, score=score, mask=mask, implementation="tanh"),
+        "dot product": lambda: F.scaled_dot_product_attention(query, key, value, is_causal=causal),
+    }
+    if not causal:
+        compiled = torch.compile(textbook, dynamic=False)
+        forward["textbook, torch.compile"] = lambda: compiled(query, key, value, *weights)
+        # the sums, their tanh, and the gradients of both
+        if 4 * heads * tokens**2 * width * dtype.itemsize < SHARE * torch.cuda.get_device_properties(device).total_memory:
+            forward["textbook"] = lambda: textbook(query, key, value, *weights)
+    every = [query, key, value, *weights]
+
+    def gradients(name: str) -> Work:
+        inputs = every[:3] if name == "dot product" else every
+        return lambda: torch.autograd.grad(forward[name](), inputs, up)
+
+    def timed(sides: dict[str, Work]) -> dict[str, float]:
+        fitting = {}
+        for name, work in sides.items():
+            try:
+                work()
+                fitting[name] = work
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+        return milliseconds(fitting)
+
+    with torch.no_grad():
+        once = timed({**forward})
+    torch.cuda.reset_peak_memory_stats()
+    forward["attent"]().backward(up)
+    held = torch.cuda.max_memory_allocated() / 2**20
+    twice = timed({name: gradients(name) for name in forward})
+    shape = f"H = {heads}, T = {tokens}, D = {width}" + (", causal" if causal else "")
+    return [
+        [
+            shape,
+            name,
+            *(f"{of[name]:.3f}" if name in of else "out of memory" for of in (once, twice)),
+            f"{held:.0f}" if name == "attent" else "",
+        ]
+        for name in forward
+    ]
+
+
+def errors(dtype: torch.dtype) -> None:
+    """How far from float64, as relative distances, gradients included."""
+    inputs = [torch.randn(1, 2, 333, 96, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)]
+    score = Additive(96, 96, 96).to("cuda", dtype)
+    inputs += list(score.parameters())
+    order = dict(zip((name for name, _ in score.named_parameters()), inputs[3:], strict=True))
+    names = ("query_weight", "key_weight", "bias", "v")
+
+    def line(tensors: list[Tensor]) -> Tensor:
+        of = dict(zip(order, tensors[3:], strict=True))
+        return textbook(*tensors[:3], *(of[name] for name in names))
+
+    def all_of(work: Callable[[list[Tensor]], Tensor], given: list[Tensor]) -> list[Tensor]:
+        context = work(given)
+        return [context.detach(), *torch.autograd.grad(context.square().sum(), given)]
+
+    right = all_of(line, [tensor.detach().double().requires_grad_() for tensor in inputs])
+    for name, work in (("textbook", line), ("attent", lambda given: attend(*given[:3], score=score, implementation="tanh"))):
+        far = max(((a.double() - b).abs().max() / b.abs().max()).item() for a, b in zip(all_of(work, inputs), right, strict=True))
+        print(f"largest relative error of {name}, {dtype}: {far:.1e}")
+
+
+def main() -> None:
+    """Measure, or say why not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[512, 2048, 8192])
+    parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256])
+    parser.add_argument("--heads", type=int, default=8)
+    asked = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("Nothing measured: it takes a CUDA device, and torch sees none.")
+        return
+    if not operators.INSTALLED:
+        print("Nothing measured: it takes Triton, which comes with torch for CUDA.")
+        return
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    print(f"\n## Additive attention on a GPU\n\n{torch.cuda.get_device_name()}, {versions}, commit {commit()}.\n")
+    for dtype in (torch.float32, torch.bfloat16):
+        errors(dtype)
+    for dtype in (torch.float32, torch.bfloat16):
+        print(f"\nB = 1, {dtype}\n")
+        rows = [
+            row
+            for tokens in asked.tokens
+            for width in asked.widths
+            for causal in (False, True)
+            for row in one_shape(asked.heads, tokens, width, dtype, causal)
+        ]
+        table(["shape", "", "forward, ms", "forward + backward, ms", "peak of attent, MiB"], rows)
+
+
+if __name__ == "__main__":
+    main()
