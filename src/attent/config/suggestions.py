@@ -27,7 +27,7 @@ class Size(NamedTuple):
 SIZES = (
     Size(20_000, "tiny", 0.3, 1024, 1, 30),
     Size(200_000, "tiny", 0.2, 4096, 1, 25),
-    Size(float("inf"), "small", 0.1, 2048, 4, 8),
+    Size(float("inf"), "small", 0.1, 1024, 8, 8),
 )
 
 

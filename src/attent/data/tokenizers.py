@@ -14,7 +14,7 @@ KINDS: dict[str, type[Tokenizer]] = {"char": CharTokenizer, "word": WordTokenize
 
 BYTES = 256
 # Pieces grow with the square root of the lines: 29,000 lines have about 5,000, a million has 30,000, and no text has more than 32,000.
-PIECES_PER_ROOT, MOST_PIECES = 30, 32_000
+PIECES_PER_ROOT, MOST_PIECES = 30, 16_000
 
 
 def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer:

@@ -18,6 +18,7 @@ from attent.training.checkpoint import Checkpoints, State
 from attent.training.interruption import interruptible
 from attent.training.judge import Judge
 from attent.training.loss import loss_of
+from attent.training.memory import keep_little
 from attent.training.meter import Meter
 from attent.training.optimizer import optimizer_of
 from attent.training.pace import Pace, Precision, chosen
@@ -121,6 +122,8 @@ class Training:
         self.optimizer = optimizer_of(self.parameters, settings)
         self.average = Average(self.parameters, settings)
         torch.manual_seed(settings.seed)
+        if self.device.type == "cpu":
+            keep_little()
         model.train()
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
         found = checkpoints.restore(model, self.optimizer, self.average) if checkpoints else None

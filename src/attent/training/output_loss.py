@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-# Logits that are held at a time, 8 MiB of float32, and tokens below which products lose their pace.
-CHUNK, LEAST = 2**21, 128
+# Logits that are held at a time, 2 MiB of float32, and tokens below which products lose their pace.
+CHUNK, LEAST = 2**19, 64
 
 
 def output_loss(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, label_smoothing: float = 0.0) -> Tensor:
