@@ -159,27 +159,45 @@ def test_every_extra_that_is_asked_for_is_there() -> None:
     assert asked == extras.keys() - {"dev"}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def built(copy: Path, **environment: str) -> set[str]:
     """The names in a wheel built from a copy, so that the checkout stays clean."""
-    copy = tmp_path_factory.mktemp("attent")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    shutil.copytree(PACKAGE, copy / "src" / "attent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, copy / "src" / "attent", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     # An isolated build would fetch setuptools; where it is installed already, nothing need be fetched.
     here = importlib.util.find_spec("setuptools") and int(importlib.metadata.version("setuptools").split(".")[0]) >= 77
     command = [sys.executable, "-m", "build", "--wheel", *(["--no-isolation"] if here else []), str(copy)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV_")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COV_")}
+    done = subprocess.run(command, env=inherited | environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = (copy / "dist").glob("*.whl")
     with zipfile.ZipFile(file) as archive:
         return set(archive.namelist())
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    return built(tmp_path_factory.mktemp("attent"))
+
+
+@pytest.mark.slow
+def test_without_a_compiler_there_is_a_wheel_all_the_same(tmp_path: Path) -> None:
+    names = built(tmp_path, CC="false", CXX="false", LDSHARED="false", LDCXXSHARED="false")
+    assert "attent/attention/extension/tanh.cpp" in names
+    assert not [name for name in names if name.endswith((".so", ".pyd"))]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler")
+def test_with_one_the_extension_is_in_it(wheel: set[str]) -> None:
+    assert [name for name in wheel if name.startswith("attent/attention/extension/_compiled.")]
+
+
 def test_the_wheel_holds_every_file_of_the_package(wheel: set[str]) -> None:
     kept = {
-        path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+        path.relative_to(PACKAGE.parent).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyd")
     }
     assert "attent/py.typed" in kept
     assert kept - wheel == set()

@@ -13,7 +13,7 @@ from attent.errors import ArgumentError, UnknownNameError
 KINDS: dict[str, type[Tokenizer]] = {"char": CharTokenizer, "word": WordTokenizer, "bpe": BpeTokenizer, "unigram": UnigramTokenizer}
 
 BYTES = 256
-# Pieces grow with the square root of the lines: 29,000 lines have about 5,000, a million has 30,000, and no text has more than 32,000.
+# Pieces grow with the square root of the lines: 29,000 lines have about 5,000, and no text has more than 16,000.
 PIECES_PER_ROOT, MOST_PIECES = 30, 16_000
 
 
