@@ -11,6 +11,7 @@ from attent.data import corpus as files
 from attent.data.batches import Bitext
 from attent.data.dates import DatesSettings, dates
 from attent.data.settings import TextSettings
+from attent.data.stored import WorkingFolder
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer, Tokenizer
 from attent.evaluation.exact_match import exact_match
@@ -19,6 +20,8 @@ from attent.evaluation.metrics import bleu, chrf
 Tokenizers = tuple[Tokenizer, Tokenizer]
 # Decoding takes time: of a text's validation so many pairs are translated, while the loss is that of all.
 TRANSLATED = 200
+# Pairs of validation that are held in memory.
+HELD = 10_000
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Material:
         translated: how many pairs of validation are translated each time.
         said: what was done with every line, to be said once the pairs are encoded.
         table: the corpus' settings, for the run folder.
+        folder: what is trained on lies there as long as this is kept.
     """
 
     validation: Sequence[Pair]
@@ -46,6 +50,7 @@ class Material:
     translated: int
     said: Callable[[], list[str]]
     table: dict[str, Any]
+    folder: WorkingFolder | None = None
 
 
 def material(settings: RunSettings) -> Material:
@@ -79,18 +84,30 @@ def of_dates(settings: DatesSettings) -> Material:
 def of_text(settings: TextSettings) -> Material:
     """Text from files."""
     corpus = files.text(settings)
+    reports, folder, texts = corpus.reports, corpus.folder, [corpus]
+    # few enough to be held, so that nothing else need be once the others are encoded
+    validation = list(corpus.validation) if len(corpus.validation) <= HELD else corpus.validation
+    del corpus
+
+    def bitext(source: Tokenizer, target: Tokenizer) -> Bitext:
+        encoded = files.bitext(texts[0], settings, source, target, keys=1)
+        if not settings.dropout:
+            texts.clear()
+        return encoded
+
     return Material(
-        validation=corpus.validation,
+        validation=validation,
         held_out={},
         kinds={"source": settings.of("source")[0], "target": settings.of("target")[0]},
-        learn=lambda: files.tokenizers(corpus, settings),
-        bitext=lambda source, target: files.bitext(corpus, settings, source, target, keys=1),
+        learn=lambda: files.tokenizers(texts[0], settings),
+        bitext=bitext,
         measure=lambda translations, references: {
             "exact match": exact_match(translations, references),
             "chrF2": chrf(translations, references).score,
             "BLEU": bleu(translations, references).score,
         },
         translated=TRANSLATED,
-        said=lambda: [line for report in corpus.reports for line in report.said()],
+        said=lambda: [line for report in reports for line in report.said()],
         table={"text": settings.model_dump(mode="json")},
+        folder=folder,
     )

@@ -19,7 +19,9 @@ def keep_little() -> bool:
         Whether the C library took it; others than glibc are left as they are.
     """
     try:
-        mallopt = ctypes.CDLL(None).mallopt
+        library = ctypes.CDLL(None)
+        # what reading and encoding the corpus has left behind
+        library.malloc_trim(0)
+        return bool(library.mallopt(M_MMAP_THRESHOLD, LARGE) and library.mallopt(M_TRIM_THRESHOLD, SPARE))
     except (AttributeError, OSError, TypeError):
         return False
-    return bool(mallopt(M_MMAP_THRESHOLD, LARGE) and mallopt(M_TRIM_THRESHOLD, SPARE))
