@@ -55,9 +55,8 @@ def statistics() -> None:
         _, long = attend(query[:, :, :1], query, query[..., :1], return_map=True)
         started = time.perf_counter()
         row = long[0, :, 0]
-        print(
-            f"\nOne row of a 100,000-token map, 8 heads, the first look: {1000 * (time.perf_counter() - started):.0f} ms, {tuple(row.shape)}."
-        )
+        taken = 1000 * (time.perf_counter() - started)
+        print(f"\nOne row of a 100,000-token map, 8 heads, the first look: {taken:.0f} ms, {tuple(row.shape)}.")
 
 
 def watching() -> None:
