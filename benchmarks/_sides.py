@@ -48,7 +48,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if platform.system() == "Darwin" else 2**10)
 
 
-def milliseconds(sides: dict[str, Work], *, rounds: int = 15, seconds: float = 8.0) -> dict[str, float]:
+def milliseconds(sides: dict[str, Work], *, rounds: int = 15, seconds: float = 3.0) -> dict[str, float]:
     """The least time of each side, the sides in turn; fewer rounds where they take long.
 
     Args:

@@ -86,8 +86,8 @@ def brief() -> None:
             "attent": lambda some=some: attend(*some),
         }
         with torch.no_grad():
-            once = milliseconds(sides, rounds=200, seconds=3)
-        twice = milliseconds({name: backward(work, some) for name, work in sides.items()}, rounds=200, seconds=3)
+            once = milliseconds(sides, rounds=200, seconds=2)
+        twice = milliseconds({name: backward(work, some) for name, work in sides.items()}, rounds=200, seconds=2)
         cells = [f"{1000 * times[name]:.0f}" for times in (once, twice) for name in sides]
         more = [1000 * (times["attent"] - min(times["sdpa"], times["products"])) for times in (once, twice)]
         rows.append([f"B·H = {groups}, T = {length}", *cells[:3], f"{more[0]:+.0f}", *cells[3:], f"{more[1]:+.0f}"])
