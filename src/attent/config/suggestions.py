@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 # Tokens a sentence is expected to have, to turn epochs into updates before the text has been cut.
 TOKENS = 20
 LEAST, MOST = 200, 100_000  # updates
+VALIDATIONS = 5
 
 
 class Size(NamedTuple):
@@ -25,9 +26,9 @@ class Size(NamedTuple):
 
 
 SIZES = (
-    Size(20_000, "tiny", 0.3, 1024, 1, 30),
+    Size(20_000, "tiny", 0.3, 1024, 1, 20),
     Size(200_000, "tiny", 0.2, 4096, 1, 25),
-    Size(float("inf"), "small", 0.1, 1024, 8, 8),
+    Size(float("inf"), "small", 0.1, 512, 16, 8),
 )
 
 
@@ -35,6 +36,9 @@ def suggested(pairs: int) -> dict[str, dict[str, Any]]:
     """The tables [model] and [training] that suit so many pairs."""
     size = next(size for size in SIZES if pairs < size.below)
     updates = min(max(size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), LEAST), MOST)
+    # the last update is validated too, and shall not come right behind another validation
+    every = updates // VALIDATIONS
+    updates = every * VALIDATIONS
     return {
         "model": {"preset": size.preset, "norm": "pre", "position": "rotary", "dropout": size.dropout},
         "training": {
@@ -45,7 +49,7 @@ def suggested(pairs: int) -> dict[str, dict[str, Any]]:
             "schedule": "cosine",
             "warmup": max(updates // 10, 1),
             "label_smoothing": 0.1,
-            "validate_every": max(updates // 5, 1),
+            "validate_every": every,
         },
     }
 
