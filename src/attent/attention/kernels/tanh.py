@@ -1,4 +1,4 @@
-"""Tanh forms in tiles whose scores come of `tanh_op`, for every mask, normaliser, bias and position."""
+"""Tanh forms in tiles whose scores come of `tanh_op`, for every mask, normaliser, bias and position.
 
 On a GPU one kernel takes the softmax and the values along, where every query sees the keys between two.
 """
