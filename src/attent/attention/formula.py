@@ -101,7 +101,7 @@ def weights_of(
 
 def exact_keys(call: Call, key: Side) -> Side:
     """The keys, for every query head, in the type that scores are summed in."""
-    return Side(*(None if part is None else part.to(call.exact) for part in call.spread_side(key)))  # pyright: ignore[reportArgumentType]
+    return call.spread_side(key).through(lambda part: part.to(call.exact))
 
 
 def without_hidden(visible: Tensor, key: Side, value: Tensor) -> tuple[Side, Tensor]:

@@ -6,6 +6,7 @@ key fit this query), a mask (may this query see this key), and a normaliser (sco
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -25,13 +26,18 @@ class Side(NamedTuple):
     bias: Tensor | None = None  # (B, H, T)
     origin: Tensor | None = None  # (B, H, 1, D)
 
+    def through(self, change: Callable[[Tensor], Tensor]) -> Side:
+        """The side with each of its tensors changed."""
+        bias, origin = (None if part is None else change(part) for part in (self.bias, self.origin))
+        return Side(change(self.features), bias, origin)
+
 
 @dataclass(frozen=True)
 class Pairs:
     """The pairs (query i, key j) of one tile, by row and column and by position in the sequence."""
 
     rows: Tensor  # (Tq,) the queries' indices in this call
-    columns: Tensor  # (Tk,) the keys' indices, side by side, which are their positions too
+    columns: Tensor  # (Tk,) the keys' indices, ascending, which are their positions too
     positions: Tensor  # (B|1, Tq) where the queries stand
     heads: int
 
@@ -200,6 +206,13 @@ class Mask:
         """As `span`, but what lies between the two need not all be seen: nothing beyond them is."""
         return self.span(pairs)
 
+    def seen(self, pairs: Pairs) -> Tensor | None:
+        """Which keys any of these queries may see at most, (Tk,) boolean, where what lies within their reach may well be hidden.
+
+        Asked of pairs with every key. None where the reach says as much, or nothing is known without looking at every pair.
+        """
+        return None
+
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Raise ShapeError where this mask cannot belong to scores of this shape."""
 
@@ -234,6 +247,22 @@ class Mask:
             return repr(self)
 
 
+def any_seen(masks: Iterable[Mask], pairs: Pairs) -> Tensor | None:
+    """Which keys any of the masks lets be seen, as `Mask.seen`; of one that does not know, all within its reach."""
+    some = [(mask, mask.seen(pairs)) for mask in masks]
+    if all(seen is None for _, seen in some):
+        return None
+    found = torch.zeros_like(pairs.columns, dtype=torch.bool)
+    for mask, seen in some:
+        if seen is None:
+            reach = mask.reach(pairs)
+            if reach is None:
+                return None
+            seen = (pairs.columns >= reach[0].amin()) & (pairs.columns <= reach[1].amax())
+        found |= seen
+    return found
+
+
 @dataclass(frozen=True)
 class Both(Mask):
     """A pair may attend where both masks allow it: `one & other`."""
@@ -258,6 +287,11 @@ class Both(Mask):
         if one is None or other is None:
             return one or other
         return torch.maximum(one[0], other[0]), torch.minimum(one[1], other[1])
+
+    def seen(self, pairs: Pairs) -> Tensor | None:
+        """What both let be seen; one that knows is enough."""
+        one, other = self.one.seen(pairs), self.other.seen(pairs)
+        return one & other if one is not None and other is not None else one if other is None else other
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Both must fit."""
@@ -285,6 +319,10 @@ class Either(Mask):
         if one is None or other is None:
             return None
         return torch.minimum(one[0], other[0]), torch.maximum(one[1], other[1])
+
+    def seen(self, pairs: Pairs) -> Tensor | None:
+        """What either lets be seen; of one that does not know, all within its reach."""
+        return any_seen((self.one, self.other), pairs)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Both must fit."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attent.attention import prepare
-from attent.attention.kernels import rows, thresholds
+from attent.attention.kernels import bands, rows, thresholds
 from attent.attention.masks import Causal, Window
 from attent.attention.scores import Additive
 
@@ -13,6 +13,7 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
     query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 3)
     dot, additive = prepare(query, key, value).call, prepare(query, key, value, score=Additive(3, 3, 11)).call
     # 2·5·7 = 70 scores, and 11 numbers for each of them
+    monkeypatch.setattr(rows, "WHOLE", 1)
     monkeypatch.setattr(rows, "TILE", 70)
     assert thresholds.slower("formula", dot) is None
     assert thresholds.slower("formula", additive) == "it would hold the whole table of scores, which tiles do not"
@@ -22,14 +23,15 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
     assert thresholds.slower("formula", additive) is None
 
 
-def test_pytorchs_attention_is_left_where_a_mask_hides_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "MANY", 64 * 64)
-    monkeypatch.setattr(rows, "LEAST", 1)
-    tensors = [torch.randn(1, 1, 64, 3) for _ in range(3)]
+    monkeypatch.setattr(bands, "LEAST", 1)
+    tensors, bias = [torch.randn(1, 1, 64, 3) for _ in range(3)], torch.zeros(1, 64, requires_grad=True)
     for mask, slow in ((Window(3, 0), True), (Window(31, 0), False), (Causal(), False), (None, False)):
-        reason = thresholds.slower("sdpa", prepare(*tensors, mask=mask).call)
-        assert (reason == "it would compute the pairs that the mask hides, which tiles skip") is slow
-    few = prepare(*(tensor[:, :, :63] for tensor in tensors), mask=Window(3, 0)).call
+        reason = thresholds.slower("sdpa", prepare(*tensors, mask=mask, bias=bias).call)
+        assert (reason is not None) is slow
+        assert thresholds.slower("sdpa", prepare(*tensors, mask=mask, bias=bias.detach()).call) is None
+    few = prepare(*(tensor[:, :, :63] for tensor in tensors), mask=Window(3, 0), bias=bias[:, :63]).call
     assert thresholds.slower("sdpa", few) is None
 
 

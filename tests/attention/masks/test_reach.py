@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attent.attention import attend, prepare
-from attent.attention.kernels import rows
+from attent.attention.kernels import bands
 from attent.attention.masks import Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
 from attent.attention.parts import Mask
 from attent.attention.scores import Additive
@@ -51,7 +51,7 @@ def test_tiles_within_the_reach_lose_nothing(mask: Mask, score: str | Additive, 
     bias = torch.randn(1, H, TQ, TK, dtype=torch.float64)
     outcomes = []
     for implementation in ("formula", "tiled"):
-        monkeypatch.setattr(rows, "LEAST", least)
+        monkeypatch.setattr(bands, "LEAST", least)
         context = attend(*tensors, score=score, mask=mask, bias=bias, dropout=0.2, seed=3, implementation=implementation)
         outcomes.append([context, *torch.autograd.grad(context.square().sum(), tensors)])
     torch.testing.assert_close(*outcomes)
@@ -67,10 +67,50 @@ def test_a_table_has_no_reach_and_either_needs_both() -> None:
 
 @pytest.mark.parametrize("window", [8, 64])
 def test_the_work_follows_the_pairs_that_attend(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "LEAST", 256)
+    monkeypatch.setattr(bands, "LEAST", 256)
     call = prepare(*(torch.zeros(1, 1, 2048, 1) for _ in range(3)), mask=Window(window - 1, 0)).call
-    bands = rows.bands(call)
-    assert [row for band in bands for row in band.rows] == list(range(2048))
-    done = sum(len(band.rows) * len(band.keys) for band in bands)
-    assert done <= 2.1 * 2048 * window
-    assert rows.share_seen(call) <= window / 2048
+    found = bands.bands(call)
+    assert [row for band in found for row in band.rows] == list(range(2048))
+    assert sum(band.pairs for band in found) <= 2.1 * 2048 * window
+
+
+SCATTERED = {
+    **{name: MASKS[name] for name in ("blocks", "selected", "selected & causal")},
+    "selected | window": Selected(SELECTED) | Window(1, 0),
+    "selected | selected": Selected(SELECTED[:, :1]) | Selected(SELECTED[:1]),
+    "blocks & selected": Blocks(torch.rand(6, 6, generator=dice) < 0.5, 5) & Selected(SELECTED),
+    "by head": PerHead([Window(1, 0), Selected(SELECTED[:, :1]), Causal()]),
+}
+
+
+@pytest.mark.parametrize("mask", SCATTERED.values(), ids=SCATTERED)
+@pytest.mark.parametrize("rows", [[3], [0, 1, 2, 3, 4], list(range(TQ))], ids=["one row", "some rows", "all rows"])
+def test_what_is_not_seen_is_hidden(mask: Mask, rows: list[int]) -> None:
+    call = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call
+    pairs = call.pairs(torch.tensor(rows))
+    seen = mask.seen(pairs)
+    assert seen is not None
+    assert seen.shape == (TK,)
+    assert not (mask.allowed(pairs) & ~seen).any()
+
+
+def test_of_few_choices_few_keys_are_seen() -> None:
+    call = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4)).call
+    mask = Selected(torch.tensor([[3, 20]] * TQ)) & Causal() | Blocks(torch.eye(6) > 0, 5)
+    seen = mask.seen(call.pairs(torch.tensor([0])))  # which stands at 12, in the third block
+    assert seen is not None
+    assert seen.nonzero().flatten().tolist() == [3, 10, 11, 12, 13, 14, 20]
+
+
+@pytest.mark.parametrize("name", [name for name in MASKS if name not in SCATTERED])
+def test_where_the_reach_says_it_all_nothing_more_is_asked(name: str) -> None:
+    call = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=MASKS[name]).call
+    assert MASKS[name].seen(call.pairs()) is None
+
+
+@pytest.mark.parametrize("mask", SCATTERED.values(), ids=SCATTERED)
+def test_some_keys_of_a_mask_are_those_of_all(mask: Mask) -> None:
+    call = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call
+    rows, keys = torch.tensor([2, 3, 4]), torch.tensor([0, 4, 5, 11, 28])
+    whole = mask.allowed(call.pairs()).expand(B, H, TQ, TK)
+    assert torch.equal(mask.allowed(call.pairs(rows, keys)).expand(B, H, 3, 5), whole[:, :, rows][..., keys])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,10 +12,9 @@ from attent.attention import formula
 from attent.attention.call import Call, lower_key
 from attent.attention.parts import Either, Mask, Pairs, Side
 
-# numbers that a tile may hold at a time: 16 MiB of float32, which a CPU's caches nearly hold
-TILE = 2**22
-# numbers in a tile below which its size costs less than its being one more, and the pairs it may hold for each that is seen
-LEAST, WASTE = 2**17, 1.5
+# Numbers that a tile may hold at a time: 4 MiB of float32, so that what is made of them stays in a CPU's caches; and how many tiles'
+# worth is rather computed at once than twice.
+TILE, WHOLE = 2**20, 4
 
 
 class Lowered(NamedTuple):
@@ -32,62 +30,10 @@ def per_row(call: Call, per_pair: int | None = None) -> int:
     return max(call.batch * call.heads * call.keys * (per_pair or call.score.per_pair(call.query_width)), 1)
 
 
-def tiles(call: Call, per_pair: int | None = None) -> list[range]:
+def tiles(call: Call, per_pair: int | None = None, tile: int | None = None) -> list[range]:
     """The rows, in runs that stay within a tile's size."""
-    step = max(TILE // per_row(call, per_pair), 1)
+    step = max((tile or TILE) // per_row(call, per_pair), 1)
     return [range(first, min(first + step, call.queries)) for first in range(0, call.queries, step)]
-
-
-class Band(NamedTuple):
-    """A run of rows, and the run of keys beyond which none of them sees any."""
-
-    rows: range
-    keys: range
-
-
-def bands(call: Call, per_pair: int | None = None) -> list[Band]:
-    """The rows, in runs that stay within a tile's size and, where the mask knows its reach, see most of the keys they come with."""
-    reach = _reach(call)
-    if reach is None:
-        return [Band(rows, range(call.keys)) for rows in tiles(call, per_pair)]
-    first, last = reach
-    wide, seen = per_row(call, per_pair) // call.keys, np.concatenate(([0], np.cumsum(np.maximum(last - first, 0))))
-
-    def fits(start: int, stop: int) -> bool:
-        pairs = (stop - start) * max(int(last[start:stop].max() - first[start:stop].min()), 0)
-        return pairs * wide <= TILE and (pairs * wide <= LEAST or pairs <= WASTE * (seen[stop] - seen[start]))
-
-    found, start = [], 0
-    while start < call.queries:
-        rows = 1
-        while start + rows < call.queries and fits(start, min(start + 2 * rows, call.queries)):
-            rows *= 2
-        stop = min(start + rows, call.queries)
-        begin = int(first[start:stop].min())
-        found.append(Band(range(start, stop), range(begin, max(int(last[start:stop].max()), begin))))
-        start = stop
-    return found
-
-
-def share_seen(call: Call) -> float:
-    """At most this share of all pairs may attend, as far as the mask's reach tells."""
-    reach = _reach(call)
-    return 1.0 if reach is None else float(np.maximum(reach[1] - reach[0], 0).sum()) / (call.queries * call.keys)
-
-
-def _reach(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
-    """Of each row the first key that any sequence or head sees, and the one behind the last; None where it is not worth asking."""
-    if call.mask is None or call.queries * call.keys <= LEAST or call.device.type != "cpu" or torch.compiler.is_compiling():
-        return None
-    found = call.mask.reach(call.pairs())
-    if found is None:
-        return None
-    first, last = (end.expand(-1, -1, call.queries, 1)[..., 0] for end in found)
-    first, behind = first.clamp(0, call.keys), (last + 1).clamp(0, call.keys)
-    # a row that sees nothing asks for nothing
-    nothing = behind <= first
-    first, behind = first.masked_fill(nothing, call.keys), behind.masked_fill(nothing, 0)
-    return first.amin((0, 1)).numpy(), behind.amax((0, 1)).numpy()
 
 
 def visible(call: Call) -> Tensor | None:

@@ -8,7 +8,8 @@ from torch import Tensor
 from attent.attention import formula
 from attent.attention.call import Call, lower_key
 from attent.attention.checks import known
-from attent.attention.kernels import thresholds
+from attent.attention.kernels import rows, sdpa_bands, thresholds
+from attent.attention.kernels.bands import Band
 from attent.attention.kernels.sdpa_twice import twice_differentiable
 from attent.attention.masks.causal import Causal
 from attent.attention.normalisers.softmax import Softmax
@@ -38,6 +39,20 @@ def why_not(call: Call) -> str | None:
 
 def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
+    some = sdpa_bands.serve(call)
+    return _whole(call, query, key, value) if some is None else _by_bands(call, query, key, value, some)
+
+
+def _by_bands(call: Call, query: Tensor, key: Side, value: Tensor, some: list[Band]) -> Tensor:
+    key, value = call.spread_side(key), call.spread(value)
+    seen = rows.visible(call)
+    if seen is not None:
+        key, value = formula.without_hidden(seen, key, value)
+    query, features, scale = _sides(call, query, key, seen)
+    return sdpa_bands.run(call, query, features, value, scale, some)
+
+
+def _whole(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     key, value = call.spread_side(key), call.spread(value)
     causal, allowed = _mask(call)
     if causal and call.keys > call.queries:
@@ -53,22 +68,27 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
         if not known(every.all, call.device):
             # a row that may see nothing looks at everything, and is set to zero afterwards: no backend's habits enter
             alive, allowed = every, allowed | ~every
-    theirs = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.origin(key.features, seen))
-    assert isinstance(call.score, DotScore)
-    ours = call.score.lower_query(query, theirs.origin)
-    scale = call.score.scale(ours.features.shape[-1])
-    features = (ours.features, theirs.features)
-    if theirs.bias is not None:
-        # the key's bias as one more feature, against a constant: it keeps its gradient and the fused kernel; the query's
-        # own bias shifts whole rows, which softmax does not see
-        constant = torch.full_like(ours.features[..., :1], 1.0 / scale)
-        features = (torch.cat((ours.features, constant), -1), torch.cat((theirs.features, theirs.bias[..., None]), -1))
-    query, features, bias = *features, _with_bias(call, allowed)
+    query, features, scale = _sides(call, query, key, seen)
+    bias = _with_bias(call, allowed)
     if _slow_in_16_bits(call, (query, features, value)):
         query, features, value = query.float(), features.float(), value.float()
         bias = bias if bias is None or bias.dtype == torch.bool else bias.float()
     context = twice_differentiable(query, features, value, bias, causal, scale).to(call.dtype)
     return context if alive is None else context.masked_fill(~alive, 0.0)
+
+
+def _sides(call: Call, query: Tensor, key: Side, seen: Tensor | None) -> tuple[Tensor, Tensor, float]:
+    """Both sides lowered to features whose product times the scale, also returned, is the score."""
+    theirs = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.origin(key.features, seen))
+    assert isinstance(call.score, DotScore)
+    ours = call.score.lower_query(query, theirs.origin)
+    scale = call.score.scale(ours.features.shape[-1])
+    if theirs.bias is None:
+        return ours.features, theirs.features, scale
+    # the key's bias as one more feature, against a constant: it keeps its gradient and the fused kernel; the query's own bias
+    # shifts whole rows, which softmax does not see
+    constant = torch.full_like(ours.features[..., :1], 1.0 / scale)
+    return torch.cat((ours.features, constant), -1), torch.cat((theirs.features, theirs.bias[..., None]), -1), scale
 
 
 def _slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
@@ -93,5 +113,5 @@ def _mask(call: Call) -> tuple[bool, Tensor | None]:
 def _with_bias(call: Call, allowed: Tensor | None) -> Tensor | None:
     if call.bias is None or allowed is None:
         return allowed
-    # rows that see nothing were opened above, so a hidden pair is −∞ here only beside one that is seen
+    # rows that see nothing were opened before, so a hidden pair is −∞ here only beside one that is seen
     return call.bias.masked_fill(call.bias == -torch.inf, 0.0).masked_fill(~allowed, -torch.inf)

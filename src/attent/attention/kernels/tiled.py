@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from attent.attention import formula
 from attent.attention.call import Call
-from attent.attention.kernels import rows as by_rows
+from attent.attention.kernels import probe, rows
+from attent.attention.kernels.bands import Band, bands
+from attent.attention.kernels.recomputed import Tiles
 from attent.attention.parts import Side
 
 
@@ -28,23 +29,19 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor, between: Callable[[
 
     `between` computes the scores of two lowered sides in the place of the score's own, holding no more than these.
     """
-    lowered = by_rows.lower(call, query, key, value)
-    bands = by_rows.bands(call, None if between is None else 1)
+    lowered = rows.lower(call, query, key, value)
 
-    def one(ours: Side, theirs: Side, value: Tensor, band: by_rows.Band) -> Tensor:
-        pairs = call.pairs(*(torch.arange(some.start, some.stop, device=call.device) for some in band))
+    def tile(ours: Side, theirs: Side, value: Tensor, band: Band) -> Tensor:
+        pairs = call.pairs(*band.pairs_of(call))
         allowed = call.allowed(pairs)
         return formula.steps_of(call, pairs, ours, theirs, value, allowed, lowered=True, between=between)["output"].to(call.dtype)
 
-    contexts = []
-    for band in bands:
-        rows, keys = (slice(some.start, some.stop) for some in band)
-        arguments = (by_rows.some(lowered.query, rows), by_rows.some(lowered.key, keys), lowered.value[:, :, keys], band)
-        # one tile alone is within bounds as it is
-        if len(bands) > 1 and torch.is_grad_enabled():
-            contexts.append(checkpoint(one, *arguments, use_reentrant=False))
-        else:
-            contexts.append(one(*arguments))
-    if not contexts:
+    per_pair = 1 if between is not None else probe.per_pair(call, lowered)
+    whole = rows.per_row(call, per_pair) * call.queries <= rows.WHOLE * rows.TILE
+    tiles = Tiles(call, bands(call, per_pair, rows.WHOLE * rows.TILE if whole else rows.TILE), tile)
+    if not tiles.bands:
         return value.new_zeros(call.batch, call.heads, 0, call.value_width, dtype=call.dtype)
-    return torch.cat(contexts, 2) if len(contexts) > 1 else contexts[0]
+    if len(tiles.bands) == 1:
+        # one tile alone is within bounds as it is
+        return tiles.context(lowered, tiles.bands[0])
+    return tiles.differentiable(lowered) if torch.is_grad_enabled() else tiles.once(lowered)

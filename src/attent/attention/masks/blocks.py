@@ -59,6 +59,12 @@ class Blocks(Mask):
         index = own.expand(batch, table.shape[1], -1)
         return tuple(end.expand(batch, -1, -1).gather(2, index)[..., None] for end in (first, last))  # pyright: ignore[reportReturnType]
 
+    def seen(self, pairs: Pairs) -> Tensor | None:
+        """The blocks that the queries' own see."""
+        table = self.table if self.table.dim() == 4 else self.table[None, None]
+        own = (pairs.positions // self.size).clamp(0, table.shape[-2] - 1).unique()
+        return table[:, :, own].any(0).any(0).any(0)[pairs.columns // self.size]
+
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """As many blocks as the keys fill."""
         blocks = -(-keys // self.size)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.parts import Mask, Pairs
+from attent.attention.parts import Mask, Pairs, any_seen
 from attent.errors import ShapeError
 
 
@@ -39,6 +39,10 @@ class PerHead(Mask):
             return None
         first, last = (torch.cat(torch.broadcast_tensors(*(end[:, :1] for end in ends)), 1) for ends in zip(*known, strict=True))
         return first, last
+
+    def seen(self, pairs: Pairs) -> Tensor | None:
+        """What any head's own lets be seen."""
+        return any_seen(self.masks, pairs)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """As many masks as heads."""

@@ -40,9 +40,9 @@ class Selected(Mask):
         length = pairs.columns.shape[0]
         if not length:
             return torch.zeros((*indices.shape[:-1], 0), dtype=torch.bool, device=indices.device)
-        # a tile's columns lie side by side, so a choice is marked by where it falls; all others fall on a spare one
-        place = indices - pairs.columns[0]
-        place = place.masked_fill((place < 0) | (place >= length), length).long()
+        # a choice is marked by where it falls among the columns; all others fall on a spare one
+        place = torch.searchsorted(pairs.columns, indices.to(pairs.columns.dtype)).clamp(max=length - 1)
+        place = place.masked_fill(pairs.columns[place] != indices, length)
         marks = torch.zeros((*place.shape[:-1], length + 1), dtype=torch.bool, device=place.device)
         return marks.scatter(-1, place, True)[..., :length]
 
@@ -53,6 +53,11 @@ class Selected(Mask):
             return indices.new_zeros(1, 1, 1, 1), indices.new_full((1, 1, 1, 1), -1)
         first = torch.where(indices < 0, pairs.columns.shape[0], indices).amin(-1, keepdim=True)
         return first, indices.amax(-1, keepdim=True)
+
+    def seen(self, pairs: Pairs) -> Tensor | None:
+        """The keys named."""
+        named = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.rows].long()
+        return torch.zeros_like(pairs.columns, dtype=torch.bool).index_fill_(0, named[named >= 0], True)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """A choice for each query."""

@@ -1,0 +1,139 @@
+"""PyTorch's fused attention on a CPU band by band, where a mask hides most pairs: a window, documents, blocks of a long sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from attent.attention.call import Call
+from attent.attention.kernels import bands, thresholds
+from attent.attention.kernels.bands import Band
+from attent.attention.kernels.sdpa_twice import products
+
+
+def serve(call: Call) -> list[Band] | None:
+    """The bands to compute, none of them empty; None where all at once is better, or the only way."""
+    if call.device.type != "cpu" or torch.compiler.is_compiling() or (call.bias is not None and call.bias.requires_grad):
+        return None
+    # vmap and its kin go through PyTorch's own
+    if torch._C._functorch.peek_interpreter_stack() is not None:  # pyright: ignore[reportAttributeAccessIssue]
+        return None
+    found = bands.sparse(call, thresholds.SPARSE, thresholds.MANY)
+    return None if found is None else [band for band in found if len(band.keys)]
+
+
+def run(call: Call, query: Tensor, key: Tensor, value: Tensor, scale: float, some: list[Band]) -> Tensor:
+    """The context of each query, (B, H, Tq, Dv).
+
+    Args:
+        call: the call.
+        query: (B, H, Tq, D), lowered.
+        key: (B, H, Tk, D), lowered; keys that no query sees are finite.
+        value: (B, H, Tk, Dv).
+        scale: the factor on q·k.
+        some: the bands; queries in none of them see nothing.
+    """
+    # the kernel wants keys and values of one width
+    width = max(query.shape[-1], value.shape[-1])
+    query, key, value = (
+        F.pad(tensor, (0, width - tensor.shape[-1])) if tensor.shape[-1] < width else tensor for tensor in (query, key, value)
+    )
+    return _Bands.apply(query, key, value, _Work(call, some, scale))[..., : call.value_width]
+
+
+@dataclass(frozen=True)
+class _Work:
+    call: Call
+    bands: list[Band]
+    scale: float
+
+    def each(self, dtype: torch.dtype) -> Iterator[tuple[Band, Tensor | None, Tensor | None]]:
+        """The bands, what is added to the scores of each, and which of its rows see nothing (…, rows, 1); None where nothing or no row."""
+        call = self.call
+        spans = None if call.mask is None or call.bias is not None else call.mask.span(call.pairs())
+        ends = None if spans is None else torch.stack(torch.broadcast_tensors(*bands.ends(call, spans)))  # (2, B|1, H|1, Tq)
+        last, made = b"", _Added(None, None)
+        for band in self.bands:
+            if ends is None or isinstance(band.keys, Tensor):
+                pairs = call.pairs(*band.pairs_of(call))
+                made, last = _added(call.allowed(pairs), None if call.bias is None else call.bias_of(pairs, call.bias), dtype), b""
+            else:
+                # in a window all bands but the first and last see the same
+                here = ends[..., band.own] - band.keys.start
+                name = here.numpy().tobytes() + len(band.keys).to_bytes(8, "little")
+                if name != last:
+                    keys = torch.arange(len(band.keys), dtype=torch.int32)
+                    first, behind = here.to(torch.int32)[..., None]
+                    last, made = name, _added((keys >= first) & (keys < behind), None, dtype)
+            yield band, made.term, made.dead
+
+
+class _Added(NamedTuple):
+    term: Tensor | None
+    dead: Tensor | None
+
+
+def _added(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> _Added:
+    if allowed is None or bool(allowed.all()):
+        return _Added(None if bias is None else bias.to(dtype), None)
+    alive = allowed.any(-1, keepdim=True)
+    dead = None if bool(alive.all()) else ~alive
+    # a row that may see nothing looks at everything, and is set to zero afterwards
+    hidden = ~allowed if dead is None else ~allowed & alive
+    if bias is None:
+        return _Added(torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf), dead)
+    return _Added(bias.to(dtype).masked_fill(bias == -torch.inf, 0.0).masked_fill(hidden, -torch.inf), dead)
+
+
+class _Bands(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: _Work) -> Tensor:
+        context, sums = value.new_zeros(*query.shape[:3], value.shape[3]), []
+        for band, added, dead in work.each(query.dtype):
+            some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
+            found, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*some, 0.0, False, attn_mask=added, scale=work.scale)
+            context[:, :, band.own] = found if dead is None else found.masked_fill(dead, 0.0)
+            sums.append(total)
+        ctx.save_for_backward(query, key, value, context, *sums)
+        ctx.work = work
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        query, key, value, context, *sums = ctx.saved_tensors
+        work: _Work = ctx.work
+        if torch.is_grad_enabled():
+            return *_again(work, query, key, value, gradient), None
+        # what bands share is summed in float32 at least
+        exact = torch.promote_types(query.dtype, torch.float32)
+        dq, dk, dv = torch.zeros_like(query), torch.zeros_like(key, dtype=exact), torch.zeros_like(value, dtype=exact)
+        for (band, added, dead), total in zip(work.each(query.dtype), sums, strict=True):
+            some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
+            up = gradient[:, :, band.own] if dead is None else gradient[:, :, band.own].masked_fill(dead, 0.0)
+            found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                up, *some, context[:, :, band.own], total, 0.0, False, attn_mask=added, scale=work.scale
+            )
+            dq[:, :, band.own] = found[0]
+            band.add(dk, found[1].to(exact))
+            band.add(dv, found[2].to(exact))
+        return dq, dk.to(key.dtype), dv.to(value.dtype), None
+
+
+def _again(work: _Work, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    """The gradients by plain products, through which a graph can be made."""
+    # other names for them: one may have been computed of another, and that is not to be gone through here
+    inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (query, key, value)]
+    query, key, value = inputs
+    total = query.new_zeros(())
+    for band, added, dead in work.each(query.dtype):
+        some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
+        found = checkpoint(products, *some, added, False, work.scale, use_reentrant=False)
+        found = found if dead is None else found.masked_fill(dead, 0.0)
+        total = total + (found * gradient[:, :, band.own]).sum()
+    return torch.autograd.grad(total, inputs, create_graph=True)
