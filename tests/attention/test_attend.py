@@ -10,9 +10,11 @@ from torch import Tensor
 from attent.attention import attend, explain
 from attent.attention.attend import IMPLEMENTATIONS
 from attent.attention.kernels import rows as by_rows
+from attent.attention.map import AttentionMap
 from attent.attention.masks import Causal, Padding, Window
 from attent.attention.positions import Rotary
 from attent.attention.scores import SCORES, Additive, Cosine
+from attent.attention.watch import watch
 from attent.errors import ImplementationError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)
@@ -51,6 +53,24 @@ def test_the_map_comes_with_the_contexts() -> None:
     torch.testing.assert_close(weights.dense() @ VALUE, context)
 
 
+def test_a_map_is_made_once_for_whoever_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model(torch.nn.Module):
+        def forward(self) -> AttentionMap:
+            return attend(QUERY, KEY, VALUE, return_map=True)[1]
+
+    made: list[AttentionMap] = []
+    of = AttentionMap.of
+    monkeypatch.setattr(AttentionMap, "of", lambda prepared: made.append(of(prepared)) or made[-1])
+    model = Model()
+    attend(QUERY, KEY, VALUE)
+    assert not made
+    assert model() is made[0]
+    with watch(model) as seen:
+        model()
+    assert len(made) == 2
+    assert torch.equal(seen[""].dense(), made[0].dense())
+
+
 def test_explain_says_which_runs_and_why_not_the_others() -> None:
     found = explain(QUERY, KEY, VALUE)
     assert found.chosen == "sdpa"
@@ -68,7 +88,7 @@ def test_explain_computes_nothing() -> None:
 
 
 def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_rows, "TILE", 100)
+    monkeypatch.setattr(by_rows, "TILE", 25)
     found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
     assert found.chosen == "tiled"
     assert found.reasons == {"sdpa": SOFTMAX, "tanh": TANH, "formula": "it would hold the whole table of scores, which tiles do not"}

@@ -9,11 +9,11 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from attent.attention import formula
 from attent.attention.call import Call, Prepared, prepare
-from attent.attention.kernels import sdpa, tanh, thresholds, tiled
+from attent.attention.kernels import ragged, sdpa, tanh, thresholds, tiled
+from attent.attention.kernels.tanh_op import has_tangent
 from attent.attention.map import AttentionMap
 from attent.attention.parts import Mask, Normaliser, Position, Score
 from attent.attention.watch import report, watched
@@ -123,30 +123,31 @@ def attend(
         query_start=query_start, lengths=lengths, dropout=dropout, seed=seed,
     )  # fmt: skip
     context = run(prepared, implementation)
-    if watched():
-        report(None, AttentionMap.of(prepared))
-    return (context, AttentionMap.of(prepared)) if return_map else context
+    heard = watched()
+    if not (heard or return_map):
+        return context
+    weights = AttentionMap.of(prepared)
+    if heard:
+        report(None, weights)
+    return (context, weights) if return_map else context
 
 
 def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
     """What `attend` does once its arguments are checked."""
     call = prepared.call
-    if implementation == "auto" and _has_tangents(prepared):
+    given = (prepared.query, *prepared.key, prepared.value, call.bias)
+    if implementation == "auto" and any(has_tangent(tensor) for tensor in given if tensor is not None):
         # fused kernels have no forward-mode derivatives
         implementation = "formula" if thresholds.slower("formula", call) is None else "tiled"
     chosen = IMPLEMENTATIONS[_choose(call) if implementation == "auto" else _asked(implementation, call)]
+    needed = ragged.lengths(call)
+    if needed is not None:
+        return call.restored(ragged.run(prepared, needed, lambda one: run(one, implementation)))
     if torch.is_autocast_enabled(call.device.type):
         # autocast would round the scores to 16 bits on the way
         with torch.autocast(call.device.type, enabled=False):
             return call.restored(chosen.run(*prepared))
     return call.restored(chosen.run(*prepared))
-
-
-def _has_tangents(prepared: Prepared) -> bool:
-    if forward_ad._current_level < 0:  # pyright: ignore[reportPrivateUsage]
-        return False
-    tensors = (prepared.query, *prepared.key, prepared.value, prepared.call.bias)
-    return any(tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
 
 
 @dataclass(frozen=True)

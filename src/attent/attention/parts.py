@@ -189,6 +189,8 @@ class Mask:
     """Which pairs may attend: True means "may". Never negated; a float term is a bias, not a mask."""
 
     aliases: ClassVar[tuple[str, ...]] = ()
+    # whether `alone` can be asked
+    splits: ClassVar[bool] = False
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """A boolean tensor that broadcasts to (B, H, Tq, Tk) of this tile."""
@@ -212,6 +214,10 @@ class Mask:
         Asked of pairs with every key. None where the reach says as much, or nothing is known without looking at every pair.
         """
         return None
+
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        """The same for one sequence of the batch and its first keys, beyond which it sees none; None if it hides none of these."""
+        raise NotImplementedError
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Raise ShapeError where this mask cannot belong to scores of this shape."""
@@ -291,6 +297,16 @@ class Both(Mask):
     def seen(self, pairs: Pairs) -> Tensor | None:
         """What both let be seen; one that knows is enough."""
         one, other = self.one.seen(pairs), self.other.seen(pairs)
+        return one & other if one is not None and other is not None else one if other is None else other
+
+    @property
+    def splits(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """If both do."""
+        return self.one.splits and self.other.splits
+
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        """What is left of both."""
+        one, other = self.one.alone(sequence, keys), self.other.alone(sequence, keys)
         return one & other if one is not None and other is not None else one if other is None else other
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:

@@ -20,6 +20,7 @@ class Causal(Mask):
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("autoregressive", "subsequent")
+    splits: ClassVar[bool] = True
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, 1, Tq, Tk)."""
@@ -30,3 +31,7 @@ class Causal(Mask):
         """From the first key to the query's own."""
         query, _ = pairs.between()
         return torch.zeros_like(query), query
+
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        """The same for each."""
+        return self

@@ -26,6 +26,7 @@ class Documents(Mask):
     keys: Tensor
     queries: Tensor | None = None
     aliases: ClassVar[tuple[str, ...]] = ("segments", "packed")
+    splits: ClassVar[bool] = True
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B, 1, Tq, Tk)."""
@@ -44,6 +45,8 @@ class Documents(Mask):
         here = places.expand(batch, -1)
         first = here.new_full((batch, documents), self.keys.shape[1]).scatter_reduce(1, theirs, here, "amin")
         last = here.new_full((batch, documents), -1).scatter_reduce(1, theirs, here, "amax")
+        # which nobody sees
+        first[:, -1], last[:, -1] = self.keys.shape[1], -1
         return first.gather(1, mine)[:, None, :, None], last.gather(1, mine)[:, None, :, None]
 
     def _mine(self, pairs: Pairs) -> Tensor:
@@ -53,6 +56,14 @@ class Documents(Mask):
         batch = max(self.keys.shape[0], pairs.positions.shape[0])
         at = pairs.positions.expand(batch, -1).clamp(0, self.keys.shape[1] - 1)
         return self.keys.expand(batch, -1).gather(1, at)
+
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        """The sequence's own."""
+        one = slice(sequence, sequence + 1)
+        theirs = self.keys[one] if len(self.keys) > 1 else self.keys
+        if self.queries is None:
+            return Documents(theirs)
+        return Documents(theirs[:, :keys], self.queries[one] if len(self.queries) > 1 else self.queries)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """A document for each key, and for each query where they are given."""

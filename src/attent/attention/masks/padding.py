@@ -26,6 +26,7 @@ class Padding(Mask):
 
     lengths: Tensor
     aliases: ClassVar[tuple[str, ...]] = ("lengths", "key_padding")
+    splits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.lengths.dim() != 1:
@@ -41,6 +42,10 @@ class Padding(Mask):
         """The keys that are there."""
         last = self.lengths[:, None, None, None] - 1
         return torch.zeros_like(last), last
+
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        """All of the keys are there."""
+        return None
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """One length a sequence."""

@@ -24,6 +24,7 @@ class Prefix(Mask):
 
     length: int | Tensor
     aliases: ClassVar[tuple[str, ...]] = ("prefix_lm",)
+    splits: ClassVar[bool] = True
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, 1, 1, Tk)."""
@@ -34,6 +35,11 @@ class Prefix(Mask):
         """The beginning."""
         last = torch.as_tensor(self.length, device=pairs.columns.device).reshape(-1, 1, 1, 1) - 1
         return torch.zeros_like(last), last
+
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        """The sequence's own."""
+        several = isinstance(self.length, Tensor) and self.length.numel() > 1
+        return Prefix(int(self.length[sequence])) if several else self  # pyright: ignore[reportIndexIssue]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """One length, or one a sequence."""

@@ -30,6 +30,7 @@ class Window(Mask):
     left: int | None
     right: int | None
     aliases: ClassVar[tuple[str, ...]] = ("sliding_window", "local")
+    splits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, side in (("left", self.left), ("right", self.right)):
@@ -51,3 +52,7 @@ class Window(Mask):
         query, key = pairs.between()
         first = torch.zeros_like(query) if self.left is None else query - self.left
         return first, torch.full_like(query, key.shape[0] - 1) if self.right is None else query + self.right
+
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        """The same for each."""
+        return self
