@@ -17,7 +17,14 @@ WAYS = [pytest.param((tanh_cpu, level), id=f"extension-{level}", marks=needs_ext
 WAYS.append(pytest.param((tanh_eager, 0), id="eager"))
 Way = tuple[ModuleType, int]
 # (B, H, heads of v, Tq, Tk, D)
-SHAPES = [(1, 1, 1, 1, 1, 1), (2, 3, 3, 5, 7, 11), (2, 3, 1, 67, 37, 17), (1, 2, 2, 131, 300, 33), (1, 1, 1, 3, 129, 64)]
+SHAPES = [
+    (1, 1, 1, 1, 1, 1),
+    (2, 3, 3, 5, 7, 11),
+    (2, 3, 1, 67, 37, 17),
+    (1, 2, 2, 131, 300, 33),
+    (1, 1, 1, 3, 129, 64),
+    (1, 1, 1, 530, 3, 5),
+]
 
 
 @pytest.fixture
@@ -58,7 +65,7 @@ def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tens
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
-@pytest.mark.parametrize("size", [1e-3, 1.0, 8.0, 30.0, 1e3])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 2.0, 4.0, 8.0, 30.0, 1e3])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_scores_and_gradients_are_those_of_the_formula(way: ModuleType, shape: tuple[int, ...], size: float) -> None:
     given = sides(shape, size)
@@ -67,6 +74,34 @@ def test_scores_and_gradients_are_those_of_the_formula(way: ModuleType, shape: t
     plains = error(outcome(plain, given), exact)
     for ours, theirs, scale in zip(found, plains, scales(*given), strict=True):
         assert (ours <= 3 * theirs.max() + 5e-7 * scale).all()
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("v", [0.0, 1e-35, 1e-3, 1e35, "some zeros", "of every size"])
+def test_v_may_be_of_any_size(way: ModuleType, v: float | str) -> None:
+    query, key, directions, gradient = sides((2, 3, 3, 5, 37, 29), 2.0)
+    if isinstance(v, float):
+        directions = directions * v
+    elif v == "some zeros":
+        directions[:, ::2] = 0
+    else:
+        directions = directions * 10.0 ** torch.linspace(-20, 20, 29)
+    given = query, key, directions, gradient
+    exact = outcome(plain, tuple(tensor.double() for tensor in given))
+    found = error([way.scores(*given[:3]), *way.gradients(*given)], exact)
+    for far, scale in zip(found, scales(*given), strict=True):
+        assert (far <= 3e-6 * scale).all()
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("size", [6.0, 9.5, 12.0, 30.0])
+def test_where_tanh_is_one_no_gradient_is_left(way: ModuleType, size: float) -> None:
+    query, key, v, gradient = sides((1, 2, 1, 70, 75, 5))
+    # 1 − tanh² is far below what a float keeps of tanh
+    dq, dk, dv = way.gradients(torch.full_like(query, size), torch.full_like(key, size), v, gradient)
+    assert dq.abs().max() <= 1e-6
+    assert dk.abs().max() <= 1e-6
+    torch.testing.assert_close(dv, gradient.sum().expand(1, 5))
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)
@@ -86,10 +121,11 @@ def test_what_is_not_finite_stays_in_its_row(way: ModuleType, bad: float) -> Non
     query[0, 1, 4, 2] = bad
     found, expected = way.scores(query, key, v), plain(query, key, v)
     torch.testing.assert_close(found, expected, equal_nan=True, atol=1e-5, rtol=1e-5)
-    dq = way.gradients(query, key, v, gradient)[0]
+    dq, dk, _ = way.gradients(query, key, v, gradient)
     others = torch.ones(2, 9, dtype=torch.bool)
     others[1, 4] = False
     assert dq[0, others].isfinite().all()
+    assert dk[0, 0].isfinite().all()
 
 
 @needs_extension

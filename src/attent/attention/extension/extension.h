@@ -26,6 +26,30 @@
 
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
+// Each file has a copy of its own.
+namespace {
+
+// Memory for as long as a call or a thread of it lasts: a few pieces, aligned to a line of the cache.
+struct Memory {
+  static constexpr int MOST = 8;
+  void* pieces[MOST];
+  int count = 0;
+  bool failed = false;
+
+  float* ask(int64_t numbers) {
+    void* piece = count < MOST ? std::malloc(4 * (numbers + 16) + 64) : nullptr;
+    if (!piece) {
+      failed = true;
+      return nullptr;
+    }
+    pieces[count++] = piece;
+    return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(piece) + 63) & ~uintptr_t{63});
+  }
+  ~Memory() {
+    for (int i = 0; i < count; ++i) std::free(pieces[i]);
+  }
+};
+
 template <typename Job>
 struct Work {
   const Job* job;
@@ -35,14 +59,11 @@ struct Work {
   std::atomic<bool> failed{false};
 
   void take() {
-    float* memory = static_cast<float*>(std::malloc(4 * (scratch + 16) + 64));
-    if (!memory) {
-      failed = true;
-      return;
-    }
-    float* aligned = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory) + 63) & ~uintptr_t{63});
-    for (int64_t one; (one = next++) < tasks;) task(*job, one, aligned);
-    std::free(memory);
+    Memory memory;
+    float* own = memory.ask(scratch);
+    if (memory.failed) failed = true;
+    else
+      for (int64_t one; (one = next++) < tasks;) task(*job, one, own);
   }
 };
 
@@ -63,3 +84,5 @@ int run(const Job& job, void (*task)(const Job&, int64_t, float*), int64_t tasks
   }
   return work.failed ? 1 : 0;
 }
+
+}  // namespace

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 NAME = "attent.attention.extension._compiled"
-POINTER, INTEGER, WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32
+POINTER, INTEGER, WORD, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32, ctypes.c_float
 # Of each function: tensors, sizes, and what else stands before the threads.
 SIGNATURES = {
     "attent_tanh_scores": [POINTER] * 4 + [INTEGER] * 5,
     "attent_tanh_gradients": [POINTER] * 7 + [INTEGER] * 6,
     "attent_kept": [POINTER] * 3 + [INTEGER] * 2 + [WORD],
+    "attent_dropped": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
 }
 
 
@@ -55,7 +56,7 @@ def torchs_threads() -> int | None:
     return None
 
 
-def run(name: str, tensors: tuple[Tensor, ...], *numbers: int) -> None:
+def run(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
     """Call a function of the extension, which must be there, on as many threads as torch uses.
 
     Args:

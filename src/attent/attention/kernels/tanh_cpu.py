@@ -7,8 +7,9 @@ from torch import Tensor
 
 from attent.attention.extension import library as extension
 
-# Rows that share one sum of the keys' gradients; a slab is what a thread takes, so that the sums do not depend on the threads.
-SLABS, SLAB_ROWS = 8, 64
+# What a thread takes is a run of features. Where there are fewer runs than TASKS, rows are cut into slabs, each with its own sums of the
+# keys' gradients; the shapes alone decide, so that the sums do not depend on the threads.
+FEATURES, TASKS, SLAB_ROWS = 16, 8, 64
 
 
 def why_not() -> str | None:
@@ -54,9 +55,10 @@ def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[
     if not gradient.numel():
         return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(v)
     batch, heads, queries, width = query.shape
-    slabs = max(min(-(-SLABS // (batch * heads)), -(-queries // SLAB_ROWS)), 1)
+    runs = batch * heads * max(-(-width // FEATURES), 1)
+    slabs = max(min(-(-TASKS // runs), -(-queries // SLAB_ROWS)), 1)
     dq, dk = torch.empty_like(query), query.new_empty(batch, heads, slabs, key.shape[2], width)
     dv = query.new_empty(batch, heads, slabs, width)
     sizes = (batch * heads, v.shape[0], queries, key.shape[2], width, slabs)
     extension.run("attent_tanh_gradients", (query, key, v, gradient, dq, dk, dv), *sizes)
-    return dq, dk.sum(2), dv.sum((0, 2)) if v.shape[0] == heads else dv.sum((0, 1, 2))[None]
+    return dq, dk[:, :, 0] if slabs == 1 else dk.sum(2), dv.sum((0, 2)) if v.shape[0] == heads else dv.sum((0, 1, 2))[None]
