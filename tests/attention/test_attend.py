@@ -19,7 +19,8 @@ from attent.errors import ImplementationError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)
 QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5, 4), (7, 4), (7, 11)))
-DOT = [name for name in IMPLEMENTATIONS if name != "tanh"]
+DOT = [name for name in IMPLEMENTATIONS if name not in ("dropped", "tanh")]
+DROPPED = "it serves dropout alone"
 TANH = "score ScaledDot has no tanh form"
 SOFTMAX = "its normaliser is softmax, not Sparsemax"
 
@@ -74,9 +75,10 @@ def test_a_map_is_made_once_for_whoever_wants_it(monkeypatch: pytest.MonkeyPatch
 def test_explain_says_which_runs_and_why_not_the_others() -> None:
     found = explain(QUERY, KEY, VALUE)
     assert found.chosen == "sdpa"
-    assert found.reasons == {"tanh": TANH, "formula": "sdpa was asked first", "tiled": "sdpa was asked first"}
+    assert found.reasons == {"dropped": DROPPED, "tanh": TANH, "formula": "sdpa was asked first", "tiled": "sdpa was asked first"}
     found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
-    assert str(found) == f"formula runs\nsdpa does not: {SOFTMAX}\ntanh does not: {TANH}\ntiled does not: formula was asked first"
+    reasons = {"sdpa": SOFTMAX, "dropped": DROPPED, "tanh": TANH, "tiled": "formula was asked first"}
+    assert str(found) == "\n".join(["formula runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())])
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
 
 
@@ -91,7 +93,12 @@ def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 25)
     found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
     assert found.chosen == "tiled"
-    assert found.reasons == {"sdpa": SOFTMAX, "tanh": TANH, "formula": "it would hold the whole table of scores, which tiles do not"}
+    assert found.reasons == {
+        "sdpa": SOFTMAX,
+        "dropped": DROPPED,
+        "tanh": TANH,
+        "formula": "it would hold the whole table of scores, which tiles do not",
+    }
     # asked for by name it runs all the same
     expected = attend(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="formula")
     torch.testing.assert_close(attend(QUERY, KEY, VALUE, normaliser="sparsemax"), expected)
@@ -102,7 +109,8 @@ def test_by_name_it_runs_or_raises_with_its_reason() -> None:
         with pytest.raises(ImplementationError, match=f"^implementation 'sdpa' cannot serve this call: {SOFTMAX}$"):
             call(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="sdpa")
         with pytest.raises(
-            UnknownNameError, match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, formula, sdpa, tanh, tiled\)"
+            UnknownNameError,
+            match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, dropped, formula, sdpa, tanh, tiled\)",
         ):
             call(QUERY, KEY, VALUE, implementation="tile")
 

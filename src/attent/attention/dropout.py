@@ -7,6 +7,7 @@ whole: a hash of a hash of a hash, which each use their argument twice, takes co
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -31,6 +32,58 @@ def _mixed(bits: Word) -> Word:
     return bits ^ (bits >> 16)
 
 
+@dataclass(frozen=True)
+class Drops:
+    """Which weights of a tile stay, hashed as far as that goes row by row and column by column."""
+
+    row: Tensor  # (B, H, Tq, 1)
+    column: Tensor  # (Tk,)
+    probability: float
+
+    @classmethod
+    def of(cls, pairs: Pairs, batch: int, probability: float, seed: int | Tensor) -> Drops:
+        """What `kept` takes, hashed."""
+        device = pairs.columns.device
+        start = _mixed(seed & _WORD) if isinstance(seed, int) else _mixed(seed.to(device, torch.int64).reshape(1) & _WORD)
+        sequences = torch.arange(batch, device=device).reshape(-1, 1, 1, 1)
+        heads = torch.arange(pairs.heads, device=device).reshape(1, -1, 1, 1)
+        row = _mixed((start + _SEQUENCE * sequences + _HEAD * heads + _ROW * pairs.rows.reshape(1, 1, -1, 1)) & _WORD)
+        return cls(row, _mixed((_COLUMN + pairs.columns) & _WORD), probability)
+
+    @property
+    def threshold(self) -> int:
+        """Below it, a hash of 32 bits says that the weight goes."""
+        return int(self.probability * (_WORD + 1))
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the extension serves; compilers fuse the step with what comes before and after it."""
+        here = self.column.device.type == "cpu" and self.threshold <= _WORD
+        return here and not torch.compiler.is_compiling() and extension.library() is not None
+
+    def kept(self) -> Tensor:
+        """Which weights stay, boolean (B, H, Tq, Tk)."""
+        if self.compiled:
+            return torch.ops.attent.kept(self.row, self.column, self.threshold)
+        return _mixed((self.row + self.column) & _WORD) >= self.threshold
+
+    def drop(self, weights: Tensor, groups: slice, rows: slice, out: Tensor) -> Tensor:
+        """Weights (groups, rows, Tk) in which those that go are 0 and those that stay are divided by 1 − probability.
+
+        Args:
+            weights: contiguous, of some heads, counted sequence by sequence, and some rows.
+            groups: which heads.
+            rows: which rows.
+            out: where the result goes; may be `weights`.
+        """
+        row, factor = self.row.flatten(0, 1)[groups, rows], 1.0 / (1.0 - self.probability)
+        if self.compiled and weights.dtype == torch.float32:
+            words = (row.to(torch.int32).contiguous(), self.column.to(torch.int32))
+            extension.run("attent_dropped", (*words, weights, out), row.numel(), self.column.numel(), self.threshold, factor)
+            return out
+        return torch.mul(weights, Drops(row[None], self.column, self.probability).kept()[0], out=out).mul_(factor)
+
+
 def kept(pairs: Pairs, batch: int, probability: float, seed: int | Tensor) -> Tensor:
     """Which weights stay, boolean (B, H, Tq, Tk).
 
@@ -40,17 +93,7 @@ def kept(pairs: Pairs, batch: int, probability: float, seed: int | Tensor) -> Te
         probability: the share of weights that is dropped, from 0 to 1.
         seed: a whole number, or a tensor that holds one; its lower 32 bits count.
     """
-    device = pairs.columns.device
-    start = _mixed(seed & _WORD) if isinstance(seed, int) else _mixed(seed.to(device, torch.int64).reshape(1) & _WORD)
-    sequences = torch.arange(batch, device=device).reshape(-1, 1, 1, 1)
-    heads = torch.arange(pairs.heads, device=device).reshape(1, -1, 1, 1)
-    row = _mixed((start + _SEQUENCE * sequences + _HEAD * heads + _ROW * pairs.rows.reshape(1, 1, -1, 1)) & _WORD)
-    column = _mixed((_COLUMN + pairs.columns) & _WORD)
-    threshold = int(probability * (_WORD + 1))
-    # compilers fuse the step with what comes before and after it
-    if device.type == "cpu" and threshold <= _WORD and not torch.compiler.is_compiling() and extension.library() is not None:
-        return torch.ops.attent.kept(row, column, threshold)
-    return _mixed((row + column) & _WORD) >= threshold
+    return Drops.of(pairs, batch, probability, seed).kept()
 
 
 @torch.library.custom_op("attent::kept", mutates_args=())

@@ -14,6 +14,11 @@ from attent.attention.kernels.sdpa_twice import twice_differentiable
 from attent.attention.masks.causal import Causal
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
+from attent.attention.scores.dot import Dot
+from attent.attention.scores.scaled_dot import ScaledDot
+
+# Their lowered sides are the queries and keys themselves.
+PLAIN: tuple[type[DotScore], ...] = (Dot, ScaledDot)
 
 
 def why_not(call: Call) -> str | None:
@@ -39,6 +44,10 @@ def why_not(call: Call) -> str | None:
 
 def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
+    if call.mask is None and call.bias is None and call.dtype == torch.float32 and isinstance(call.score, PLAIN) and not call.lowered:
+        # the commonest call has nothing to prepare
+        scale = call.score.scale(call.query_width)
+        return twice_differentiable(query, call.spread(key.features), call.spread(value), None, False, scale)
     some = sdpa_bands.serve(call)
     return _whole(call, query, key, value) if some is None else _by_bands(call, query, key, value, some)
 

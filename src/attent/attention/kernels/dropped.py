@@ -1,0 +1,190 @@
+"""Dot forms under softmax with dropout, on a CPU: some heads at a time in place, so that what is made of them stays in a core's cache.
+
+PyTorch's fused attention falls back to the whole table for dropout, and so would ours: its mask is a function of (seed, b, h, i, j).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from attent.attention.call import Call
+from attent.attention.dropout import Drops
+from attent.attention.kernels import probe, rows
+from attent.attention.normalisers.softmax import Softmax
+from attent.attention.parts import DotScore, Side
+
+# Pairs that are held at a time: 1 MiB of float32 for their scores, and as much for their weights.
+CHUNK = 2**18
+
+
+def why_not(call: Call) -> str | None:
+    """What keeps this implementation from a call; None if nothing does."""
+    if not call.dropout:
+        return "it serves dropout alone"
+    if call.device.type != "cpu":
+        return "it runs on a CPU"
+    if not isinstance(call.score, DotScore):
+        return f"score {type(call.score).__name__} has no dot form"
+    if not isinstance(call.normaliser, Softmax):
+        return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
+    if call.soft_cap is not None or call.position is not None:
+        return "it has neither a soft cap nor a bias of position"
+    if call.bias is not None and call.bias.requires_grad:
+        return "it has no gradient for a bias"
+    if not probe.possible():
+        return "it has no forward-mode derivatives, no vmap, and nothing for a compiler"
+    return None
+
+
+def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+    """The context of each query, (B, H, Tq, Dv)."""
+    assert isinstance(call.score, DotScore)
+    assert call.seed is not None
+    ours, theirs, value = rows.lower(call, query, key, value)
+    features, scale = theirs.features, call.score.scale(ours.features.shape[-1])
+    query = ours.features
+    if theirs.bias is not None:
+        # as one more feature, against a constant
+        query = torch.cat((query, torch.full_like(query[..., :1], 1.0 / scale)), -1)
+        features = torch.cat((features, theirs.bias[..., None]), -1)
+    if not call.queries or not call.keys or not call.batch:
+        return value.new_zeros(call.batch, call.heads, call.queries, call.value_width, dtype=call.dtype)
+    work = _Work.of(call, scale)
+    context = _Dropped.apply(query.flatten(0, 1), features.flatten(0, 1), value.flatten(0, 1), work)
+    return context.unflatten(0, (call.batch, call.heads)).to(call.dtype)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What the chunks of a call share; groups are heads of sequences, counted sequence by sequence."""
+
+    call: Call
+    scale: float
+    allowed: Tensor | None  # (B|1, H|1, Tq|1, Tk|1)
+    bias: Tensor | None  # alike, finite
+    drops: Drops
+
+    @classmethod
+    def of(cls, call: Call, scale: float) -> _Work:
+        pairs, bias = call.pairs(), None if call.bias is None else call.bias.to(call.exact)
+        assert call.seed is not None
+        drops = Drops.of(pairs, call.batch, call.dropout, call.seed)
+        return cls(call, scale, call.allowed(pairs), None if bias is None else bias.masked_fill(bias == -torch.inf, 0.0), drops)
+
+    def chunks(self) -> Iterator[tuple[slice, slice]]:
+        """Groups and rows that are computed together."""
+        call = self.call
+        every, of_one = call.batch * call.heads, call.queries * call.keys
+        if of_one > CHUNK:
+            step = max(CHUNK // call.keys, 1)
+            for group in range(every):
+                for first in range(0, call.queries, step):
+                    yield slice(group, group + 1), slice(first, min(first + step, call.queries))
+        else:
+            step = CHUNK // of_one
+            for first in range(0, every, step):
+                yield slice(first, min(first + step, every)), slice(0, call.queries)
+
+    def some(self, table: Tensor, groups: slice, rows: slice) -> Tensor:
+        """What a table (B|1, H|1, Tq|1, Tk|1) says of a chunk, (groups|1, rows|1, Tk|1)."""
+        if table.shape[2] > 1:
+            table = table[:, :, rows]
+        if table.shape[0] == table.shape[1] == 1:
+            return table[0]
+        number = torch.arange(groups.start, groups.stop)
+        batch, head = number // self.call.heads, number % self.call.heads
+        return table[batch if table.shape[0] > 1 else 0, head if table.shape[1] > 1 else 0]
+
+    def weights(
+        self, query: Tensor, key: Tensor, groups: slice, rows: slice, scores: Tensor | None = None, out: Tensor | None = None
+    ) -> Tensor:
+        """The weights of a chunk before dropout, (groups, rows, Tk); memory for its scores and for them may be given."""
+        scores = _times(query, key.mT, self.scale, scores)
+        if self.bias is not None:
+            scores = scores.add_(self.some(self.bias, groups, rows))
+        if self.allowed is None:
+            return torch.softmax(scores, -1, out=out)
+        hidden = ~self.some(self.allowed, groups, rows)
+        scores = scores.masked_fill_(hidden, torch.finfo(scores.dtype).min)
+        return torch.softmax(scores, -1, out=out).masked_fill_(hidden, 0.0)
+
+
+def _times(one: Tensor, other: Tensor, factor: float, out: Tensor | None = None) -> Tensor:
+    """The products of matrices times a factor, in one pass."""
+    return torch.baddbmm(one.new_empty(1, 1, 1), one, other, beta=0, alpha=factor, out=out)
+
+
+class _Memory:
+    """Places for what a chunk is made of, used again for each."""
+
+    def __init__(self, like: Tensor, work: _Work, places: int) -> None:
+        self.keys = work.call.keys
+        size = max((groups.stop - groups.start) * (rows.stop - rows.start) for groups, rows in work.chunks()) * self.keys
+        self.places = [like.new_empty(size) for _ in range(places)]
+
+    def of(self, query: Tensor) -> list[Tensor]:
+        """The places, (groups, rows, Tk) each, for a chunk's queries."""
+        return [place[: query.shape[0] * query.shape[1] * self.keys].view(*query.shape[:2], self.keys) for place in self.places]
+
+
+class _Dropped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: _Work) -> Tensor:
+        context = value.new_empty(*query.shape[:2], value.shape[2])
+        # few weights are rather kept than computed again
+        few = len(query) * work.call.queries * work.call.keys <= rows.WHOLE * rows.TILE and any(ctx.needs_input_grad)
+        kept = query.new_empty(*query.shape[:2], work.call.keys) if few else None
+        memory = _Memory(query, work, 2)
+        for groups, some in work.chunks():
+            ours = query[groups, some]
+            scores, found = memory.of(ours)
+            weights = work.weights(ours, key[groups], groups, some, scores, found if kept is None else kept[groups, some])
+            context[groups, some] = torch.bmm(work.drops.drop(weights, groups, some, scores), value[groups])
+        ctx.save_for_backward(query, key, value, kept)
+        ctx.work = work
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        query, key, value, kept = ctx.saved_tensors
+        work: _Work = ctx.work
+        if torch.is_grad_enabled():
+            return *_again(work, query, key, value, gradient), None
+        dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
+        memory = _Memory(query, work, 2 if kept is not None else 3)
+        for groups, some in work.chunks():
+            ours, theirs, up = query[groups, some], key[groups], gradient[groups, some]
+            first, second, *third = memory.of(ours)
+            weights = work.weights(ours, theirs, groups, some, first, *third) if kept is None else kept[groups, some]
+            dv[groups].baddbmm_(work.drops.drop(weights, groups, some, first).mT, up)
+            dweights = torch.bmm(up, value[groups].mT, out=second)
+            dscores = torch._softmax_backward_data(  # pyright: ignore[reportPrivateImportUsage]
+                work.drops.drop(dweights, groups, some, dweights), weights, -1, weights.dtype, grad_input=first
+            )
+            dq[groups, some] = _times(dscores, theirs, work.scale)
+            dk[groups].baddbmm_(dscores.mT, ours, alpha=work.scale)
+        return dq, dk, dv, None
+
+
+def _again(work: _Work, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+    """The gradients, through which a graph can be made."""
+    # other names for them: one may have been computed of another, and that is not to be gone through here
+    inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (query, key, value)]
+    query, key, value = inputs
+
+    def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, some: slice) -> Tensor:
+        weights = work.weights(query, key, groups, some)
+        factors = torch.ones_like(weights, requires_grad=False)
+        return (weights * work.drops.drop(factors, groups, some, factors)) @ value
+
+    total = query.new_zeros(())
+    for groups, some in work.chunks():
+        part = checkpoint(context, query[groups, some], key[groups], value[groups], groups, some, use_reentrant=False)
+        total = total + (part * gradient[groups, some]).sum()
+    return torch.autograd.grad(total, inputs, create_graph=True)
