@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -51,6 +52,9 @@ def peak() -> float:
 def milliseconds(sides: dict[str, Work], *, rounds: int = 15, seconds: float = 3.0) -> dict[str, float]:
     """The least time of each side, the sides in turn; fewer rounds where they take long.
 
+    Within a round each side runs twice in a row and the second run counts, so that each finds the caches and the allocator as it
+    left them itself, not as the side before it did.
+
     Args:
         sides: what to time, by name; each is run once before.
         rounds: how often each is timed at most.
@@ -64,6 +68,7 @@ def milliseconds(sides: dict[str, Work], *, rounds: int = 15, seconds: float = 3
         if number >= 3 and time.perf_counter() - started > seconds:
             break
         for name, work in sides.items():
+            work()
             before = time.perf_counter()
             work()
             best[name] = min(best[name], time.perf_counter() - before)
@@ -74,3 +79,12 @@ def table(columns: list[str], rows: list[list[str]]) -> None:
     """A table in Markdown."""
     for row in [columns, ["---"] * len(columns), *rows]:
         print("| " + " | ".join(row) + " |", flush=True)
+
+
+def run(parts: Mapping[str, Callable[[], None]], description: str | None) -> None:
+    """The parts that the command line names, or all of them."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; all unless named")
+    torch.manual_seed(0)
+    for part in parser.parse_args().parts or parts:
+        parts[part]()

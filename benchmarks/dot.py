@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 import torch
-from _sides import Work, head, milliseconds, table
+from _sides import Work, head, milliseconds, run, table
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -128,8 +127,4 @@ def own() -> None:
 PARTS = {"plain": plain, "errors": errors, "brief": brief, "window": window, "own": own}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all unless named")
-    torch.manual_seed(0)
-    for part in parser.parse_args().parts or PARTS:
-        PARTS[part]()
+    run(PARTS, __doc__)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import torch
-from _sides import head, milliseconds, table
+from _sides import head, milliseconds, run, table
 from torch import Tensor
 
 import attent
@@ -95,8 +94,4 @@ def watching() -> None:
 PARTS = {"statistics": statistics, "watching": watching}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all unless named")
-    torch.manual_seed(0)
-    for part in parser.parse_args().parts or PARTS:
-        PARTS[part]()
+    run(PARTS, __doc__)

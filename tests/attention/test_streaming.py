@@ -37,6 +37,15 @@ def test_keys_out_of_reach_cost_nothing() -> None:
     assert looked < 4096 * 300
 
 
+def test_so_do_those_out_of_reach_of_two_masks_together() -> None:
+    sequence, mask = torch.randn(4096, 2), Causal() & (Window(100, 0) | Window(50, 3))
+    weights = attend(sequence, sequence, sequence, mask=mask, return_map=True)[1]
+    assert sum(tile.weights.numel() for tile in streaming.tiles(weights)) < 4096 * 300
+    rows = torch.tensor([0, 700, 4095])
+    entropy = torch.special.entr(weights[rows.tolist()]).sum(-1)
+    torch.testing.assert_close(weights.entropy()[rows], entropy)
+
+
 def test_tiles_do_not_grow_with_the_square_of_the_length() -> None:
     for length in (1024, 8192):
         sequence = torch.randn(1, 2, length, 2)

@@ -60,6 +60,29 @@ def test_the_maps_are_the_softmax_weights() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
 
 
+def test_modules_have_the_paths_that_pytorch_gives_them() -> None:
+    shared = nn.Linear(2, 2)
+    model = nn.ModuleDict(
+        {
+            "one": nn.Sequential(shared, nn.Sequential(shared, nn.ReLU())),
+            "two": nn.Transformer(4, 2, 1, 1, 5, batch_first=True),
+            "three": shared,
+        }
+    )
+    model.register_module("none", None)
+    assert list(module._paths(model).items()) == [(each, path) for path, each in model.named_modules()]
+
+
+def test_maps_are_had_while_the_model_runs_on() -> None:
+    attention = MultiHeadAttention(6, 3)
+    with watch(attention) as seen:
+        for call in (1, 2, 3):
+            attention(torch.randn(1, 2, 6))
+            assert len(seen) == call
+    assert list(seen) == ["", "#2", "#3"]
+    assert seen.joined("").shape == (1, 3, 6, 2)
+
+
 def test_maps_are_detached_and_the_model_is_as_before() -> None:
     model, features = Twice().eval(), torch.randn(2, 5, 6, requires_grad=True)
     expected = model(features)

@@ -14,6 +14,19 @@ os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
 
 WORDS = 29
 LENGTHS = (7, 4)
+# decoders whose query heads share key heads
+GROUPED = {
+    "vocab_size": WORDS,
+    "hidden_size": 24,
+    "intermediate_size": 17,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 31,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
 
 
 def _tokens(*, left: bool = False) -> dict[str, Tensor]:
@@ -58,35 +71,12 @@ class Models:
         return _built(self.transformers.GPT2LMHeadModel, config, implementation), _tokens(left=True)
 
     def llama(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
-        config = self.transformers.LlamaConfig(
-            vocab_size=WORDS,
-            hidden_size=24,
-            intermediate_size=17,
-            num_hidden_layers=2,
-            num_attention_heads=6,
-            num_key_value_heads=2,
-            max_position_embeddings=31,
-            bos_token_id=1,
-            eos_token_id=2,
-            pad_token_id=0,
-        )
+        config = self.transformers.LlamaConfig(**GROUPED)
         return _built(self.transformers.LlamaForCausalLM, config, implementation), _tokens(left=True)
 
     def gemma2(self, implementation: str = "sdpa") -> tuple[Any, dict[str, Tensor]]:
         config = self.transformers.Gemma2Config(
-            vocab_size=WORDS,
-            hidden_size=24,
-            intermediate_size=17,
-            num_hidden_layers=2,
-            num_attention_heads=6,
-            num_key_value_heads=2,
-            head_dim=4,
-            query_pre_attn_scalar=5,
-            attn_logit_softcapping=0.5,
-            sliding_window=3,
-            bos_token_id=1,
-            eos_token_id=2,
-            pad_token_id=0,
+            **GROUPED, head_dim=4, query_pre_attn_scalar=5, attn_logit_softcapping=0.5, sliding_window=3
         )
         return _built(self.transformers.Gemma2ForCausalLM, config, implementation), _tokens(left=True)
 

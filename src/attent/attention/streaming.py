@@ -121,10 +121,10 @@ def _reach(call: Call) -> tuple[list[int], list[int]] | None:
     if call.mask is None or not isinstance(call.normaliser, Softmax):
         # a normaliser of somebody's own may look at how many keys there are
         return None
-    spans = call.mask.span(call.pairs())
-    if spans is None:
+    reach = call.mask.reach(call.pairs())
+    if reach is None:
         return None
-    first, last = (bound.expand(*bound.shape[:2], call.queries, 1) for bound in spans)
+    first, last = (bound.expand(*bound.shape[:2], call.queries, 1) for bound in reach)
     return first.amin((0, 1, 3)).tolist(), last.amax((0, 1, 3)).tolist()
 
 

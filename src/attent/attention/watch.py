@@ -51,8 +51,9 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
 
     def __init__(self, model: nn.Module) -> None:
         self._name = type(model).__name__
-        self._paths = {module: path for path, module in model.named_modules()}
-        self._maps: dict[str, AttentionMap] = {}
+        self._paths = _paths(model)
+        self._told: list[tuple[str, AttentionMap]] = []  # what was heard and not looked at yet
+        self._entered: dict[str, AttentionMap] = {}
         self._calls: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
@@ -78,6 +79,15 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
     def __len__(self) -> int:
         return len(self._maps)
 
+    @property
+    def _maps(self) -> dict[str, AttentionMap]:
+        """The maps by their names, which those that were told since have not yet."""
+        for path, weights in self._told:
+            self._calls[path] += 1
+            self._entered[_named(path, self._calls[path])] = weights
+        self._told.clear()
+        return self._entered
+
     def __hash__(self) -> int:
         return id(self)
 
@@ -91,9 +101,9 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         """A line for each module: its maps' shapes, or why it has none."""
         missing: dict[tuple[str, str], list[str]] = {}
         kinds = {path: type(module).__name__ for module, path in self._paths.items()}
+        lines = [f"{self._name}: {len(self)} {'map' if len(self) == 1 else 'maps'}" if self else f"{self._name}: nothing was seen"]
         for path, advice in unseen(self._paths, self._calls.keys()).items():
             missing.setdefault((kinds[path], advice), []).append(path)
-        lines = [f"{self._name}: {len(self)} {'map' if len(self) == 1 else 'maps'}" if self else f"{self._name}: nothing was seen"]
         lines += [f"  {path or '(the model itself)'}  {self._shapes(path)}" for path in self._calls]
         for (kind, advice), paths in missing.items():
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -127,9 +137,22 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
                 return None
         return None
 
-    def _enter(self, path: str, weights: AttentionMap) -> None:
-        self._calls[path] += 1
-        self._maps[_named(path, self._calls[path])] = weights
+    def _tell(self, path: str, weights: AttentionMap) -> None:
+        # while the model runs nothing is done that can be done when somebody looks
+        self._told.append((path, weights))
+
+
+def _paths(model: nn.Module) -> dict[nn.Module, str]:
+    """Each module's path in the model, in the order of `named_modules`, in a fifth of its time."""
+    found: dict[nn.Module, str] = {}
+    waiting = [(model, "")]
+    while waiting:
+        module, path = waiting.pop()
+        if module not in found:
+            found[module] = path
+            before = f"{path}." if path else ""
+            waiting += [(child, before + name) for name, child in reversed(module._modules.items()) if child is not None]
+    return found
 
 
 def _named(path: str, call: int) -> str:
@@ -146,7 +169,7 @@ def report(module: nn.Module | None, weights: AttentionMap) -> None:
     for watcher in _watching:
         path = watcher._path(running(sys._getframe(1)) if module is None else (module,))  # pyright: ignore[reportPrivateUsage]
         if path is not None:
-            watcher._enter(path, weights.detach())  # pyright: ignore[reportPrivateUsage]
+            watcher._tell(path, weights.detach())  # pyright: ignore[reportPrivateUsage]
 
 
 def _hear(heard: Heard) -> None:
@@ -157,7 +180,7 @@ def _hear(heard: Heard) -> None:
         path = watcher._path(modules)  # pyright: ignore[reportPrivateUsage]
         if path is not None:
             weights = heard.map() if weights is None else weights
-            watcher._enter(path, weights)  # pyright: ignore[reportPrivateUsage]
+            watcher._tell(path, weights)  # pyright: ignore[reportPrivateUsage]
 
 
 _ears = Ears(_hear)

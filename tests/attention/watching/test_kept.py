@@ -40,6 +40,11 @@ def test_what_may_be_written_over_is_copied(what: str) -> None:
     assert torch.equal(kept.seen(), expected)
 
 
+def test_what_has_no_graph_is_held_as_it_is() -> None:
+    tensor = torch.randn(3) + 1
+    assert keep(tensor).seen() is tensor
+
+
 def test_a_change_in_place_is_noticed() -> None:
     tensor, parameter = torch.zeros(3) + 1, nn.Parameter(torch.zeros(3))
     kept, held = keep(tensor), hold(parameter)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from attent.attention.call import Prepared
 from attent.attention.map import AttentionMap
-from attent.attention.watching.kept import keep
+from attent.attention.watching.kept import Kept, keep
 from attent.attention.watching.nested import opened, within
 from attent.attention.watching.recorded import Recorded, scaled_dot_product
 
@@ -45,12 +45,11 @@ def scaled_dot_product_attention(frame: FrameType, args: Arguments, named: Named
     """`F.scaled_dot_product_attention`; our own kernels are left out, since their callers report."""
     if frame.f_globals.get("__name__", "").startswith("attent.attention."):
         return None
-    packed = frame.f_code.co_name == "sdpa_attention_forward" and frame.f_locals.get("q_length") == 1
-    return Heard(running(frame), lambda: _scaled_dot_product(packed, *args, **named))
+    return Heard(running(frame), lambda: _scaled_dot_product(frame, *args, **named))
 
 
 def _scaled_dot_product(
-    packed: bool,
+    frame: FrameType,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -60,22 +59,21 @@ def _scaled_dot_product(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> AttentionMap:
-    if packed and query.shape[2] > 1:
+    if frame.f_code.co_name == "sdpa_attention_forward" and query.shape[2] > 1 and frame.f_locals.get("q_length") == 1:
         # Hugging Face's decoding hands over the heads that share a key head as if they were queries: (B, G, H/G, D)
         query, enable_gqa = query.reshape(len(query), -1, 1, query.shape[-1]), True
         if attn_mask is not None and attn_mask.shape[1] > 1:
             attn_mask = attn_mask.reshape(len(attn_mask), -1, 1, attn_mask.shape[-1])
     # the originals, with their graph, must not be held
-    ours, theirs, mask, nested = keep(query), keep(key), None if attn_mask is None else keep(attn_mask), query.is_nested
+    return Recorded(_attention, keep(query), keep(key), None if attn_mask is None else keep(attn_mask), is_causal, scale, enable_gqa)
 
-    def prepared() -> Prepared:
-        if nested:
-            (queries, rows), (keys, lengths) = opened(ours.seen()), opened(theirs.seen())
-            return scaled_dot_product(queries, keys, within(rows, queries.shape[-2], lengths), causal=is_causal, scale=scale)
-        seen = None if mask is None else mask.seen()
-        return scaled_dot_product(ours.seen(), theirs.seen(), seen, causal=is_causal, scale=scale, grouped=enable_gqa)
 
-    return Recorded(prepared)
+def _attention(query: Kept, key: Kept, mask: Kept | None, causal: bool, scale: float | None, grouped: bool) -> Prepared:
+    if query.tensor.is_nested:
+        (queries, rows), (keys, lengths) = opened(query.seen()), opened(key.seen())
+        return scaled_dot_product(queries, keys, within(rows, queries.shape[-2], lengths), causal=causal, scale=scale)
+    seen = None if mask is None else mask.seen()
+    return scaled_dot_product(query.seen(), key.seen(), seen, causal=causal, scale=scale, grouped=grouped)
 
 
 def product(frame: FrameType, args: Arguments, named: Named) -> Heard | None:
@@ -95,11 +93,10 @@ def _of_scores(frame: FrameType) -> bool:
 
 def _scores(heads: int, mask: Tensor | None, query: Tensor, key: Tensor) -> AttentionMap:
     """Queries (B·H, Tq, D), scaled before, and transposed keys (B·H, D, Tk)."""
-    ours, theirs, added = keep(query), keep(key), None if mask is None else keep(mask)
+    return Recorded(_product, heads, keep(query), keep(key), None if mask is None else keep(mask))
 
-    def prepared() -> Prepared:
-        bias = None if added is None else added.seen().expand(len(ours.tensor), -1, -1).unflatten(0, (-1, heads))
-        queries, keys = (side.unflatten(0, (-1, heads)) for side in (ours.seen(), theirs.seen().mT))
-        return scaled_dot_product(queries, keys, bias, scale=1.0, bare=True)
 
-    return Recorded(prepared)
+def _product(heads: int, query: Kept, key: Kept, mask: Kept | None) -> Prepared:
+    bias = None if mask is None else mask.seen().expand(len(query.tensor), -1, -1).unflatten(0, (-1, heads))
+    queries, keys = (side.unflatten(0, (-1, heads)) for side in (query.seen(), key.seen().mT))
+    return scaled_dot_product(queries, keys, bias, scale=1.0, bare=True)

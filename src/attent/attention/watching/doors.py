@@ -21,6 +21,8 @@ from attent.attention.watching import calls, fused
 from attent.attention.watching.calls import Heard
 
 Tell = Callable[[Heard], None]
+# asked at every call, in the middle of a model, where each name that must be looked up first is dear
+is_compiling, _getframe = torch.compiler.is_compiling, sys._getframe
 
 
 class Door(NamedTuple):
@@ -50,7 +52,8 @@ class Ears:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
-        self._listening: dict[int, tuple[Any, Any]] = {}  # PyTorch's function, by its id, and the one that stands in for it
+        self._stand_ins: dict[str, tuple[Any, Any]] = {}  # by the door's name PyTorch's function, and the one that stands in for it
+        self._listening: dict[int, tuple[Any, Any]] = {}  # the same by the function's id, while somebody listens
         self._placed: list[tuple[dict[str, Any], str, Any, Any]] = []
 
     def place(self, modules: Iterable[nn.Module]) -> None:
@@ -58,10 +61,12 @@ class Ears:
         if not self._listening:
             for door in DOORS:
                 original = getattr(door.home, door.name)
-                self._listening[id(original)] = (original, _listening(original, door, self._tell))
+                if self._stand_ins.get(door.name, (None,))[0] is not original:
+                    self._stand_ins[door.name] = (original, _listening(original, door, self._tell))
+                self._listening[id(original)] = self._stand_ins[door.name]
             for door in DOORS:
                 self._put(vars(door.home), [door.name])
-        files = {type(module).__module__ for module in modules}
+        files = {kind.__module__ for kind in {type(module) for module in modules}}
         for file in files & sys.modules.keys():
             if file.startswith("torch."):
                 # PyTorch's own modules take its functions from where they are found
@@ -85,11 +90,13 @@ class Ears:
 
 
 def _listening(original: Callable[..., Any], door: Door, tell: Tell) -> Callable[..., Any]:
+    hear = door.hear
+
     @functools.wraps(original)
     def listening(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        if not torch.compiler.is_compiling():
-            heard = door.hear(sys._getframe(1), args, kwargs)
+        if not is_compiling():
+            heard = hear(_getframe(1), args, kwargs)
             if heard is not None:
                 tell(heard)
         return result

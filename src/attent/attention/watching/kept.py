@@ -33,7 +33,10 @@ def keep(tensor: Tensor) -> Kept:
     """Queries, keys or a mask: a copy if they lie in something that is written again and again, such as a cache."""
     if tensor.is_nested:
         return Kept(tensor.detach())
-    return Kept(tensor.detach().clone()) if rewritten(tensor) else Kept(tensor.detach(), tensor._version)
+    if rewritten(tensor):
+        return Kept(tensor.detach().clone())
+    # without a graph it is as good as detached, and one tensor less to make
+    return Kept(tensor.detach() if tensor.requires_grad else tensor, tensor._version)
 
 
 def hold(tensor: Tensor) -> Kept:
@@ -48,7 +51,7 @@ def rewritten(tensor: Tensor) -> bool:
         return True
     base = tensor._base
     whole = tensor if base is None else base
-    if whole.is_leaf and whole.requires_grad:
+    if whole.requires_grad and whole.is_leaf:
         # what an optimizer will change
         return True
-    return tensor.untyped_storage().nbytes() > SHARED * tensor.numel() * tensor.element_size()
+    return tensor.untyped_storage().nbytes() > SHARED * tensor.nbytes

@@ -24,17 +24,21 @@ class Recorded(AttentionMap):
 
     Args:
         prepared: makes the call and its tensors of what was kept.
+        kept: what it makes them of.
     """
 
-    def __init__(self, prepared: Callable[[], Prepared]) -> None:
-        # what LazyMatrix holds, but for that which is made later
-        self._prepared, self._detached, self._lowered = prepared, True, None
+    # what LazyMatrix holds, but for that which is made later
+    _detached, _lowered = True, None
+
+    def __init__(self, prepared: Callable[..., Prepared], *kept: object) -> None:
+        self._prepared = prepared, kept
 
     def __getattr__(self, name: str) -> Any:
         """The call, its queries and its keys, made when the first of them is asked for."""
         if name not in ("call", "query", "key", "_versions"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.call, self.query, self.key, _ = self._prepared()
+        prepared, kept = self._prepared
+        self.call, self.query, self.key, _ = prepared(*kept)
         self._versions = Versions(self.call, self.query, self.key)
         # what was kept is in these three now
         del self._prepared
