@@ -30,6 +30,22 @@ def test_every_tensor_gets_four_axes() -> None:
     assert call.restored(query).shape == (5, 3)
 
 
+def test_calls_of_names_alone_are_remembered_and_still_checked() -> None:
+    call = prepare(QUERY, KEY, VALUE, mask="causal").call
+    assert prepare(KEY[:, :, :5] * 2, KEY, VALUE, mask="causal").call is call
+    others: list[dict[str, Any]] = [{}, {"mask": Causal()}, {"mask": "causal", "query_start": 0}, {"mask": "causal", "soft_cap": 2.0}]
+    others += [{"mask": "causal", "score": "dot"}, {"mask": "causal", "lengths": torch.tensor([7, 7])}]
+    assert all(prepare(QUERY, KEY, VALUE, **more).call is not call for more in others)
+    assert prepare(QUERY.double(), KEY.double(), VALUE.double(), mask="causal").call.dtype == torch.float64
+    assert prepare(QUERY[:, 0], KEY[:, 0], VALUE[:, 0]).call.axes == 3
+    assert prepare(QUERY[:, :1], KEY[:, :1], VALUE[:, :1]).call.axes == 4
+    for _ in range(2):
+        with pytest.raises(ShapeError):
+            prepare(QUERY, KEY[:, :, :6], VALUE, mask="causal")
+        with pytest.raises(ArgumentError):
+            prepare(QUERY, KEY, VALUE, mask="causal", query_start=True)
+
+
 def test_shared_keys_are_spread_in_runs() -> None:
     call = prepare(QUERY, KEY[:, :2], VALUE[:, :2]).call
     assert (call.heads, call.key_heads) == (4, 2)

@@ -34,11 +34,34 @@ class Wide(Score):
 class Far(Position): ...
 
 
+class Steep(Position):
+    def __init__(self, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+
+
+class Near(Score):
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return product(query, key)
+
+
+class Powered(Near):
+    def __init__(self, power: float) -> None:
+        super().__init__()
+        self.power = power
+
+
+class Plain(nn.Module):
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return product(query, key)
+
+
 @pytest.fixture(autouse=True)
 def mine(monkeypatch: pytest.MonkeyPatch) -> None:
     """This file as a module that a caller could name."""
     module = ModuleType("mine")
     module.product, module.Wide, module.Far, module.Causal, module.linear = product, Wide, Far, Causal, nn.Bilinear(3, 3, 1)
+    module.Near, module.Powered, module.Plain, module.Steep = Near, Powered, Plain, Steep
     monkeypatch.setitem(sys.modules, "mine", module)
 
 
@@ -74,12 +97,43 @@ def test_modules_build_parts_from_names() -> None:
     assert choices.score_for("mine:Wide", 3, 5, 2).widths == (3, 5)
     assert isinstance(choices.score_for("mine:product", 3, 5, 2), choices.Own)
     assert isinstance(choices.score_for(product, 3, 5, 2), choices.Own)
+    assert isinstance(choices.score_for("mine:Near", 3, 5, 2), Near)
+    own = choices.score_for("mine:Plain", 3, 5, 2)
+    assert isinstance(own, choices.Own)
+    assert isinstance(own.function, Plain)
     bias = choices.position_for("t5", 3)
     assert isinstance(bias, RelativeBias)
     assert bias.heads == 3
     assert isinstance(choices.position_for("alibi", 3), Alibi)
     assert isinstance(choices.position_for("mine:Far", 3), Far)
     assert choices.position_for(None, 3) is None
+
+
+def test_a_module_cannot_build_what_it_knows_no_arguments_of() -> None:
+    line = r"^score 'mine:Powered' has parameters .*, score=Powered\(power\)$"
+    with pytest.raises(MissingArgumentError, match=line):
+        choices.score_for("mine:Powered", 3, 5, 2)
+    with pytest.raises(MissingArgumentError, match=r", position=Steep\(slope\)$"):
+        choices.position_for("mine:Steep", 3)
+    with pytest.raises(ArgumentError, match=r"^score must be a name, a Score or a function \(query, key\) → scores, got 'mine:Causal'$"):
+        choices.score_for("mine:Causal", 3, 5, 2)
+
+
+def test_ready_are_names_that_stand_for_one_part() -> None:
+    assert choices.ready("vaswani", "softmax", None)
+    assert choices.ready("scaled_dot", "softmax", "causal")
+    assert not choices.ready("mine:Near", "softmax", None)
+    assert not choices.ready(Dot(), "softmax", None)
+    assert not choices.ready("dot", "top_k", None)
+    assert not choices.ready("dot", "softmax", torch.ones(3, 5, dtype=torch.bool))
+
+
+def test_what_a_name_misses_and_which_names_suffice() -> None:
+    assert choices.missing("mask", "window") == ("mask=Window(left, right)", ["causal"])
+    assert choices.missing("normaliser", "softmax") is None
+    assert choices.missing("score", "mine:product") is None
+    with pytest.raises(UnknownNameError):
+        choices.missing("mask", "casual")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -52,7 +53,7 @@ class Call:
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     def pairs(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Pairs:
-        """The pairs of some rows, or of all, with some keys side by side, or all."""
+        """The pairs of some rows, or of all, with some keys in ascending order, or all."""
         rows = torch.arange(self.queries, device=self.device) if rows is None else rows
         columns = torch.arange(self.keys, device=self.device) if columns is None else columns
         positions = (rows + self.start)[None] if isinstance(self.start, int) else rows + self.start[:, None]
@@ -79,7 +80,9 @@ class Call:
 
     def spread_side(self, side: Side) -> Side:
         """A side of the score repeated for the query heads that share it."""
-        return Side(*(None if part is None else self.spread(part) for part in side))  # pyright: ignore[reportArgumentType]
+        if side.features.shape[1] == self.heads:
+            return side
+        return side.through(self.spread)
 
     def restored(self, output: Tensor) -> Tensor:
         """A result (B, H, …) with as many axes as the caller's tensors had."""
@@ -119,46 +122,83 @@ def prepare(
     lowered = isinstance(key, Side)
     query, features, value = checks.agreeing(query, features, value, lowered=lowered)
     axes = query.dim()
-    query, features, value = (checks.four_axes(tensor) for tensor in (query, features, value))
-    checks.shapes(query, features, value)
-    checks.numbers(dropout, seed, soft_cap)
-    chosen = choices.score(score)
-    # what a lowered key's width was before, its score knows
-    key_width = chosen.widths[1] if lowered and chosen.widths is not None else features.shape[-1]
-    chosen.check(query.shape[-1], key_width, query.shape[1])
+    if axes != 4 or features.dim() != 4 or value.dim() != 4:
+        query, features, value = (checks.four_axes(tensor) for tensor in (query, features, value))
+    given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normaliser, mask)
+    more = lowered or not (bias is soft_cap is position is query_start is lengths is seed is None and dropout == 0.0)
+    if not more and choices.ready(score, normaliser, mask) and not torch.compiler.is_compiling():
+        return Prepared(_remembered(*given), query, Side(features), value)
     where = choices.position(position)
-    if where is not None:
-        where.check(query.shape[1], query.shape[-1])
-    lengths = None if lengths is None else checks.lengths_within(lengths, features.shape[2])
-    batch, heads, queries, keys = query.shape[0], query.shape[1], query.shape[2], features.shape[2]
-    call = Call(
-        score=chosen,
-        normaliser=choices.normaliser(normaliser),
-        mask=_mask(mask, lengths, axes, (batch, heads, queries, keys)),
-        bias=None if bias is None else checks.four_axes_of_bias(bias, axes, query, keys),
-        soft_cap=soft_cap,
-        position=where if where is not None and where.biases else None,
-        start=checks.first_position(query_start, lengths, batch, queries, keys),
-        dropout=dropout,
-        seed=seed,
-        batch=batch,
-        heads=heads,
-        key_heads=features.shape[1],
-        queries=queries,
-        keys=keys,
-        query_width=query.shape[-1],
-        value_width=value.shape[-1],
-        dtype=query.dtype,
-        device=query.device,
-        lowered=lowered,
-        axes=axes,
-    )
-    checks.on_device(call.device, bias=call.bias, query_start=call.start, lengths=lengths)
+    call = _call(
+        *given, lowered=lowered, bias=bias, soft_cap=soft_cap, position=where,
+        query_start=query_start, lengths=lengths, dropout=dropout, seed=seed,
+    )  # fmt: skip
     if where is not None and where.turns:
         pairs = call.pairs()
         query = where.turn(query, pairs.positions)
         features = features if lowered else where.turn(features, pairs.columns[None])
     return Prepared(call, query, key._replace(features=features) if isinstance(key, Side) else Side(features), value)
+
+
+def _call(
+    query: torch.Size,
+    key: torch.Size,
+    value: torch.Size,
+    dtype: torch.dtype,
+    device: torch.device,
+    axes: int,
+    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor],
+    normaliser: str | Normaliser,
+    mask: str | Mask | Tensor | None,
+    *,
+    lowered: bool = False,
+    bias: Tensor | None = None,
+    soft_cap: float | None = None,
+    position: Position | None = None,
+    query_start: int | Tensor | None = None,
+    lengths: Tensor | None = None,
+    dropout: float = 0.0,
+    seed: int | Tensor | None = None,
+) -> Call:
+    """What is said of three tensors of such shapes, checked."""
+    checks.shapes(query, key, value)
+    checks.numbers(dropout, seed, soft_cap)
+    chosen = choices.score(score)
+    (batch, heads, queries, query_width), (_, key_heads, keys, key_width) = query, key
+    # what a lowered key's width was before, its score knows
+    chosen.check(query_width, chosen.widths[1] if lowered and chosen.widths is not None else key_width, heads)
+    if position is not None:
+        position.check(heads, query_width)
+    lengths = None if lengths is None else checks.lengths_within(lengths, keys)
+    full = (batch, heads, queries, keys)
+    call = Call(
+        score=chosen,
+        normaliser=choices.normaliser(normaliser),
+        mask=_mask(mask, lengths, axes, full),
+        bias=None if bias is None else checks.four_axes_of_bias(bias, axes, full),
+        soft_cap=soft_cap,
+        position=position if position is not None and position.biases else None,
+        start=checks.first_position(query_start, lengths, batch, queries, keys),
+        dropout=dropout,
+        seed=seed,
+        batch=batch,
+        heads=heads,
+        key_heads=key_heads,
+        queries=queries,
+        keys=keys,
+        query_width=query_width,
+        value_width=value[-1],
+        dtype=dtype,
+        device=device,
+        lowered=lowered,
+        axes=axes,
+    )
+    checks.on_device(device, bias=call.bias, query_start=call.start, lengths=lengths)
+    return call
+
+
+# Where names and shapes say everything, they say the same each time.
+_remembered = lru_cache(maxsize=256)(_call)
 
 
 def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]) -> Mask | None:

@@ -16,22 +16,22 @@ def agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tup
 
     A key side that was lowered may be float32 beside 16-bit queries and values.
     """
-    tensors = (query, key, value)
-    if not all(isinstance(tensor, Tensor) for tensor in tensors):
-        raise ArgumentError(f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in tensors)}")
-    if not all(tensor.is_floating_point() for tensor in tensors):
-        raise DTypeError(f"query, key and value must be floating point, got {', '.join(str(t.dtype) for t in tensors)}")
-    if len({tensor.device for tensor in tensors}) > 1:
-        raise DeviceError(f"query, key and value must lie on one device, got {', '.join(str(t.device) for t in tensors)}")
-    if query.dtype == key.dtype == value.dtype:
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        raise ArgumentError(f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in (query, key, value))}")
+    dtypes, devices = (query.dtype, key.dtype, value.dtype), (query.device, key.device, value.device)
+    if not (dtypes[0].is_floating_point and dtypes[1].is_floating_point and dtypes[2].is_floating_point):
+        raise DTypeError(f"query, key and value must be floating point, got {', '.join(map(str, dtypes))}")
+    if not devices[0] == devices[1] == devices[2]:
+        raise DeviceError(f"query, key and value must lie on one device, got {', '.join(map(str, devices))}")
+    if dtypes[0] == dtypes[1] == dtypes[2]:
         return query, key, value
-    if lowered and key.dtype == torch.float32 and query.dtype == value.dtype and query.dtype in (torch.bfloat16, torch.float16):
+    if lowered and dtypes[1] == torch.float32 and dtypes[0] == dtypes[2] and dtypes[0] in (torch.bfloat16, torch.float16):
         # a cache keeps lowered keys in float32 where lowering would have rounded them
         return query, key, value
     if torch.is_autocast_enabled(query.device.type):
         common = torch.get_autocast_dtype(query.device.type)
         return query.to(common), key.to(common), value.to(common)
-    raise DTypeError(f"query, key and value must have one dtype, got {', '.join(str(t.dtype) for t in tensors)}")
+    raise DTypeError(f"query, key and value must have one dtype, got {', '.join(map(str, dtypes))}")
 
 
 def four_axes(tensor: Tensor) -> Tensor:
@@ -45,13 +45,13 @@ def four_axes(tensor: Tensor) -> Tensor:
     raise ShapeError(f"query, key and value must be (B, H, T, D), (B, T, D) or (T, D), got {tuple(tensor.shape)}")
 
 
-def shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+def shapes(query: torch.Size, key: torch.Size, value: torch.Size) -> None:
     """Raise where (B, H, Tq, Dq), (B, G, Tk, Dk) and (B, G, Tk, Dv) do not fit together."""
-    (batch, heads, _, _), (_, key_heads, keys, _) = query.shape, key.shape
-    if key.shape[0] != batch:
-        raise ShapeError(f"key must be (B, …) with B = {batch} as in query, got {tuple(key.shape)}")
-    if tuple(value.shape[:3]) != (batch, key_heads, keys):
-        raise ShapeError(f"value must be (B, H, Tk, Dv) = ({batch}, {key_heads}, {keys}, Dv) as key, got {tuple(value.shape)}")
+    (batch, heads, _, _), (batch_of_key, key_heads, keys, _) = query, key
+    if batch_of_key != batch:
+        raise ShapeError(f"key must be (B, …) with B = {batch} as in query, got {tuple(key)}")
+    if tuple(value[:3]) != (batch, key_heads, keys):
+        raise ShapeError(f"value must be (B, H, Tk, Dv) = ({batch}, {key_heads}, {keys}, Dv) as key, got {tuple(value)}")
     if key_heads == 0 or heads % key_heads:
         raise ShapeError(f"query heads must be a multiple of key heads, got {heads} and {key_heads}")
 
@@ -87,13 +87,12 @@ def lengths_within(lengths: object, keys: int) -> Tensor:
     return lengths
 
 
-def four_axes_of_bias(bias: object, axes: int, query: Tensor, keys: int) -> Tensor:
-    """A bias as (B|1, H|1, Tq|1, Tk|1)."""
+def four_axes_of_bias(bias: object, axes: int, full: tuple[int, int, int, int]) -> Tensor:
+    """A bias as (B|1, H|1, Tq|1, Tk|1), the scores being (B, H, Tq, Tk)."""
     if not isinstance(bias, Tensor):
         raise ArgumentError(f"bias must be a tensor, got {bias!r}")
     if not bias.is_floating_point():
         raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
-    full = (query.shape[0], query.shape[1], query.shape[2], keys)
     wide = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
     if wide.dim() != 4 or any(have not in (1, need) for have, need in zip(wide.shape, full, strict=True)):
         raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {full}, got {tuple(bias.shape)}")
@@ -118,8 +117,10 @@ def first_position(start: object, lengths: Tensor | None, batch: int, queries: i
 
 
 def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
-    """Whether a condition holds, asked only where reading the answer back costs little: on a CPU, outside compiled graphs.
+    """Whether a condition holds, asked only where reading the answer back costs little: on a CPU, outside compiled graphs and vmap.
 
     Elsewhere the answer is False, and the caller does the work that the condition would have spared.
     """
-    return device.type == "cpu" and not torch.compiler.is_compiling() and bool(flag())
+    if device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return torch._C._functorch.peek_interpreter_stack() is None and bool(flag())  # pyright: ignore[reportAttributeAccessIssue]

@@ -53,13 +53,19 @@ def _lacking(part: type[Any]) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty and parameter.kind in kinds]
 
 
+def _can(built: Any, plain: Any, part: type[Any]) -> bool:
+    """Whether a part can be built by a class method of its own, or by the one all have, which gives no arguments."""
+    return built.__func__ is not plain.__func__ or not _lacking(part)
+
+
 class _Named:
     """The parts of one kind by name: whole ones built once, so that a compiled graph finds them ready."""
 
     def __init__(self, kind: str, found: dict[str, type[Any]]) -> None:
         self.kind = kind
         self.table = names.with_aliases(found)
-        whole = {part: part() for part in found.values() if not _lacking(part)}
+        self.whole = [name for name, part in found.items() if not _lacking(part)]
+        whole = {found[name]: found[name]() for name in self.whole}
         self.ready = {name: whole[part] for name, part in self.table.items() if part in whole}
 
     def part(self, name: str) -> Any:
@@ -71,17 +77,43 @@ class _Named:
         part = names.find(self.kind, name, self.table)
         if not isinstance(part, type):
             return part
-        lacking = _lacking(part)
-        if lacking:
+        if _lacking(part):
             raise MissingArgumentError(
-                f"{self.kind} {name!r} has parameters or values that its bare name cannot give: "
-                f"pass one you keep, {self.kind}={part.__name__}({', '.join(lacking)})"
+                f"{self.kind} {name!r} has parameters or values that its bare name cannot give: pass one you keep, {self.written(name)}"
             )
         return part()
+
+    def written(self, name: str) -> str | None:
+        """How a part that its bare name cannot give is written; None of one that it can."""
+        part = names.find(self.kind, name, self.table)
+        lacking = _lacking(part) if isinstance(part, type) else []
+        return f"{self.kind}={part.__name__}({', '.join(lacking)})" if lacking else None
 
 
 _scores, _normalisers = _Named("score", dict(SCORES)), _Named("normaliser", dict(NORMALISERS))
 _masks, _positions = _Named("mask", dict(MASKS)), _Named("position", dict(POSITIONS))
+_kinds = {named.kind: named for named in (_scores, _normalisers, _masks, _positions)}
+
+
+def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
+    """How a part that its bare name cannot give is written, and the names that suffice; None where this one does.
+
+    Args:
+        kind: "score", "normaliser", "mask" or "position".
+        name: a part's name, an alias, or "my.module:Class".
+
+    Raises:
+        UnknownNameError, ArgumentError: nothing bears the name.
+    """
+    written = _kinds[kind].written(name)
+    return None if written is None else (written, _kinds[kind].whole)
+
+
+def ready(score: object, normaliser: object, mask: object) -> bool:
+    """Whether all three are names of parts that were built once, or there is no mask."""
+    if not (isinstance(score, str) and isinstance(normaliser, str) and (mask is None or isinstance(mask, str))):
+        return False
+    return score in _scores.ready and normaliser in _normalisers.ready and (mask is None or mask in _masks.ready)
 
 
 def score(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -> Score:
@@ -90,21 +122,19 @@ def score(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -
     Raises:
         UnknownNameError, MissingArgumentError, ArgumentError: nothing bears the name, it needs parameters, or it is no score.
     """
-    if isinstance(given, Score):
-        return given
-    if isinstance(given, str):
-        found = _scores.part(given)
-        return found if isinstance(found, Score) else Own(found)
-    if not callable(given) or isinstance(given, type):
+    found = _scores.part(given) if isinstance(given, str) else given
+    if isinstance(found, Score):
+        return found
+    if not callable(found) or isinstance(found, type):
         raise ArgumentError(f"score must be a name, a Score or a function (query, key) → scores, got {given!r}")
-    return Own(given)
+    return Own(found)  # pyright: ignore[reportArgumentType]
 
 
 def score_for(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor], query_width: int, key_width: int, heads: int) -> Score:
     """The score that is meant, built from its name by a module that knows the widths."""
     if isinstance(given, str):
         part = names.find("score", given, _scores.table)
-        if isinstance(part, type) and issubclass(part, Score):
+        if isinstance(part, type) and issubclass(part, Score) and _can(part.for_widths, Score.for_widths, part):
             return part.for_widths(query_width, key_width, heads)
     return score(given)
 
@@ -139,6 +169,6 @@ def position_for(given: str | Position | None, heads: int) -> Position | None:
     """The position that is meant, built from its name by a module that knows the number of heads."""
     if isinstance(given, str):
         part = names.find("position", given, _positions.table)
-        if isinstance(part, type) and issubclass(part, Position):
+        if isinstance(part, type) and issubclass(part, Position) and _can(part.for_heads, Position.for_heads, part):
             return part.for_heads(heads)
     return position(given)

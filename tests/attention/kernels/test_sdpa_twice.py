@@ -77,3 +77,11 @@ def test_vmap_goes_through_pytorchs_own() -> None:
     found = torch.vmap(lambda some: twice_differentiable(some[None], key[:1], value[:1], None, False, 0.5)[0])(query)
     expected = F.scaled_dot_product_attention(query, key[:1].expand_as(key), value[:1].expand_as(value), scale=0.5)
     torch.testing.assert_close(found, expected)
+
+
+def test_inputs_laid_out_otherwise_and_the_gradient_of_a_sum() -> None:
+    inputs = [torch.randn(B, length, H, D, dtype=torch.float64, requires_grad=True) for length in (TQ, TK, TK)]
+    turned = [tensor.transpose(1, 2) for tensor in inputs]
+    found = torch.autograd.grad(twice_differentiable(*turned, None, True, 0.4).sum(), inputs)
+    expected = torch.autograd.grad(F.scaled_dot_product_attention(*turned, is_causal=True, scale=0.4).sum(), inputs)
+    torch.testing.assert_close(found, expected)
