@@ -41,6 +41,9 @@ def walk(
     if (Path(given[0]) / "config.json").is_file():
         raise ArgumentError(f"{given[0]} is a run folder, of which a walk needs a text too: attent walk {given[0]} TEXT")
     _refuse(trained, "needs a run: attent walk RUN TEXT")
+    # a score is built for the widths, whatever it needs
+    _must_suffice("normaliser", normaliser)
+    _must_suffice("mask", mask)
     from attent.views.walk import walk as walk_text
 
     print(walk_text(given[0], scale=scale, **_given(made_up)))
@@ -51,6 +54,19 @@ def _print_run(run: str, text: str, choice: dict[str, Any]) -> None:
     from attent.views.walk import walk_run
 
     print(walk_run(load(run), text, **choice))
+
+
+def _must_suffice(kind: str, name: str | None) -> None:
+    """Raise where a name alone does not say all of a part."""
+    from attent.attention import choices
+
+    found = None if name is None else choices.missing(kind, name)
+    if found is not None:
+        written, whole = found
+        raise ArgumentError(
+            f"--{kind} {name} needs values that a command cannot give; "
+            f"it takes {', '.join(whole)}; or in Python: attent.walk(TEXT, {written})"
+        )
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

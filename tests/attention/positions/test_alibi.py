@@ -31,6 +31,14 @@ def test_the_penalty_grows_with_distance() -> None:
     assert torch.equal(bias[0], -torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256])[:, None, None] * distances)
 
 
+def test_it_is_exact_in_float64() -> None:
+    # the steepest of 12 heads' slopes is 2^{−1/2}, which float32 would round
+    assert all(torch.tensor(slope).item() == slope for heads in range(1, 9) for slope in Alibi.slopes(heads))
+    zeros = torch.zeros(1, 12, 3, 2, dtype=torch.float64)
+    scores = attend(zeros, zeros, zeros, position="alibi", return_map=True)[1].scores("biased")[0, 8, 2, 0]
+    assert scores.item() == -2 * 2**-0.5
+
+
 def test_a_near_key_is_favoured_among_equals() -> None:
     query, key = torch.zeros(2, 5, 3), torch.ones(2, 7, 3)
     weights = attend(query, key, key, position="alibi", mask="causal", return_map=True)[1].dense()

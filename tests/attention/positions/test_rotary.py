@@ -45,6 +45,12 @@ def test_one_number_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([turned[0], turned[2], turned[1], turned[3]]))
 
 
+def test_it_is_exact_in_float64() -> None:
+    turned = Rotary(halves=True).turn(torch.eye(4).double()[None, None], torch.tensor([[11, 12, 13, 14]]))[0, 0]
+    for row, column, angle in ((0, 0, 11), (0, 2, 11), (1, 1, 12 / 100), (1, 3, 12 / 100)):
+        assert turned[row, column].item() == pytest.approx(math.cos(angle) if row == column else math.sin(angle), rel=1e-14)
+
+
 def test_each_sequence_has_its_own_positions() -> None:
     rotary, features, where = Rotary(), torch.randn(2, 3, 5, 4), torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
     turned = rotary.turn(features, where)

@@ -61,7 +61,18 @@ def test_a_learnt_bandwidth_learns(implementation: str) -> None:
     assert sigma.grad.item() == pytest.approx(found.item() * (1 - found.item()) / 8)
     assert list(Gaussian(sigma).parameters()) == [sigma]
     assert not list(Gaussian(2.0).parameters())
-    assert list(Gaussian(2.0).state_dict()) == ["sigma"]
+    assert list(Gaussian(sigma.detach()).state_dict()) == ["sigma"]
+
+
+@pytest.mark.parametrize("sigma", [0.1, [0.1, 0.3]])
+def test_a_bandwidth_in_numbers_is_exact_in_every_type_and_no_tensor(sigma: float | list[float]) -> None:
+    score, query, key = Gaussian(sigma), torch.randn(1, 1, 3, 2).double(), torch.randn(1, 1, 5, 2).double()
+    units = (query[..., :, None, :] - key[..., None, :, :]) / torch.tensor(sigma, dtype=torch.float64)
+    torch.testing.assert_close(score(query, key), -0.5 * units.square().sum(-1), rtol=1e-14, atol=0.0)
+    assert not list(score.buffers())
+    # a device without float64, which none of the type may reach
+    assert score.to("meta", torch.float16)(query.half().to("meta"), key.half().to("meta")).dtype == torch.float16
+    assert score(query, key).dtype == torch.float64
 
 
 def test_the_bandwidth_is_positive() -> None:

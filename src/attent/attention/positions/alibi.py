@@ -32,5 +32,7 @@ class Alibi(Position):
     def bias(self, pairs: Pairs) -> Tensor:
         """(B|1, H, Tq, Tk)."""
         query, key = pairs.between()
-        slopes = torch.tensor(self.slopes(pairs.heads), device=key.device).reshape(1, -1, 1, 1)
+        # up to 8 heads every slope is 2 to a whole power, of which float32 loses nothing; Apple's GPUs have no float64
+        exact = torch.float32 if pairs.heads <= 8 or key.device.type == "mps" else torch.float64
+        slopes = torch.tensor(self.slopes(pairs.heads), dtype=exact, device=key.device).reshape(1, -1, 1, 1)
         return -slopes * (query - key).abs()

@@ -32,10 +32,10 @@ class Rotary(Position):
     def turn(self, features: Tensor, positions: Tensor) -> Tensor:
         """Turn queries or keys (B, H, T, D), D even, that stand at positions (B|1, T)."""
         width = features.shape[-1]
-        exponent = torch.arange(0, width, 2, device=features.device, dtype=torch.float32) / width
-        angle = positions[:, None, :, None].float() * torch.exp(-math.log(self.base) * exponent)  # (B|1, 1, T, D/2)
         exact = features if features.dtype == torch.float64 else features.float()
-        sine, cosine = angle.sin().to(exact.dtype), angle.cos().to(exact.dtype)
+        exponent = torch.arange(0, width, 2, device=features.device, dtype=exact.dtype) / width
+        angle = positions[:, None, :, None].to(exact.dtype) * torch.exp(-math.log(self.base) * exponent)  # (B|1, 1, T, D/2)
+        sine, cosine = angle.sin(), angle.cos()
         if self.halves:
             one, other = exact.chunk(2, -1)
             turned = torch.cat((one * cosine - other * sine, one * sine + other * cosine), -1)

@@ -29,17 +29,18 @@ class Gaussian(DotScore):
 
     aliases: ClassVar[tuple[str, ...]] = ("nadaraya_watson", "rbf")
 
-    sigma: Tensor
+    # numbers stay Python's, exact in every type; a tensor is a parameter or a buffer
+    sigma: float | list[float] | Tensor
 
     def __init__(self, sigma: float | Sequence[float] | Tensor = 1.0) -> None:
         super().__init__()
-        value = sigma if isinstance(sigma, Tensor) else torch.tensor(sigma, dtype=torch.float64)
+        value = sigma if isinstance(sigma, Tensor) else torch.tensor(sigma, dtype=torch.float64, device="cpu")
         if not bool((value > 0).all()):
             raise ArgumentError(f"sigma must be > 0, got {value.tolist()}")
-        if isinstance(value, nn.Parameter):
-            self.sigma = value
+        if isinstance(sigma, Tensor) and not isinstance(sigma, nn.Parameter):
+            self.register_buffer("sigma", sigma)
         else:
-            self.register_buffer("sigma", value)
+            self.sigma = sigma if isinstance(sigma, Tensor) else value.tolist()
 
     def origin(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
         """The keys' mean (B, H, 1, D); any point would do, this one keeps the terms small."""
@@ -52,9 +53,15 @@ class Gaussian(DotScore):
         counted = visible[..., None].to(key.dtype)  # (B|1, H|1, Tk, 1)
         return (key * counted).sum(-2, keepdim=True) / counted.sum(-2, keepdim=True).clamp(min=1.0)
 
+    def _in_units(self, distance: Tensor) -> Tensor:
+        """Distances over σ."""
+        if isinstance(self.sigma, float):
+            return distance / self.sigma
+        return distance / torch.as_tensor(self.sigma, dtype=distance.dtype, device=distance.device)
+
     def _lower(self, features: Tensor, origin: Tensor | None) -> Side:
         centred = features if origin is None else features - origin
-        scaled = centred / self.sigma.to(features.dtype)
+        scaled = self._in_units(centred)
         return Side(scaled, -0.5 * scaled.square().sum(-1), origin)
 
     def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
@@ -67,9 +74,9 @@ class Gaussian(DotScore):
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """−|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
-        distance = (query[..., :, None, :] - key[..., None, :, :]) / self.sigma.to(query.dtype)  # (B, H, Tq, Tk, D)
+        distance = self._in_units(query[..., :, None, :] - key[..., None, :, :])  # (B, H, Tq, Tk, D)
         return -0.5 * distance.square().sum(-1)
 
     def extra_repr(self) -> str:
         """The bandwidth."""
-        return f"sigma={self.sigma.tolist()}"
+        return f"sigma={self.sigma.tolist() if isinstance(self.sigma, Tensor) else self.sigma}"

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attent.attention.kernels.triton import tiles
-from attent.attention.kernels.triton.lanes import ASSEMBLY, OPTIONS, all_narrow, directions, lay, power_of_two, score_tile, spans
+from attent.attention.kernels.triton.lanes import ASSEMBLY, OPTIONS, all_narrow, block_of, directions, lay, power_of_two, score_tile, spans
 
 # Pairs whose weights are held at a time in the backward, over all sequences and heads: 128 MiB, and as much for their gradients.
 SLAB = 2**25
@@ -127,9 +127,7 @@ def _forward(
     context, sums, heads, queries, keys, width, values,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ACROSS: tl.constexpr, ASSEMBLY: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(queries, ROWS)
-    pair = (tl.program_id(0) // blocks).to(tl.int64)
-    rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    pair, _, rows = block_of(queries, ROWS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     here, wide = rows < queries, features < values
     begin, end = spans(first, behind, pair, rows, queries, keys)
@@ -174,9 +172,7 @@ def _weights(
     heads, queries, keys, width, values, start, count,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ACROSS: tl.constexpr, ASSEMBLY: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(count, ROWS)
-    pair = (tl.program_id(0) // blocks).to(tl.int64)
-    local = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    pair, _, local = block_of(count, ROWS)
     lowest = tl.program_id(1) * COLUMNS
     columns = lowest + tl.arange(0, COLUMNS)
     rows = tl.where(local < count, start + local, queries)
@@ -215,10 +211,7 @@ def _values(
     dvalue, queries, keys, values, start, count,
     COLUMNS: tl.constexpr, RUN: tl.constexpr, ACROSS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(keys, COLUMNS)
-    pair = (tl.program_id(0) // blocks).to(tl.int64)
-    lowest = tl.program_id(0) % blocks * COLUMNS
-    columns = lowest + tl.arange(0, COLUMNS)
+    pair, lowest, columns = block_of(keys, COLUMNS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     wide = features < values
     mixed = tl.zeros((COLUMNS, ACROSS), tl.float32)

@@ -71,6 +71,15 @@ def level_of_sum(a, b):
 
 
 @triton.jit
+def block_of(count, BLOCK: tl.constexpr):
+    """Which sequence and head this program serves, in 64 bits, and which of their `count` tokens: the first of them, and all."""
+    blocks = tl.cdiv(count, BLOCK)
+    pair = (tl.program_id(0) // blocks).to(tl.int64)
+    lowest = tl.program_id(0) % blocks * BLOCK
+    return pair, lowest, lowest + tl.arange(0, BLOCK)
+
+
+@triton.jit
 def all_narrow(narrow, tokens, count):
     """Whether the powers of every one of these tokens serve."""
     return tl.min(tl.load(narrow + tokens, mask=tokens < count, other=1))

@@ -12,6 +12,7 @@ from attent.attention.kernels.triton.lanes import (
     OPTIONS,
     Laid,
     all_narrow,
+    block_of,
     directions,
     inverse,
     lay,
@@ -106,9 +107,7 @@ def _scores(
     ours, theirs, query, key, narrow_query, narrow_key, v, found, heads, queries, keys, width,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(queries, ROWS)
-    pair = (tl.program_id(0) // blocks).to(tl.int64)
-    rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    pair, _, rows = block_of(queries, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     safe = (all_narrow(narrow_query + pair * queries, rows, queries) & all_narrow(narrow_key + pair * keys, columns, keys)) > 0
     even = (width + 1) // 2 * 2
@@ -126,9 +125,7 @@ def _for_rows(
     dq, dv, heads, queries, keys, width, v_stride, start, count,
     ROWS: tl.constexpr, RUN: tl.constexpr, ACROSS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(count, ROWS)
-    pair = (tl.program_id(0) // blocks).to(tl.int64)
-    local = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    pair, _, local = block_of(count, ROWS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     here, wide = local < count, features < width
     # a slab ends where it is full, be there more rows behind it
@@ -176,10 +173,7 @@ def _for_keys(
     dk, heads, queries, keys, width, v_stride, start, count,
     COLUMNS: tl.constexpr, RUN: tl.constexpr, ACROSS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(keys, COLUMNS)
-    pair = (tl.program_id(0) // blocks).to(tl.int64)
-    lowest = tl.program_id(0) % blocks * COLUMNS
-    columns = lowest + tl.arange(0, COLUMNS)
+    pair, lowest, columns = block_of(keys, COLUMNS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
     there, wide = columns < keys, features < width
     inside = there[:, None] & wide[None, :]
