@@ -15,7 +15,7 @@ from attent.errors import ArgumentError, ShapeError
 # keys whose largest weight is found before they are looked at one by one
 CHUNK = 64
 # how many times fewer rows must become by joining them before their keys are looked at
-FEWER = 4
+FEWER = 1.5
 
 Span = tuple[int, int]
 Reduction = Literal["mean", "max", "sum"]
@@ -72,15 +72,43 @@ def received(call: Call, tiles: Iterable[Tile]) -> Tensor:
 def distance(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Σⱼ αᵢⱼ |p(i) − j| of each query, (B, H, Tq), in tokens; 0 for one that sees nothing."""
     found = torch.zeros(call.batch, call.heads, call.queries, dtype=call.exact, device=call.device)
-    rows, gap = None, torch.empty(0)
+    rows, parts = None, ()
     for tile in tiles:
-        query, key = tile.pairs.between()
-        if rows != tile.rows or query.shape[0] > 1:
-            ours = query if query.shape[0] == 1 else query[tile.batches]
-            rows, gap = tile.rows, (ours - key).abs_().to(call.exact)  # (b|1, 1, rows, columns)
-        # the scores are needed no more, and their memory is at hand
-        found[tile.place] = torch.mul(tile.weights, gap, out=tile.scores).sum(-1)
+        if rows != tile.rows or len(tile.pairs.positions) > 1:
+            rows, parts = tile.rows, _distances(call, tile)
+        total = found[tile.place]
+        for columns, gap, further in parts:
+            here = tile.weights[..., columns]
+            if further is None:
+                total += (here * gap).sum(-1)
+            else:
+                # one product has Σ α and Σ α times the distance from the tile's nearest row, and no term is negative
+                sums = gap @ here.mT  # (b, h, 2, rows)
+                total += sums[..., 0, :] * further + sums[..., 1, :]
+        found[tile.place] = total
     return found
+
+
+def _distances(call: Call, tile: Tile) -> tuple[tuple[slice, Tensor, Tensor | None], ...]:
+    """A tile's columns before all of its rows, those beside some, and those behind all.
+
+    Returns:
+        Of each part the columns, counted from the tile's first; how far they are, for the middle from each row (b|1, 1, rows, n), else
+        one and the distance from the nearest row (2, n); and how much further each row is, (b|1, 1, rows), None for the middle.
+    """
+    query, key = tile.pairs.between()
+    query = query if query.shape[0] == 1 else query[tile.batches]  # (b|1, 1, rows, 1)
+    nearest, furthest = query.amin(), query.amax()
+    before, within = int((key < nearest).sum()), int((key <= furthest).sum())
+    parts: list[tuple[slice, Tensor, Tensor | None]] = []
+    for columns, row in ((slice(0, before), nearest), (slice(within, len(key)), furthest)):
+        if columns.stop > columns.start:
+            far = (key[columns] - row).abs()
+            parts.append((columns, torch.stack((torch.ones_like(far), far)).to(call.exact), (query[..., 0] - row).abs().to(call.exact)))
+    middle = slice(before, within)
+    if within > before:
+        parts.append((middle, (query - key[middle]).abs_().to(call.exact), None))
+    return tuple(parts)
 
 
 def gathered(call: Call, tiles: Iterable[Tile], queries: Sequence[Span], keys: Sequence[Span], how: tuple[Reduction, Reduction]) -> Tensor:
@@ -169,7 +197,8 @@ def _rows_joined(where: Tensor, weights: Tensor, *, largest: bool) -> tuple[Tens
         return where, weights
     if largest:
         return runs, torch.stack([part.amax(2) for part in weights.split(lengths.tolist(), 2)], 2)
-    return runs, torch.eye(len(runs), dtype=weights.dtype, device=weights.device)[:, inside] @ weights
+    joined = weights.new_zeros(*weights.shape[:2], len(runs), weights.shape[3])
+    return runs, joined.index_add_(2, inside, weights)
 
 
 def _widened(weights: Tensor, columns: slice, count: int, keys: int) -> tuple[Tensor, int]:

@@ -176,6 +176,8 @@ class _Band:
     biases: tuple[Tensor, ...]
     allowed: Tensor | None
     hidden: Tensor | None
+    # the columns, side by side, outside of which nothing is hidden
+    partly: slice
     dead: Tensor | None
 
     @classmethod
@@ -191,14 +193,17 @@ class _Band:
             allowed = seen if allowed is None else allowed & seen
             biases = (given.to(call.exact), *biases)
         if allowed is None:
-            return cls(pairs, biases, None, None, None)
-        dead = ~allowed.any(-1, keepdim=True)
-        return cls(pairs, biases, allowed, ~allowed, None if known(lambda: ~dead.any(), call.device) else dead)
+            return cls(pairs, biases, None, None, slice(None), None)
+        dead, partly = ~allowed.any(-1, keepdim=True), slice(None)
+        if call.device.type == "cpu" and allowed.shape[-1] > 1:
+            some = (~allowed).any(0).any(0).any(0).nonzero()
+            partly = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
+        return cls(pairs, biases, allowed, ~allowed, partly, None if known(lambda: ~dead.any(), call.device) else dead)
 
     def at(self, batches: slice, heads: slice) -> _Band:
         """The same for some sequences and heads."""
         allowed, hidden, dead = (None if it is None else _part(it, batches, heads) for it in (self.allowed, self.hidden, self.dead))
-        return _Band(self.pairs, tuple(_part(bias, batches, heads) for bias in self.biases), allowed, hidden, dead)
+        return _Band(self.pairs, tuple(_part(bias, batches, heads) for bias in self.biases), allowed, hidden, self.partly, dead)
 
     def finish(self, call: Call, scores: Tensor) -> None:
         """Cap, bias and mask the scores where they stand."""
@@ -207,4 +212,4 @@ class _Band:
         for bias in self.biases:
             scores.add_(bias)
         if self.hidden is not None:
-            scores.masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
+            scores[..., self.partly].masked_fill_(self.hidden[..., self.partly], torch.finfo(scores.dtype).min)
