@@ -149,10 +149,11 @@ def tiles(call: Call) -> list[range]:
 def _lowered(call: Call, key: Side) -> Side:
     """The keys as kernels/rows.py lowers them, but which of them anybody sees is asked only where that matters."""
     side = formula.exact_keys(call, key)
+    hiding = call.mask is not None or call.bias is not None
     # a sum is finite only if every number is, and then what is hidden cannot leak
-    finite = known(lambda: torch.isfinite(key.features.detach().sum(dtype=call.exact)), call.device)
+    finite = not hiding or known(lambda: torch.isfinite(key.features.detach().sum(dtype=call.exact)), call.device)
     # but a kernel of tanh forms computes in another way, to other bits, where any key is large
-    emptied = not finite or isinstance(call.score, TanhScore)
+    emptied = not finite or (hiding and isinstance(call.score, TanhScore))
     centred = not call.lowered and type(call.score).origin is not Score.origin
     seen = by_rows.visible(call) if emptied or centred else None
     if seen is not None and emptied:
