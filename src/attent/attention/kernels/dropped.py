@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from attent.attention.call import Call
 from attent.attention.dropout import Drops
 from attent.attention.kernels import probe, rows
+from attent.attention.kernels.hidden import Added, added
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
 
@@ -55,64 +56,59 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
         features = torch.cat((features, theirs.bias[..., None]), -1)
     if not call.queries or not call.keys or not call.batch:
         return value.new_zeros(call.batch, call.heads, call.queries, call.value_width, dtype=call.dtype)
-    work = _Work.of(call, scale)
+    work = _Work(call, scale, Drops.of(call.pairs(), call.batch, call.dropout, call.seed))
     context = _Dropped.apply(query.flatten(0, 1), features.flatten(0, 1), value.flatten(0, 1), work)
     return context.unflatten(0, (call.batch, call.heads)).to(call.dtype)
 
 
+class _Chunk(NamedTuple):
+    """Heads of sequences, counted sequence by sequence, and rows of queries that are computed together."""
+
+    groups: slice
+    rows: slice
+    hidden: Added  # (groups|1, rows|1, Tk|1)
+
+
 @dataclass(frozen=True)
 class _Work:
-    """What the chunks of a call share; groups are heads of sequences, counted sequence by sequence."""
+    """What the chunks of a call share."""
 
     call: Call
     scale: float
-    allowed: Tensor | None  # (B|1, H|1, Tq|1, Tk|1)
-    bias: Tensor | None  # alike, finite
     drops: Drops
 
-    @classmethod
-    def of(cls, call: Call, scale: float) -> _Work:
-        pairs, bias = call.pairs(), None if call.bias is None else call.bias.to(call.exact)
-        assert call.seed is not None
-        drops = Drops.of(pairs, call.batch, call.dropout, call.seed)
-        return cls(call, scale, call.allowed(pairs), None if bias is None else bias.masked_fill(bias == -torch.inf, 0.0), drops)
+    def slices(self) -> Iterator[tuple[slice, list[slice]]]:
+        """Rows, and the groups that are computed with them in turn."""
+        every, queries, keys = self.call.batch * self.call.heads, self.call.queries, self.call.keys
+        step, wide = max(CHUNK // keys, 1), max(CHUNK // (queries * keys), 1)
+        for first in range(0, queries, step):
+            yield slice(first, min(first + step, queries)), [slice(group, min(group + wide, every)) for group in range(0, every, wide)]
 
-    def chunks(self) -> Iterator[tuple[slice, slice]]:
-        """Groups and rows that are computed together."""
+    def chunks(self) -> Iterator[_Chunk]:
+        """All of them, the mask made once for the groups that share its rows."""
         call = self.call
-        every, of_one = call.batch * call.heads, call.queries * call.keys
-        if of_one > CHUNK:
-            step = max(CHUNK // call.keys, 1)
-            for group in range(every):
-                for first in range(0, call.queries, step):
-                    yield slice(group, group + 1), slice(first, min(first + step, call.queries))
-        else:
-            step = CHUNK // of_one
-            for first in range(0, every, step):
-                yield slice(first, min(first + step, every)), slice(0, call.queries)
+        for some, several in self.slices():
+            pairs = call.pairs(torch.arange(some.start, some.stop))
+            bias = None if call.bias is None else call.bias_of(pairs, call.bias)
+            term, dead = added(call.allowed(pairs), bias, call.exact)
+            for groups in several:
+                yield _Chunk(groups, some, Added(self._some(term, groups), self._some(dead, groups)))
 
-    def some(self, table: Tensor, groups: slice, rows: slice) -> Tensor:
-        """What a table (B|1, H|1, Tq|1, Tk|1) says of a chunk, (groups|1, rows|1, Tk|1)."""
-        if table.shape[2] > 1:
-            table = table[:, :, rows]
-        if table.shape[0] == table.shape[1] == 1:
-            return table[0]
+    def _some(self, table: Tensor | None, groups: slice) -> Tensor | None:
+        """What a table (B|1, H|1, rows|1, Tk|1) says of some groups."""
+        if table is None or table.shape[0] == table.shape[1] == 1:
+            return None if table is None else table[0]
         number = torch.arange(groups.start, groups.stop)
         batch, head = number // self.call.heads, number % self.call.heads
         return table[batch if table.shape[0] > 1 else 0, head if table.shape[1] > 1 else 0]
 
-    def weights(
-        self, query: Tensor, key: Tensor, groups: slice, rows: slice, scores: Tensor | None = None, out: Tensor | None = None
-    ) -> Tensor:
+    def weights(self, query: Tensor, key: Tensor, hidden: Added, scores: Tensor | None = None, out: Tensor | None = None) -> Tensor:
         """The weights of a chunk before dropout, (groups, rows, Tk); memory for its scores and for them may be given."""
         scores = _times(query, key.mT, self.scale, scores)
-        if self.bias is not None:
-            scores = scores.add_(self.some(self.bias, groups, rows))
-        if self.allowed is None:
-            return torch.softmax(scores, -1, out=out)
-        hidden = ~self.some(self.allowed, groups, rows)
-        scores = scores.masked_fill_(hidden, torch.finfo(scores.dtype).min)
-        return torch.softmax(scores, -1, out=out).masked_fill_(hidden, 0.0)
+        if hidden.term is not None:
+            scores = scores.add_(hidden.term)
+        weights = torch.softmax(scores, -1, out=out)
+        return weights if hidden.dead is None else weights.masked_fill_(hidden.dead, 0.0)
 
 
 def _times(one: Tensor, other: Tensor, factor: float, out: Tensor | None = None) -> Tensor:
@@ -125,7 +121,8 @@ class _Memory:
 
     def __init__(self, like: Tensor, work: _Work, places: int) -> None:
         self.keys = work.call.keys
-        size = max((groups.stop - groups.start) * (rows.stop - rows.start) for groups, rows in work.chunks()) * self.keys
+        rows, groups = next(work.slices())
+        size = (groups[0].stop - groups[0].start) * (rows.stop - rows.start) * self.keys
         self.places = [like.new_empty(size) for _ in range(places)]
 
     def of(self, query: Tensor) -> list[Tensor]:
@@ -141,10 +138,10 @@ class _Dropped(torch.autograd.Function):
         few = len(query) * work.call.queries * work.call.keys <= rows.WHOLE * rows.TILE and any(ctx.needs_input_grad)
         kept = query.new_empty(*query.shape[:2], work.call.keys) if few else None
         memory = _Memory(query, work, 2)
-        for groups, some in work.chunks():
+        for groups, some, hidden in work.chunks():
             ours = query[groups, some]
             scores, found = memory.of(ours)
-            weights = work.weights(ours, key[groups], groups, some, scores, found if kept is None else kept[groups, some])
+            weights = work.weights(ours, key[groups], hidden, scores, found if kept is None else kept[groups, some])
             context[groups, some] = torch.bmm(work.drops.drop(weights, groups, some, scores), value[groups])
         ctx.save_for_backward(query, key, value, kept)
         ctx.work = work
@@ -158,10 +155,10 @@ class _Dropped(torch.autograd.Function):
             return *_again(work, query, key, value, gradient), None
         dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
         memory = _Memory(query, work, 2 if kept is not None else 3)
-        for groups, some in work.chunks():
+        for groups, some, hidden in work.chunks():
             ours, theirs, up = query[groups, some], key[groups], gradient[groups, some]
             first, second, *third = memory.of(ours)
-            weights = work.weights(ours, theirs, groups, some, first, *third) if kept is None else kept[groups, some]
+            weights = work.weights(ours, theirs, hidden, first, *third) if kept is None else kept[groups, some]
             dv[groups].baddbmm_(work.drops.drop(weights, groups, some, first).mT, up)
             dweights = torch.bmm(up, value[groups].mT, out=second)
             dscores = torch._softmax_backward_data(  # pyright: ignore[reportPrivateImportUsage]
@@ -178,13 +175,13 @@ def _again(work: _Work, query: Tensor, key: Tensor, value: Tensor, gradient: Ten
     inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (query, key, value)]
     query, key, value = inputs
 
-    def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, some: slice) -> Tensor:
-        weights = work.weights(query, key, groups, some)
+    def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, some: slice, hidden: Added) -> Tensor:
+        weights = work.weights(query, key, hidden)
         factors = torch.ones_like(weights, requires_grad=False)
         return (weights * work.drops.drop(factors, groups, some, factors)) @ value
 
     total = query.new_zeros(())
-    for groups, some in work.chunks():
-        part = checkpoint(context, query[groups, some], key[groups], value[groups], groups, some, use_reentrant=False)
+    for groups, some, hidden in work.chunks():
+        part = checkpoint(context, query[groups, some], key[groups], value[groups], groups, some, hidden, use_reentrant=False)
         total = total + (part * gradient[groups, some]).sum()
     return torch.autograd.grad(total, inputs, create_graph=True)

@@ -44,7 +44,7 @@ def why_not(call: Call) -> str | None:
 
 def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
-    if call.mask is None and call.bias is None and call.dtype == torch.float32 and isinstance(call.score, PLAIN) and not call.lowered:
+    if call.mask is None and call.bias is None and call.dtype == torch.float32 and isinstance(call.score, PLAIN) and key.bias is None:
         # the commonest call has nothing to prepare
         scale = call.score.scale(call.query_width)
         return twice_differentiable(query, call.spread(key.features), call.spread(value), None, False, scale)

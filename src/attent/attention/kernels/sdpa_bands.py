@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from attent.attention.call import Call
 from attent.attention.kernels import bands, thresholds
 from attent.attention.kernels.bands import Band
+from attent.attention.kernels.hidden import Added, added
 from attent.attention.kernels.sdpa_twice import products
 
 
@@ -58,11 +59,11 @@ class _Work:
         call = self.call
         spans = None if call.mask is None or call.bias is not None else call.mask.span(call.pairs())
         ends = None if spans is None else torch.stack(torch.broadcast_tensors(*bands.ends(call, spans)))  # (2, B|1, H|1, Tq)
-        last, made = b"", _Added(None, None)
+        last, made = b"", Added(None, None)
         for band in self.bands:
             if ends is None or isinstance(band.keys, Tensor):
                 pairs = call.pairs(*band.pairs_of(call))
-                made, last = _added(call.allowed(pairs), None if call.bias is None else call.bias_of(pairs, call.bias), dtype), b""
+                made, last = added(call.allowed(pairs), None if call.bias is None else call.bias_of(pairs, call.bias), dtype), b""
             else:
                 # in a window all bands but the first and last see the same
                 here = ends[..., band.own] - band.keys.start
@@ -70,34 +71,17 @@ class _Work:
                 if name != last:
                     keys = torch.arange(len(band.keys), dtype=torch.int32)
                     first, behind = here.to(torch.int32)[..., None]
-                    last, made = name, _added((keys >= first) & (keys < behind), None, dtype)
+                    last, made = name, added((keys >= first) & (keys < behind), None, dtype)
             yield band, made.term, made.dead
-
-
-class _Added(NamedTuple):
-    term: Tensor | None
-    dead: Tensor | None
-
-
-def _added(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> _Added:
-    if allowed is None or bool(allowed.all()):
-        return _Added(None if bias is None else bias.to(dtype), None)
-    alive = allowed.any(-1, keepdim=True)
-    dead = None if bool(alive.all()) else ~alive
-    # a row that may see nothing looks at everything, and is set to zero afterwards
-    hidden = ~allowed if dead is None else ~allowed & alive
-    if bias is None:
-        return _Added(torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf), dead)
-    return _Added(bias.to(dtype).masked_fill(bias == -torch.inf, 0.0).masked_fill(hidden, -torch.inf), dead)
 
 
 class _Bands(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: _Work) -> Tensor:
         context, sums = value.new_zeros(*query.shape[:3], value.shape[3]), []
-        for band, added, dead in work.each(query.dtype):
+        for band, term, dead in work.each(query.dtype):
             some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
-            found, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*some, 0.0, False, attn_mask=added, scale=work.scale)
+            found, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*some, 0.0, False, attn_mask=term, scale=work.scale)
             context[:, :, band.own] = found if dead is None else found.masked_fill(dead, 0.0)
             sums.append(total)
         ctx.save_for_backward(query, key, value, context, *sums)
@@ -113,11 +97,11 @@ class _Bands(torch.autograd.Function):
         # what bands share is summed in float32 at least
         exact = torch.promote_types(query.dtype, torch.float32)
         dq, dk, dv = torch.zeros_like(query), torch.zeros_like(key, dtype=exact), torch.zeros_like(value, dtype=exact)
-        for (band, added, dead), total in zip(work.each(query.dtype), sums, strict=True):
+        for (band, term, dead), total in zip(work.each(query.dtype), sums, strict=True):
             some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
             up = gradient[:, :, band.own] if dead is None else gradient[:, :, band.own].masked_fill(dead, 0.0)
             found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                up, *some, context[:, :, band.own], total, 0.0, False, attn_mask=added, scale=work.scale
+                up, *some, context[:, :, band.own], total, 0.0, False, attn_mask=term, scale=work.scale
             )
             dq[:, :, band.own] = found[0]
             band.add(dk, found[1].to(exact))
@@ -131,9 +115,9 @@ def _again(work: _Work, query: Tensor, key: Tensor, value: Tensor, gradient: Ten
     inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (query, key, value)]
     query, key, value = inputs
     total = query.new_zeros(())
-    for band, added, dead in work.each(query.dtype):
+    for band, term, dead in work.each(query.dtype):
         some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
-        found = checkpoint(products, *some, added, False, work.scale, use_reentrant=False)
+        found = checkpoint(products, *some, term, False, work.scale, use_reentrant=False)
         found = found if dead is None else found.masked_fill(dead, 0.0)
         total = total + (found * gradient[:, :, band.own]).sum()
     return torch.autograd.grad(total, inputs, create_graph=True)
