@@ -14,6 +14,7 @@ from attent.cli.data import data
 from attent.cli.demo import demo
 from attent.cli.describe import describe
 from attent.cli.evaluate import evaluate
+from attent.cli.export import export
 from attent.cli.output import one_line, say, speak_utf8
 from attent.cli.score import score
 from attent.cli.show import show
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, average, translate, score, evaluate, show, describe, walk):
+for command in (demo, train, average, translate, score, evaluate, export, show, describe, walk):
     app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attent.decoding.hypothesis import Translation
     from attent.decoding.settings import SearchSettings
     from attent.decoding.translator import Translator
+    from attent.export.comparison import Engine
 
 # Lines translated together: enough to sort them by length, few enough to see results soon.
 LINES = 512
@@ -32,6 +33,14 @@ class Format(StrEnum):
 
     text = "text"
     jsonl = "jsonl"
+
+
+class EngineName(StrEnum):
+    """What translates."""
+
+    attent = "attent"
+    ctranslate2 = "ctranslate2"
+    onnx = "onnx"
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ def translate(
     output: Annotated[Format, typer.Option("--format", help="Lines of text, or a JSON object a line with scores in nats.")] = Format.text,
     alignments: Annotated[bool, typer.Option("--alignments", help="Which source word each word came from, as 0-0 1-2.")] = False,
     replace_unknown: Annotated[bool, typer.Option("--replace-unknown", help="Copy what was looked at for unknown pieces.")] = False,
+    engine: Annotated[EngineName, typer.Option(help="What translates; the others read what attent export wrote.")] = EngineName.attent,
+    exported: Annotated[Path | None, typer.Option(help="Where attent export wrote it; RUN/export/ENGINE unless given.")] = None,
 ) -> None:
     """Translate line by line: one line in, one line out, in order.
 
@@ -74,11 +85,13 @@ def translate(
 
     With --n-best each translation has a line: number of its source from 0 ||| text ||| scores in parts ||| score. An
     alignment stands behind the text; words are what spaces part.
+
+    The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent alone.
     """
     from attent.data.batches import BatchSize
     from attent.data.dates.checks import why_no_date
-    from attent.decoding.translator import BATCH, Translator
-    from attent.runs.folder import read
+    from attent.decoding.translator import BATCH, load
+    from attent.runs.folder import read_config
 
     settings = search_settings(
         beam=beam,
@@ -97,8 +110,12 @@ def translate(
     if batch is not None and batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
-    found = read(run)
-    translator, dates, well = Translator(found.model, found.source_tokenizer, found.target_tokenizer), "dates" in found.config.corpus, True
+    own = load(run) if engine is EngineName.attent else None
+    if own is None and (alignments or replace_unknown):
+        raise ArgumentError(f"--alignments and --replace-unknown look at attention, which the engine {engine} does not show")
+    if own is not None and exported is not None:
+        raise ArgumentError("--exported is for another engine than attent's own: give --engine")
+    translator, dates, well = own or _other(run, engine, exported), "dates" in read_config(run).corpus, True
     with opened(source) as stream:
         lines = enumerate(lines_of(stream, source))
         # somebody who types wants each answer at once
@@ -110,7 +127,7 @@ def translate(
             texts = [_as_known(line, translator) for _, line in some]
             asked = ["" if dates and why_no_date(text) else text for text in texts]
             translations = translator.search(asked, settings, prefixes=[prefix] * len(texts), batch=size)
-            written = _written(translator, texts, translations, alignments=alignments, replace_unknown=replace_unknown)
+            written = _written(own, texts, translations, alignments=alignments, replace_unknown=replace_unknown)
             for (number, line), text, best in zip(some, texts, written, strict=True):
                 for one in _json(line, best) if output is Format.jsonl else _text(number, best, scores=n_best is not None):
                     print(one)
@@ -120,6 +137,12 @@ def translate(
         raise broken
     if not well:
         raise typer.Exit(2)
+
+
+def _other(run: Path, engine: EngineName, exported: Path | None) -> Engine:
+    from attent.export.exporting import load
+
+    return load(run, engine.value, exported)
 
 
 def _some(lines: Iterator[tuple[int, str]], most: int) -> tuple[list[tuple[int, str]], DataError | None]:
@@ -150,25 +173,30 @@ def search_settings(**given: Any) -> SearchSettings:
         raise ArgumentError(name + first["msg"].removeprefix("Value error, ")) from error
 
 
-def _as_known(line: str, translator: Translator) -> str:
+def _as_known(line: str, translator: Engine) -> str:
     from attent.cli.typed import as_known
 
     return as_known(line, translator.source_tokenizer)
 
 
 def _written(
-    translator: Translator, texts: Sequence[str], translations: Sequence[Sequence[Translation]], *, alignments: bool, replace_unknown: bool
+    own: Translator | None,
+    texts: Sequence[str],
+    translations: Sequence[Sequence[Translation]],
+    *,
+    alignments: bool,
+    replace_unknown: bool,
 ) -> list[list[Written]]:
-    """What is written of each text's translations."""
+    """What is written of each text's translations; only our own engine can say what was looked at."""
     from attent.evaluation.pharaoh import links, looked_at, pharaoh, words
     from attent.evaluation.unknown import pieces_of, replaced
 
-    if not alignments and not replace_unknown:
+    if own is None or not (alignments or replace_unknown):
         return [[Written(one.text, None, one) for one in best] for best in translations]
-    reader, writer = translator.source_tokenizer, translator.target_tokenizer
+    reader, writer = own.source_tokenizer, own.target_tokenizer
     encoded = [reader.encode(text) for text in texts]
     every = [(place, one.tokens) for place, best in enumerate(translations) for one in best]
-    maps = iter(looked_at(translator.model, [encoded[place] for place, _ in every], [tokens for _, tokens in every]))
+    maps = iter(looked_at(own.model, [encoded[place] for place, _ in every], [tokens for _, tokens in every]))
     written: list[list[Written]] = []
     for text, best in zip(texts, translations, strict=True):
         read = reader.pieces(text)
@@ -206,7 +234,7 @@ def _json(line: str, best: Sequence[Written]) -> Iterator[str]:
     yield json.dumps({"source": line, "translations": translations}, ensure_ascii=False)
 
 
-def _is_well(number: int, text: str, translation: str, translator: Translator, *, dates: bool) -> bool:
+def _is_well(number: int, text: str, translation: str, translator: Engine, *, dates: bool) -> bool:
     """Say what is strange about a line or its translation, and whether there is an answer that can be used."""
     from attent.cli.typed import named, unknown
     from attent.data.dates.checks import is_date, why_no_date

@@ -78,7 +78,7 @@ class Recurrent(nn.Module):
 
     def nothing(self, like: Tensor) -> RecurrentState:
         """The state before anything is read, zeros, for as many rows as `like` has."""
-        zeros = like.new_zeros(len(like), self.network.hidden_size)
+        zeros = like.new_zeros(like.shape[0], self.network.hidden_size)
         return RecurrentState(zeros, zeros if isinstance(self.network, nn.LSTM) else None)
 
     def step(self, gates: Tensor, state: RecurrentState) -> RecurrentState:

@@ -129,7 +129,7 @@ class AttendingDecoder(RnnDecoder):
         )
 
     def start(self, memory: Memory) -> RnnState:
-        nothing = memory.features.new_zeros(len(memory.lengths), self.fed)
+        nothing = memory.features.new_zeros(memory.lengths.shape[0], self.fed)
         return RnnState(self.first(ends(memory.features, memory.lengths)), nothing, memory.lengths, self.cross_attention.remember(memory))
 
     def remembered(self, state: RnnState) -> KeyValueCache:

@@ -1,0 +1,38 @@
+"""attent export: a run's model for another engine."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attent.cli.output import say
+
+
+class Target(StrEnum):
+    """The engines that a run can be exported to."""
+
+    ctranslate2 = "ctranslate2"
+    onnx = "onnx"
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    to: Annotated[Target, typer.Option(help="ctranslate2, for Transformers of its own parts; onnx, for every model.")],
+    out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
+    quantisation: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
+    sample: Annotated[Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")] = None,
+) -> None:
+    """Write a run's model as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
+
+    A sample of lines is translated by both, greedily and with a beam of 5; how many differ is said, with the first of them. Then
+    `attent translate RUN --engine ENGINE` translates with it.
+    """
+    from attent.export.exporting import export as exported
+
+    say(f"writing {run} for {to}, and comparing")
+    folder, comparison = exported(run, to.value, out, quantisation=quantisation, sample=sample)
+    print("\n".join(comparison.said(to.value)))
+    print(folder)

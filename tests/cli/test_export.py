@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def _ctranslate2() -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+
+
+LINES = "fr | mardi 3 mars 2026\nen | 3/3/26\n"
+
+
+@pytest.mark.usefixtures("_ctranslate2")
+def test_an_export_is_compared_and_translates(attent, run_folder: Path, tmp_path: Path) -> None:
+    sample = tmp_path / "lines.txt"
+    sample.write_text(LINES, encoding="utf-8")
+    done = attent("export", run_folder, "--to", "ctranslate2", "--out", tmp_path / "there", "--sample", sample)
+    assert (done.code, done.err) == (0, [f"writing {run_folder} for ctranslate2, and comparing"])
+    # two updates leave a model undecided, and rounding may decide
+    assert [line.split(" of ")[1] for line in done.out[:-1] if line[0] != " "] == ["2 lines differ from attent's own"] * 2
+    assert done.out[-1] == str(tmp_path / "there")
+    translated = attent("translate", run_folder, sample, "--engine", "ctranslate2", "--exported", tmp_path / "there", "--max-length", 5)
+    assert translated.out == attent("translate", run_folder, sample, "--max-length", 5).out
+
+
+@pytest.mark.slow
+def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, tmp_path: Path) -> None:
+    for package in ("onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    folder = tmp_path / "there"
+    assert attent("export", run_folder, "--to", "onnx", "--out", folder).out[-1] == str(folder)
+    for options in ((), ("--beam", 3, "--n-best", 2), ("--sample", "--seed", 3), ("--prefix", "20")):
+        arguments = ("translate", run_folder, "en | 3/3/2026", "--max-length", 6, *options)
+        theirs, ours = attent(*arguments, "--engine", "onnx", "--exported", folder), attent(*arguments)
+        assert [line.split(" ||| ")[:2] for line in theirs.out] == [line.split(" ||| ")[:2] for line in ours.out]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--to", "tensorrt"], "'ctranslate2', 'onnx'"),
+        ([], "Missing option '--to'"),
+        (["--to", "onnx", "--quantisation", "int8"], "in float32 alone; quantisation is for --to ctranslate2"),
+        (["--to", "onnx", "--sample", "nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_what_cannot_be_exported(attent, run_folder: Path, tmp_path: Path, options: list[str], says: str) -> None:
+    done = attent("export", run_folder, "--out", tmp_path / "there", *options)
+    assert done[:2] == (2, [])
+    assert says in done.err[-1]
+    assert not (tmp_path / "there").exists()

@@ -1,0 +1,58 @@
+"""Run folders whose models nobody has trained: what they say means nothing, and any engine must say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attent.data.tokenizer import CharTokenizer
+from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import build
+from attent.models.transformer_settings import TransformerSettings
+from attent.runs.folder import Run, RunConfig, RunWriter, read
+
+SOURCE, TARGET = CharTokenizer("abcdefghij"), CharTokenizer("0123456789")
+
+MakeRun = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
+    """Writes a run folder of a Transformer or, with a cell or an attention, of an RNN of these settings."""
+
+    def make(kind: str = "transformer", tokenizers: tuple[Any, Any] = (SOURCE, TARGET), **changes: Any) -> Path:
+        settings: Any
+        if kind == "rnn":
+            settings = RnnSettings(**{"width": 14, "embedding_width": 10, **changes})
+        else:
+            sizes = {"encoder_layers": 2, "decoder_layers": 1, "width": 24, "feed_forward": 26, "heads": 4}
+            settings = TransformerSettings(**{**sizes, **changes})
+        torch.manual_seed(3)
+        model = build(settings, tokenizers[0].size, tokenizers[1].size)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                # sure of what it says, so that rounding does not decide, and no bias at zero
+                parameter.copy_(1.5 * parameter if parameter.dim() > 1 else parameter + 0.2 * torch.randn_like(parameter))
+        folder = tmp_path_factory.mktemp("made") / "run"
+        with RunWriter(folder) as run:
+            kinds = (getattr(tokenizer, "KIND", "char") for tokenizer in tokenizers)
+            run.finish(RunConfig(model=settings, tokenizers=dict(zip(("source", "target"), kinds, strict=True))), model, *tokenizers)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def run_folder(make_run: MakeRun) -> Path:
+    """A Transformer as the paper has it."""
+    return make_run()
+
+
+@pytest.fixture
+def run(run_folder: Path) -> Run:
+    """The same, read."""
+    return read(run_folder)
