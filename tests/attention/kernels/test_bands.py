@@ -20,6 +20,7 @@ def call(mask: Mask | None, length: int = 64, heads: int = 1) -> Call:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bands, "LEAST", 1)
+    monkeypatch.setattr(bands, "ROWS", 64)
     monkeypatch.setattr(bands, "GATHERED_ROWS", 8)
 
 
@@ -79,6 +80,9 @@ def test_sparse_only_where_enough_is_hidden_of_many() -> None:
     assert bands.sparse(call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
     assert bands.sparse(call(Window(40, 0)), 0.5, 1) is None
     assert bands.sparse(call(None), 0.5, 1) is None
+    assert bands.sparse(call(Window(3, 0), 63), 0.5, 1) is None
+    # all heads count
+    assert bands.sparse(call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
 
 
 def test_rows_go_by_a_tiles_size_without_a_reach() -> None:

@@ -31,6 +31,7 @@ MASKS: dict[str, Mask] = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "MANY", 1)
     monkeypatch.setattr(bands, "LEAST", 40)
+    monkeypatch.setattr(bands, "ROWS", 1)
     monkeypatch.setattr(bands, "GATHERED_ROWS", 4)
 
 

@@ -26,6 +26,7 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
 def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "MANY", 64 * 64)
     monkeypatch.setattr(bands, "LEAST", 1)
+    monkeypatch.setattr(bands, "ROWS", 1)
     tensors, bias = [torch.randn(1, 1, 64, 3) for _ in range(3)], torch.zeros(1, 64, requires_grad=True)
     for mask, slow in ((Window(3, 0), True), (Window(31, 0), False), (Causal(), False), (None, False)):
         reason = thresholds.slower("sdpa", prepare(*tensors, mask=mask, bias=bias).call)

@@ -14,6 +14,8 @@ from attent.attention.kernels import rows as by_rows
 
 # Numbers in a tile below which its size costs less than its being one more, and the pairs it may hold for each that is seen.
 LEAST, WASTE = 2**17, 1.5
+# Rows from which on it is worth asking a mask for bands of any size.
+ROWS = 256
 # Rows whose keys are gathered together where a mask's keys lie scattered; worth it where they leave less than this share of the run.
 GATHERED_ROWS, GATHERED = 64, 0.6
 
@@ -69,8 +71,14 @@ def bands(call: Call, per_pair: int | None = None, tile: int | None = None) -> l
 
 
 def sparse(call: Call, share: float, many: int) -> list[Band] | None:
-    """Bands of any size, for what holds no table of pairs; None where they leave more than a share of them, or there are not many."""
-    if call.mask is None or call.queries * call.keys < many:
+    """Bands of any size, for what holds no table of pairs; None where they leave more than a share of them, or there are not many.
+
+    Args:
+        call: the call.
+        share: of the pairs.
+        many: how many pairs of all sequences and heads.
+    """
+    if call.mask is None or call.queries < ROWS or by_rows.per_row(call, 1) * call.queries < many:
         return None
     found = bands(call, 1, sys.maxsize)
     return found if sum(band.pairs for band in found) < share * call.queries * call.keys else None
@@ -112,7 +120,7 @@ def _gathered(call: Call, band: Band) -> list[Band]:
 
 def _reach(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
     """Of each row the first key that any sequence or head sees, and the one behind the last; None where it is not worth asking."""
-    if call.mask is None or call.queries * call.keys <= LEAST or call.device.type != "cpu" or torch.compiler.is_compiling():
+    if call.mask is None or by_rows.per_row(call, 1) * call.queries <= LEAST or call.device.type != "cpu" or torch.compiler.is_compiling():
         return None
     found = call.mask.reach(call.pairs())
     if found is None:
