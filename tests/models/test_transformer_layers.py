@@ -3,6 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from attent.layers.residual import Stream
 from attent.models.encoder_decoder import Memory
 from attent.models.transformer_layers import Decoder, DecoderLayer, Encoder, EncoderLayer
 from attent.models.transformer_settings import TransformerSettings
@@ -17,7 +18,7 @@ def norm(features: torch.Tensor) -> torch.Tensor:
 def test_encoder_layer_is_the_papers() -> None:
     layer, x = EncoderLayer(SETTINGS), torch.randn(2, 5, 6)
     z = norm(x + layer.self_attention(x))
-    torch.testing.assert_close(layer(x, torch.tensor([5, 5])), norm(z + layer.feed_forward(z)))
+    torch.testing.assert_close(layer(Stream(x), torch.tensor([5, 5])).features, norm(z + layer.feed_forward(z)))
 
 
 def test_decoder_layer_is_the_papers() -> None:
@@ -25,8 +26,8 @@ def test_decoder_layer_is_the_papers() -> None:
     lengths = torch.tensor([5, 2])
     z = norm(y + layer.self_attention(y, mask="causal"))
     z = norm(z + layer.cross_attention(z, m, lengths=lengths))
-    features, written = layer(y, None, layer.cross_attention.remember(m), lengths)
-    torch.testing.assert_close(features, norm(z + layer.feed_forward(z)))
+    stream, written = layer(Stream(y), None, layer.cross_attention.remember(m), lengths)
+    torch.testing.assert_close(stream.features, norm(z + layer.feed_forward(z)))
     assert written.length == 3
 
 
@@ -52,3 +53,15 @@ def test_a_decoder_goes_on_where_it_stopped(norm: str) -> None:
     rest, written = decoder(features[:, 2:], written, source, memory.lengths)
     torch.testing.assert_close(torch.cat((first, rest), 1), whole)
     assert [cache.length for cache in written] == [5, 5]
+
+
+@pytest.mark.parametrize("kind", ["post", "pre"])
+def test_training_and_evaluation_compute_the_same_without_dropout(kind: str) -> None:
+    settings = SETTINGS.model_copy(update={"norm": kind, "encoder_layers": 2, "attention_dropout": 0.0})
+    encoder, features, lengths = Encoder(settings), torch.randn(3, 5, 6, requires_grad=True), torch.tensor([5, 2, 3])
+    inputs, gradient = (features, *encoder.parameters()), torch.randn(3, 5, 6)
+    found = []
+    for training in (True, False):
+        memory = encoder.train(training)(features, lengths).features
+        found.append((memory, *torch.autograd.grad(memory, inputs, gradient)))
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)

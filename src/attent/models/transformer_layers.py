@@ -12,7 +12,7 @@ from attent.attention.masks import Causal
 from attent.attention.multihead import MultiHeadAttention
 from attent.axes import Features, Lengths
 from attent.layers.feed_forward import FeedForward
-from attent.layers.residual import Residual
+from attent.layers.residual import Residual, Stream
 from attent.models.encoder_decoder import Memory
 from attent.models.transformer_settings import TransformerSettings
 
@@ -62,12 +62,13 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
         self.around_attention, self.around_feed_forward = residual(settings), residual(settings)
 
-    def forward(self, features: Features, lengths: Lengths) -> Features:
+    def forward(self, stream: Stream, lengths: Lengths) -> Stream:
         """(B, T, E) → (B, T, E); positions from lengths on are seen by none."""
+        stream, read = self.around_attention.enter(stream)
         # Queries are the keys, so they start at 0 whatever the length; by default the last query stands at the last real key.
-        context = self.self_attention(self.around_attention.enter(features), lengths=lengths, query_start=0)
-        features = self.around_attention.leave(features, context)
-        return self.around_feed_forward.leave(features, self.feed_forward(self.around_feed_forward.enter(features)))
+        stream = self.around_attention.leave(stream, self.self_attention(read, lengths=lengths, query_start=0))
+        stream, read = self.around_feed_forward.enter(stream)
+        return self.around_feed_forward.leave(stream, self.feed_forward(read))
 
 
 class DecoderLayer(nn.Module):
@@ -86,26 +87,27 @@ class DecoderLayer(nn.Module):
         self.around_self, self.around_cross, self.around_feed_forward = (residual(settings) for _ in range(3))
 
     def forward(
-        self, features: Features, written: KeyValueCache | None, source: KeyValueCache, lengths: Lengths
-    ) -> tuple[Features, KeyValueCache]:
+        self, stream: Stream, written: KeyValueCache | None, source: KeyValueCache, lengths: Lengths
+    ) -> tuple[Stream, KeyValueCache]:
         """Any number of further steps at once.
 
         Args:
-            features: the new positions, (B, T, E).
+            stream: the new positions, (B, T, E).
             written: keys and values of the positions before them; None at the start.
             source: keys and values of the memory.
             lengths: how many of the source's keys are real, (B,).
 
         Returns:
-            The new positions' features (B, T, E), and the cache that now holds them too.
+            The new positions' stream (B, T, E), and the cache that now holds them too.
         """
-        query = self.around_self.enter(features)
+        stream, query = self.around_self.enter(stream)
         written = self.self_attention.remember(query, written)
         # Right-padded target positions need no lengths: they come after every real one, so causality hides them.
-        features = self.around_self.leave(features, self.self_attention.recall(query, written, mask=Causal()))
-        query = self.around_cross.enter(features)
-        features = self.around_cross.leave(features, self.cross_attention.recall(query, source, lengths=lengths))
-        return self.around_feed_forward.leave(features, self.feed_forward(self.around_feed_forward.enter(features))), written
+        stream = self.around_self.leave(stream, self.self_attention.recall(query, written, mask=Causal()))
+        stream, query = self.around_cross.enter(stream)
+        stream = self.around_cross.leave(stream, self.cross_attention.recall(query, source, lengths=lengths))
+        stream, read = self.around_feed_forward.enter(stream)
+        return self.around_feed_forward.leave(stream, self.feed_forward(read)), written
 
 
 class Encoder(nn.Module):
@@ -119,9 +121,10 @@ class Encoder(nn.Module):
 
     def forward(self, features: Features, lengths: Lengths) -> Memory:
         """Embedded source (B, Tk, E) of which lengths (B,) are real → memory."""
+        stream = Stream(features)
         for layer in self.layers:
-            features = layer(features, lengths)
-        return Memory(self.norm(features), lengths)
+            stream = layer(stream, lengths)
+        return Memory(stream.end(self.norm), lengths)
 
 
 class Decoder(nn.Module):
@@ -145,8 +148,8 @@ class Decoder(nn.Module):
         lengths: Lengths,
     ) -> tuple[Features, tuple[KeyValueCache, ...]]:
         """Embedded new positions (B, T, E) → their features and every layer's cache that now holds them."""
-        caches = []
+        stream, caches = Stream(features), []
         for layer, own, cross in zip(self.layers, written, source, strict=True):
-            features, cache = layer(features, own, cross, lengths)
+            stream, cache = layer(stream, own, cross, lengths)
             caches.append(cache)
-        return self.norm(features), tuple(caches)
+        return stream.end(self.norm), tuple(caches)

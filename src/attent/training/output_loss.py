@@ -1,4 +1,4 @@
-"""The output layer and its cross entropy in one, a few tokens at a time: no tensor of every token's logits is ever held."""
+"""The output layer and its cross entropy in one, some tokens at a time: no tensor of every token's logits is ever held."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-# Logits that are held at a time, 2 MiB of float32, and tokens below which products lose their pace.
-CHUNK, LEAST = 2**19, 64
+from attent.attention.extension import library as extension
+
+# Logits that are held at a time, and tokens below which products lose their pace. The extension works in place and reads each logit
+# while its row is in the cache: as many as 8 MiB hold, and products of so many tokens are worth more than a smaller piece.
+CHUNK, LEAST = 2**20, 128
+BYTES, LEAST_COMPILED = 2**23, 256
+# Tokens that products of 16 bits take at a time, and those whose slopes the extension sums on its own for the bias.
+TILE, ROWS = 32, 16
 
 
 def output_loss(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, label_smoothing: float = 0.0) -> Tensor:
@@ -55,22 +61,27 @@ class _OutputLoss(torch.autograd.Function):
         total = torch.zeros((), dtype=exact, device=features.device)
         by_feature = torch.empty_like(ours) if wanted else None
         by_weight = torch.zeros(weight.shape, dtype=exact, device=weight.device) if wanted else None
-        by_bias = torch.zeros(weight.shape[0], dtype=exact, device=weight.device) if wanted else None
-        size = max(CHUNK // weight.shape[0], LEAST)
+        by_bias = torch.zeros(weight.shape[0], dtype=exact, device=weight.device) if wanted and bias is not None else None
+        if _compiles(ours, target, len(weight)):
+            turn, size = _compiled, max(BYTES // (dtype.itemsize * len(weight)) // TILE * TILE, LEAST_COMPILED)
+        else:
+            turn, size = _plain, max(CHUNK // len(weight), LEAST)
+        # written over by each piece
+        held = ours.new_empty(min(size, len(target)), len(weight))
+        product = torch.empty_like(theirs) if wanted and dtype != exact else None
         for rows in range(0, len(target), size):
-            some, told = ours[rows : rows + size], target[rows : rows + size, None]
-            logits = (some @ theirs.T).to(exact)
-            if bias is not None:
-                logits += bias
-            logs = F.log_softmax(logits, -1)
-            total -= (1 - smoothing) * logs.gather(1, told).sum() + smoothing * logs.mean(-1).sum()
-            if by_feature is not None and by_weight is not None and by_bias is not None:
-                slope = logs.exp_().sub_(smoothing / weight.shape[0])
-                slope.scatter_add_(1, told, slope.new_full((1, 1), smoothing - 1).expand(told.shape))
-                by_bias += slope.sum(0)
-                slope = slope.to(dtype)
+            some, told = ours[rows : rows + size], target[rows : rows + size]
+            logits = torch.matmul(some, theirs.T, out=held[: len(some)])
+            loss, slope, of_bias = turn(logits, bias, told, smoothing, wanted)
+            total += loss
+            if by_feature is not None and by_weight is not None and slope is not None:
                 torch.mm(slope, theirs, out=by_feature[rows : rows + size])
-                by_weight += slope.T @ some
+                if product is None:
+                    by_weight.addmm_(slope.T, some)
+                else:
+                    by_weight += torch.mm(slope.T, some, out=product)
+            if by_bias is not None and of_bias is not None:
+                by_bias += of_bias
         share = 1 / max(len(target), 1)
         ctx.save_for_backward(by_feature, by_weight, by_bias)
         ctx.types = (features.dtype, weight.dtype, None if bias is None else bias.dtype, share)
@@ -81,5 +92,49 @@ class _OutputLoss(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         *types, share = ctx.types
         scale = gradient * share
-        found = [None if dtype is None else (part * scale).to(dtype) for part, dtype in zip(ctx.saved_tensors, types, strict=True)]
+        found = [
+            None if dtype is None else (part.to(torch.promote_types(part.dtype, dtype)) * scale).to(dtype)
+            for part, dtype in zip(ctx.saved_tensors, types, strict=True)
+        ]
         return *found, None, None, None, None
+
+
+def _compiles(features: Tensor, target: Tensor, classes: int) -> bool:
+    """Whether the extension serves; PyTorch says what is wrong with targets that are no classes."""
+    if features.device.type != "cpu" or features.dtype not in (torch.bfloat16, torch.float32) or not target.numel():
+        return False
+    if torch.compiler.is_compiling() or extension.library() is None or target.dtype != torch.int64:
+        return False
+    least, most = torch.aminmax(target)
+    return int(least) >= 0 and int(most) < classes
+
+
+# What both ways make of some tokens' logits, which are lost: the sum of their losses, and if wanted their slopes, softmax − ε/V less
+# 1 − ε at the target, in the type of the logits, and the slopes' sum over the tokens where there is a bias.
+Turned = tuple[Tensor, Tensor | None, Tensor | None]
+
+
+def _compiled(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: float, wanted: bool) -> Turned:
+    tokens, classes = logits.shape
+    losses = torch.empty(tokens)
+    shift = torch.empty(0) if bias is None else bias.float().contiguous()
+    columns = torch.empty(-(-tokens // ROWS) if wanted and bias is not None else 0, classes)
+    halves = logits.dtype == torch.bfloat16
+    extension.run("attent_output_loss", (logits, told.contiguous(), shift, losses, columns), tokens, classes, halves, wanted, smoothing)
+    return losses.sum(), logits if wanted else None, columns.sum(0) if len(columns) else None
+
+
+def _plain(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: float, wanted: bool) -> Turned:
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if bias is not None:
+        exact += bias
+    logs, told = F.log_softmax(exact, -1), told[:, None]
+    loss = (smoothing - 1) * logs.gather(1, told).sum()
+    # 0 · ∞ is no number
+    if smoothing:
+        loss -= smoothing * logs.mean(-1).sum()
+    if not wanted:
+        return loss, None, None
+    slope = logs.exp_().sub_(smoothing / logs.shape[1])
+    slope.scatter_add_(1, told, slope.new_full((1, 1), smoothing - 1).expand(told.shape))
+    return loss, slope.to(logits.dtype), None if bias is None else slope.sum(0)

@@ -74,3 +74,18 @@ def test_types_and_widths() -> None:
     with pytest.raises(ShapeError, match=r"^rotary turns pairs of features, so the width must be even, got 5$"):
         Rotary().check(3, 5)
     assert repr(Rotary(500.0)) == "Rotary(base=500.0, halves=False)"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_with_gradients_the_same_turn(dtype: torch.dtype, transposed: bool) -> None:
+    features = torch.randn(2, 5, 3, 6, dtype=dtype).transpose(1, 2) if transposed else torch.randn(2, 3, 5, 6, dtype=dtype)
+    positions = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
+    leaf = features.detach().requires_grad_()
+    turned, rotary = Rotary().turn(leaf, positions), Rotary()
+    assert turned.dtype == dtype
+    torch.testing.assert_close(turned.detach(), rotary.turn(features, positions))
+    # turning back is the gradient
+    up = torch.randn(2, 3, 5, 6, dtype=dtype)
+    (gradient,) = torch.autograd.grad(turned, leaf, up)
+    torch.testing.assert_close(gradient, rotary.turn(up, -positions))

@@ -35,6 +35,10 @@ class Rotary(Position):
         exact = features if features.dtype == torch.float64 else features.float()
         exponent = torch.arange(0, width, 2, device=features.device, dtype=exact.dtype) / width
         angle = positions[:, None, :, None].to(exact.dtype) * torch.exp(-math.log(self.base) * exponent)  # (B|1, 1, T, D/2)
+        if not self.halves and features.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            # as complex numbers, in a third of the time; without gradients the plain form, whose bits depend on no neighbour
+            pairs = torch.view_as_complex(exact.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angle), angle)
+            return torch.view_as_real(pairs).flatten(-2).to(features.dtype)
         sine, cosine = angle.sin(), angle.cos()
         if self.halves:
             one, other = exact.chunk(2, -1)
