@@ -52,8 +52,8 @@ def peak() -> float:
 def milliseconds(sides: dict[str, Work], *, rounds: int = 15, seconds: float = 3.0) -> dict[str, float]:
     """The least time of each side, the sides in turn; fewer rounds where they take long.
 
-    Within a round each side runs twice in a row and the second run counts, so that each finds the caches and the allocator as it
-    left them itself, not as the side before it did.
+    Within a round each side runs four times in a row and the first does not count, so that each finds the caches and the allocator
+    as it left them itself, not as the side before it did.
 
     Args:
         sides: what to time, by name; each is run once before.
@@ -69,9 +69,10 @@ def milliseconds(sides: dict[str, Work], *, rounds: int = 15, seconds: float = 3
             break
         for name, work in sides.items():
             work()
-            before = time.perf_counter()
-            work()
-            best[name] = min(best[name], time.perf_counter() - before)
+            for _ in range(3):
+                before = time.perf_counter()
+                work()
+                best[name] = min(best[name], time.perf_counter() - before)
     return {name: 1000 * time_ for name, time_ in best.items()}
 
 

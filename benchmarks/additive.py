@@ -60,8 +60,8 @@ def short(compiled: bool) -> None:
     every = [query, key, value, *weights]
     both = {name: gradients(work, every[:3] if name == "dot product" else every) for name, work in forward.items()}
     with torch.no_grad():
-        once = milliseconds({**forward})
-    twice = milliseconds(both)
+        once = milliseconds({**forward}, seconds=15)
+    twice = milliseconds(both, seconds=25)
     table(
         ["", "forward, ms", "× attent", "forward + backward, ms", "× attent"],
         [

@@ -113,7 +113,7 @@ def without_hidden(visible: Tensor, key: Side, value: Tensor) -> tuple[Side, Ten
         value: (B, H, Tk, Dv).
     """
     # a sum is finite only if every number is, and then a weight of zero is all it takes
-    if known(lambda: torch.isfinite(key.features.detach().sum() + value.detach().sum()), value.device):
+    if known(visible.all, value.device) or known(lambda: torch.isfinite(key.features.detach().sum() + value.detach().sum()), value.device):
         return key, value
     hidden = ~visible
     bias = None if key.bias is None else key.bias.masked_fill(hidden, 0.0)

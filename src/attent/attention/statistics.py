@@ -217,12 +217,14 @@ def _largest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
         return found.indices, found.values
     whole = weights[..., : chunks * CHUNK].unflatten(-1, (chunks, CHUNK))
     best = whole.amax(-1).topk(count, -1).indices  # the largest lie in the chunks whose largest are largest
-    places = (best[..., None] * CHUNK + torch.arange(CHUNK, device=weights.device)).flatten(-2)
-    if chunks * CHUNK < length:
-        rest = torch.arange(chunks * CHUNK, length, device=weights.device)
-        places = torch.cat((places, rest.expand(*places.shape[:-1], -1)), -1)
-    found = weights.gather(-1, places).topk(count, -1)
-    return places.gather(-1, found.indices), found.values
+    # whole chunks are copied, which takes less than their numbers one by one
+    number = torch.arange(best[..., 0].numel(), device=weights.device).reshape(*best.shape[:-1], 1) * chunks + best
+    picked = whole.reshape(-1, CHUNK).index_select(0, number.flatten()).view(*best.shape[:-1], count * CHUNK)
+    rest = weights[..., chunks * CHUNK :]
+    found = (torch.cat((picked, rest), -1) if rest.shape[-1] else picked).topk(count, -1)
+    places, behind = found.indices, found.indices - count * CHUNK
+    inside = best.gather(-1, (places // CHUNK).clamp(max=count - 1)) * CHUNK + places % CHUNK
+    return torch.where(behind < 0, inside, behind + chunks * CHUNK), found.values
 
 
 def _first_largest(weights: Tensor) -> Tensor:

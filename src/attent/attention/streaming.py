@@ -175,17 +175,21 @@ class _Band:
     pairs: Pairs
     biases: tuple[Tensor, ...]
     allowed: Tensor | None
+    # of the columns outside of which nothing is
     hidden: Tensor | None
-    # the columns, side by side, outside of which nothing is hidden
     partly: slice
     dead: Tensor | None
 
     @classmethod
     def of(cls, call: Call, rows: slice, columns: slice) -> _Band:
         pairs = call.pairs(torch.arange(rows.start, rows.stop, device=call.device))
-        pairs = replace(pairs, columns=pairs.columns[columns])
-        allowed = None if call.mask is None else call.mask.allowed(pairs)
+        every, pairs = pairs, replace(pairs, columns=pairs.columns[columns])
         biases = () if call.position is None else (call.position.bias(pairs).to(call.exact),)
+        if call.bias is None and call.mask is not None and isinstance(call.normaliser, Softmax):
+            spans = call.mask.span(every)
+            if spans is not None and call.device.type == "cpu":
+                return cls(pairs, biases, None, *_hidden_beside(call, pairs, spans))
+        allowed = None if call.mask is None else call.mask.allowed(pairs)
         if call.bias is not None:
             given = call.bias if call.bias.shape[2] == 1 else call.bias[:, :, rows]
             given = given if given.shape[3] == 1 else given[..., columns]
@@ -194,11 +198,8 @@ class _Band:
             biases = (given.to(call.exact), *biases)
         if allowed is None:
             return cls(pairs, biases, None, None, slice(None), None)
-        dead, partly = ~allowed.any(-1, keepdim=True), slice(None)
-        if call.device.type == "cpu" and allowed.shape[-1] > 1:
-            some = (~allowed).any(0).any(0).any(0).nonzero()
-            partly = slice(int(some[0]), int(some[-1]) + 1) if len(some) else slice(0, 0)
-        return cls(pairs, biases, allowed, ~allowed, partly, None if known(lambda: ~dead.any(), call.device) else dead)
+        dead = ~allowed.any(-1, keepdim=True)
+        return cls(pairs, biases, allowed, ~allowed, slice(None), None if known(lambda: ~dead.any(), call.device) else dead)
 
     def at(self, batches: slice, heads: slice) -> _Band:
         """The same for some sequences and heads."""
@@ -212,4 +213,22 @@ class _Band:
         for bias in self.biases:
             scores.add_(bias)
         if self.hidden is not None:
-            scores[..., self.partly].masked_fill_(self.hidden[..., self.partly], torch.finfo(scores.dtype).min)
+            scores[..., self.partly].masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
+
+
+def _hidden_beside(call: Call, pairs: Pairs, spans: tuple[Tensor, Tensor]) -> tuple[Tensor | None, slice, Tensor | None]:
+    """What is hidden of columns that not all rows see, which columns these are, and which rows see none, of spans that begin and end.
+
+    The columns are counted from the first of `pairs`.
+    """
+    first, last = (end.expand(*end.shape[:2], len(pairs.rows), 1) for end in spans)
+    dead = last.clamp(max=call.keys - 1) < first.clamp(min=0)
+    start, width = int(pairs.columns[0]), len(pairs.columns)
+    # from `whole` on to `until` every row sees
+    whole, until = max(int(first.amax()) - start, 0), min(int(last.amin()) + 1 - start, width)
+    partly = slice(0, width)
+    if whole < until:
+        partly = slice(until, width) if not whole else slice(0, whole) if until == width else partly
+    columns = pairs.columns[partly]
+    hidden = (columns < first) | (columns > last) if len(columns) else None
+    return hidden, partly, dead if bool(dead.any()) else None

@@ -67,7 +67,9 @@ def bands(call: Call, per_pair: int | None = None, tile: int | None = None) -> l
     if reach is None:
         return [Band(rows, range(call.keys)) for rows in by_rows.tiles(call, per_pair, tile)]
     found = _side_by_side(*reach, by_rows.per_row(call, per_pair) // call.keys, tile)
-    return [part for band in found for part in _gathered(call, band)]
+    assert call.mask is not None
+    scattered = call.mask.seen(call.pairs(torch.arange(min(1, call.queries)))) is not None
+    return [part for band in found for part in _gathered(call, band)] if scattered else found
 
 
 def sparse(call: Call, share: float, many: int) -> list[Band] | None:
@@ -85,10 +87,18 @@ def sparse(call: Call, share: float, many: int) -> list[Band] | None:
 
 
 def _side_by_side(first: np.ndarray, last: np.ndarray, wide: int, tile: int) -> list[Band]:
-    queries, seen = len(first), np.concatenate(([0], np.cumsum(np.maximum(last - first, 0))))
+    queries, seen = len(first), np.concatenate(([0], np.cumsum(np.maximum(last - first, 0)))).tolist()
+    # of ends that never go back a run's are those of its first and its last row
+    forth = bool((np.diff(first) >= 0).all() and (np.diff(last) >= 0).all())
+    begins, behinds = (first.tolist(), last.tolist()) if forth else ([], [])
+
+    def ends(start: int, stop: int) -> tuple[int, int]:
+        begin, behind = (begins[start], behinds[stop - 1]) if forth else (int(first[start:stop].min()), int(last[start:stop].max()))
+        return begin, max(behind, begin)
 
     def fits(start: int, stop: int) -> bool:
-        pairs = (stop - start) * max(int(last[start:stop].max() - first[start:stop].min()), 0)
+        begin, behind = ends(start, stop)
+        pairs = (stop - start) * (behind - begin)
         return pairs * wide <= tile and (pairs * wide <= LEAST or pairs <= WASTE * (seen[stop] - seen[start]))
 
     found, start, rows = [], 0, 1
@@ -99,8 +109,7 @@ def _side_by_side(first: np.ndarray, last: np.ndarray, wide: int, tile: int) -> 
         while start + rows < queries and fits(start, min(start + 2 * rows, queries)):
             rows *= 2
         stop = min(start + rows, queries)
-        begin = int(first[start:stop].min())
-        found.append(Band(range(start, stop), range(begin, max(int(last[start:stop].max()), begin))))
+        found.append(Band(range(start, stop), range(*ends(start, stop))))
         start = stop
     return found
 
@@ -126,6 +135,8 @@ def _reach(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
     if found is None:
         return None
     first, behind = ends(call, found)
+    if first.shape[0] == first.shape[1] == 1 == behind.shape[0] == behind.shape[1]:
+        return first[0, 0].numpy(), behind[0, 0].numpy()
     return first.amin((0, 1)).numpy(), behind.amax((0, 1)).numpy()
 
 

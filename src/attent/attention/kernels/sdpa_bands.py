@@ -16,10 +16,14 @@ from attent.attention.kernels import bands, thresholds
 from attent.attention.kernels.bands import Band
 from attent.attention.kernels.hidden import Added, added
 from attent.attention.kernels.sdpa_twice import products
+from attent.attention.masks.causal import Causal
 
 
 def serve(call: Call) -> list[Band] | None:
     """The bands to compute, none of them empty; None where all at once is better, or the only way."""
+    # causal from the first key on PyTorch skips what is hidden by itself
+    if call.mask is None or (isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and call.start == 0):
+        return None
     if call.device.type != "cpu" or torch.compiler.is_compiling() or (call.bias is not None and call.bias.requires_grad):
         return None
     # vmap and its kin go through PyTorch's own
@@ -78,7 +82,8 @@ class _Work:
 class _Bands(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: _Work) -> Tensor:
-        context, sums = value.new_zeros(*query.shape[:3], value.shape[3]), []
+        every = sum(len(band.rows) for band in work.bands) == query.shape[2]
+        context, sums = (value.new_empty if every else value.new_zeros)(*query.shape[:3], value.shape[3]), []
         for band, term, dead in work.each(query.dtype):
             some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
             found, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*some, 0.0, False, attn_mask=term, scale=work.scale)
