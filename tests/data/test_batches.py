@@ -134,3 +134,32 @@ def test_nothing_makes_no_batch() -> None:
 @pytest.mark.parametrize(("number", "rounded"), [(0, 0), (1, 8), (8, 8), (9, 16)])
 def test_round_up(number: int, rounded: int) -> None:
     assert round_up(number, 8) == rounded
+
+
+def pieces(batch: Batch) -> list[tuple[list[int], list[int]]]:
+    """The tokens of each pair that counts."""
+    if not batch.tokens:
+        return []
+    sides = zip(batch.source, batch.source_lengths, batch.target_out, batch.target_lengths, strict=True)
+    return [(source[:read].tolist(), target[:told].tolist()) for source, read, target, told in sides]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [BatchSize(pairs=5), BatchSize(tokens=17)])
+def test_parts_are_the_whole_without_loss_or_repeat(parts: int, size: BatchSize) -> None:
+    """Also where there are more of them than pairs, and from the same place on whatever their number."""
+    data = many(53)
+    whole = data.endless(size, 1, (0, 2))
+    each = [data.endless(size, 1, (0, 2)) for _ in range(parts)]
+    for _ in range(2 * len(data.shuffled(size, 1, 0))):
+        batch = next(whole)
+        found = [batches.next_part(number, parts) for number, batches in enumerate(each)]
+        assert {tokens for _, tokens in found} == {batch.tokens} == {sum(part.tokens for part, _ in found)}
+        assert sorted(pair for part, _ in found for pair in pieces(part)) == sorted(pieces(batch))
+        assert all(len(part.source) for part, _ in found)
+        assert {batches.place for batches in each} == {whole.place}
+        for number, (part, _) in enumerate(found):
+            again = batch.part(number, parts)
+            assert again.tokens == part.tokens
+            assert pieces(again) == pieces(part)
+            assert part.target_in[:, : again.target_in.shape[1]].equal(again.target_in)

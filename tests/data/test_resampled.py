@@ -103,3 +103,17 @@ def test_outside_training_pieces_are_the_likeliest(data: ResampledBitext, tokeni
     rows, batch = next(data.once(SIZE))
     expected = [tokenizer.encode(PAIRS[row].source) for row in rows]
     assert [row[:length] for row, length in zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)] == expected
+
+
+def test_parts_are_cut_into_the_pieces_of_the_whole(data: ResampledBitext) -> None:
+    whole, *parts = (data.endless(SIZE, 1) for _ in range(4))
+    for _ in range(12):
+        batch, found = next(whole), [part.next_part(number, 3) for number, part in enumerate(parts)]
+        assert sum(part.tokens for part, _ in found) == batch.tokens == found[0][1]
+        for number, (part, _) in enumerate(found):
+            if not part.tokens:
+                assert number >= len(batch.source)
+                continue
+            width = part.target_out.shape[1]
+            assert part.target_out.equal(batch.target_out[number::3, :width])
+            assert batch.target_out[number::3, width:].eq(PAD).all()

@@ -31,6 +31,7 @@ def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str
     from attent.cli.overrides import toml
     from attent.config.settings import parse
     from attent.config.suggestions import in_words, suggested
+    from attent.training.parallel import speaks
 
     if start is not None:
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
@@ -39,7 +40,8 @@ def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str
         tables = suggested(pairs)
         if preset is not None:
             tables["model"]["preset"] = preset
-        say(in_words(tables, pairs))
+        if speaks():
+            say(in_words(tables, pairs))
     tables["text"] = {**tables.get("text", {}), **files}
     return parse(toml(tables), "the command line")
 

@@ -93,6 +93,7 @@ def train(
     from attent.cli.overrides import changed
     from attent.config import settings
     from attent.config.recipe import follow
+    from attent.training.parallel import speaks
 
     start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
     if files:
@@ -116,17 +117,22 @@ def train(
 
         chosen = within(chosen, data)
     out = out or RUNS / (corpus or (config.stem if config else Path(train or train_source or "").name.split(".")[0] or "text"))
-    say(f"training into {out}")
+    if speaks():
+        say(f"training into {out}")
     results = follow(chosen, out, replace=replace, init_from=init_from)
-    print(f"run: {out}")
-    print("\n".join(lines(results)))
+    if speaks():
+        print(f"run: {out}")
+        print("\n".join(lines(results)))
 
 
 def _go_on(run: Path, changes: dict[str, Any]) -> None:
     from attent.cli.evaluate import lines
     from attent.config import recipe
+    from attent.training.parallel import speaks
 
-    say(f"going on with {run}")
+    if speaks():
+        say(f"going on with {run}")
     results = recipe.resume(run, changes)
-    print(f"run: {run}")
-    print("\n".join(lines(results)))
+    if speaks():
+        print(f"run: {run}")
+        print("\n".join(lines(results)))

@@ -14,6 +14,8 @@ from attent.config.corpora import Material, material
 from attent.config.settings import RunSettings
 from attent.data.batches import BatchSize, Bitext
 from attent.data.dates.corpus import TARGET_YEAR
+from attent.data.reading import STANDARD_INPUT
+from attent.data.settings import FILES
 from attent.data.text import Pair
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, RunError
@@ -26,6 +28,7 @@ from attent.runs.weights import fill, tensors_of
 from attent.training.checkpoint import Checkpoints, newest, read_state
 from attent.training.loop import train
 from attent.training.loss import mean_loss
+from attent.training.parallel import Processes, joined
 from attent.training.progress import Progress
 from attent.training.samples import samples
 from attent.training.settings import MAY_CHANGE
@@ -44,6 +47,9 @@ def follow(
     progress: Progress | None = None,
 ) -> Results:
     """Make the corpus, train the model, test it, and leave all of it in a run folder.
+
+    Where a launcher such as torchrun has started several processes, each calls this with the same arguments, and they train
+    together; all need to see the corpus and the run folder.
 
     Args:
         settings: of corpus, model and training.
@@ -64,25 +70,31 @@ def follow(
     """
     if settings.training.tensorboard:
         installed()
-    with RunWriter(path, replace=replace) as run:
-        corpus = material(settings)
-        torch.manual_seed(settings.training.seed)
-        if init_from is None:
-            (source, target), kinds = corpus.learn(), corpus.kinds
-            model = build(settings.model, source.size, target.size)
-        else:
-            start = read_config(init_from)
-            settings = settings if "model" in settings.model_fields_set else settings.model_copy(update={"model": start.model})
-            (source, target), kinds = read_tokenizers(init_from, start), start.tokenizers
-            model = _filled(build(settings.model, source.size, target.size), Path(init_from))
-        config = RunConfig(
-            tokenizers=kinds,
-            model=settings.model,
-            corpus=corpus.table,
-            training=settings.training.model_dump(mode="json"),
-        )
-        run.begin(config, source, target, None if init_from is None else model)
-        return _trained(run, config, settings, corpus, Translator(model.to(device), source, target), progress or Progress())
+    with joined(device) as processes:
+        if not processes.first:
+            return _helped(processes, path, device)
+        with RunWriter(path, replace=replace) as run:
+            if processes.number > 1 and settings.text is not None and any(getattr(settings.text, name) == STANDARD_INPUT for name in FILES):
+                raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
+            corpus = material(settings)
+            torch.manual_seed(settings.training.seed)
+            if init_from is None:
+                (source, target), kinds = corpus.learn(), corpus.kinds
+                model = build(settings.model, source.size, target.size)
+            else:
+                start = read_config(init_from)
+                settings = settings if "model" in settings.model_fields_set else settings.model_copy(update={"model": start.model})
+                (source, target), kinds = read_tokenizers(init_from, start), start.tokenizers
+                model = _filled(build(settings.model, source.size, target.size), Path(init_from))
+            config = RunConfig(
+                tokenizers=kinds,
+                model=settings.model,
+                corpus=corpus.table,
+                training=settings.training.model_dump(mode="json"),
+            )
+            run.begin(config, source, target, None if init_from is None else model)
+            translator = Translator(model.to(device), source, target)
+            return _trained(run, config, settings, corpus, translator, progress or Progress(), processes)
 
 
 def resume(
@@ -95,7 +107,7 @@ def resume(
     """Go on with a run from its last checkpoint, as if it had never been interrupted.
 
     A run that ends by its number of updates ends with the very same weights, on the same machine with the same torch
-    and number of threads.
+    and number of threads. Several processes go on together, as with `follow`, however many there were before.
 
     Args:
         path: a run folder.
@@ -111,36 +123,59 @@ def resume(
         ArgumentError: the run is finished and nothing says for how long it shall go on, or a setting cannot be changed.
         RunError: the run folder is missing or damaged, has no checkpoint to go on from, or is trained by another process.
     """
-    with RunWriter.again(path) as run:
-        config, changes = read_config(path), dict(changes or {})
-        settings = _settings_of(config, changes)
-        checkpoint = newest(path)
-        if config.state == "finished":
-            if not changes:
-                raise ArgumentError(f"{path} is finished; --updates or --minutes says for how long it shall go on")
-            if checkpoint is None:
-                raise RunError(f"{path} has no checkpoint to go on from; --init-from starts another run from its weights")
-        state = None if checkpoint is None else read_state(checkpoint)
-        if settings.training.tensorboard:
-            installed()
-        source, target = read_tokenizers(path, config)
-        run.rewind(0 if state is None else state.log)
-        corpus = material(settings)
-        torch.manual_seed(settings.training.seed)
-        model = build(settings.model, source.size, target.size)
-        if state is None and (Path(path) / MODEL).is_file():
-            model = _filled(model, Path(path))
-        training = settings.training.model_dump(mode="json")
-        config = config.model_copy(update={"training": training, "versions": versions(), "results": {}})
-        run.begin(config, source, target)
-        translator, update = Translator(model.to(device), source, target), 0 if state is None else state.update
-        return _trained(run, config, settings, corpus, translator, progress or Progress(), update)
+    with joined(device) as processes:
+        if not processes.first:
+            return _helped(processes, path, device)
+        with RunWriter.again(path) as run:
+            config, changes = read_config(path), dict(changes or {})
+            settings = _settings_of(config, changes)
+            checkpoint = newest(path)
+            if config.state == "finished":
+                if not changes:
+                    raise ArgumentError(f"{path} is finished; --updates or --minutes says for how long it shall go on")
+                if checkpoint is None:
+                    raise RunError(f"{path} has no checkpoint to go on from; --init-from starts another run from its weights")
+            state = None if checkpoint is None else read_state(checkpoint)
+            if settings.training.tensorboard:
+                installed()
+            source, target = read_tokenizers(path, config)
+            run.rewind(0 if state is None else state.log)
+            corpus = material(settings)
+            torch.manual_seed(settings.training.seed)
+            model = build(settings.model, source.size, target.size)
+            if state is None and (Path(path) / MODEL).is_file():
+                model = _filled(model, Path(path))
+            training = settings.training.model_dump(mode="json")
+            config = config.model_copy(update={"training": training, "versions": versions(), "results": {}})
+            run.begin(config, source, target)
+            translator, update = Translator(model.to(device), source, target), 0 if state is None else state.update
+            return _trained(run, config, settings, corpus, translator, progress or Progress(), processes, update)
+
+
+def _helped(processes: Processes, path: Path | str, device: torch.device | str) -> Results:
+    """What every process but the first does: learn its part of each batch of a run folder that has begun."""
+    config = RunConfig.model_validate(processes.by_first(dict))
+    settings = _settings_of(config, {})
+    source, target = read_tokenizers(path, config)
+    corpus = material(settings)
+    model = build(config.model, source.size, target.size).to(device)
+    train(model, corpus.bitext(source, target), settings.training, processes=processes)
+    return processes.by_first(dict)
 
 
 def _trained(
-    run: RunWriter, config: RunConfig, settings: RunSettings, corpus: Material, translator: Translator, progress: Progress, update: int = 0
+    run: RunWriter,
+    config: RunConfig,
+    settings: RunSettings,
+    corpus: Material,
+    translator: Translator,
+    progress: Progress,
+    processes: Processes,
+    update: int = 0,
 ) -> Results:
     """Train, judge, and finish a run folder that has begun."""
+    # From here on the others find in the folder what they need.
+    processes.by_first(lambda: config.model_dump(mode="json"))
     model, source, target = translator.model, translator.source_tokenizer, translator.target_tokenizer
     training = settings.training
     held_out = Bitext(corpus.validation, source, target)
@@ -172,11 +207,12 @@ def _trained(
         log=log,
         progress=progress,
         checkpoints=Checkpoints(run.path, training, run.logged),
+        processes=processes,
     )
     results = judge(translator, corpus.held_out) or {"validation": {"pairs": len(corpus.validation)} | trained.validation}
     outcome = training.model_dump(mode="json") | {"outcome": asdict(trained)}
     run.finish(config.model_copy(update={"training": outcome, "results": results}), model, source, target)
-    return results
+    return processes.by_first(lambda: results)
 
 
 def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:

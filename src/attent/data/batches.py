@@ -7,7 +7,7 @@ products sum in the same order whatever stands beside a sentence, and its result
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
@@ -48,6 +48,19 @@ class Batch:
         """The same batch on another device."""
         fields = (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
         return Batch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
+
+    def part(self, number: int, parts: int) -> Batch:
+        """Every so many-th pair; if there is none the first stands in, of which no token counts."""
+        rows = slice(number, None, parts) if number < len(self.source) else slice(1)
+        source, target = (int(lengths[rows].max()) for lengths in (self.source_lengths, self.target_lengths))
+        return Batch(
+            source=self.source[rows, : max(source, 1)],
+            source_lengths=self.source_lengths[rows],
+            target_in=self.target_in[rows, :target],
+            target_out=self.target_out[rows, :target],
+            target_lengths=self.target_lengths[rows],
+            tokens=int(self.target_lengths[rows].sum()) if number < len(self.source) else 0,
+        )
 
 
 @dataclass(frozen=True)
@@ -226,6 +239,19 @@ class Endless(Iterator[Batch]):
 
     def __next__(self) -> Batch:
         return self.data.batch(self.next_rows())
+
+    def next_part(self, number: int, parts: int) -> tuple[Batch, int]:
+        """A part of the next batch, as `Batch.part` takes it, and the tokens of the whole; the other parts are not read.
+
+        Args:
+            number: which part, from 0.
+            parts: how many there are.
+        """
+        rows = self.next_rows()
+        tokens = int((self.data.target.lengths[rows].astype(np.int64) - 1).sum())
+        if number < len(rows):
+            return self.data.batch(rows[number::parts]), tokens
+        return replace(self.data.batch(rows[:1]), tokens=0), tokens
 
     def next_rows(self) -> np.ndarray:
         """The rows of the next batch; the place moves on."""

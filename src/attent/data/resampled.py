@@ -54,3 +54,8 @@ class _Resampling(Endless):
         rows = self.next_rows()
         seed = Random(f"{self.seed} {self.place}").getrandbits(62)
         return self._resampled.resampled(rows, seed)
+
+    def next_part(self, number: int, parts: int) -> tuple[Batch, int]:
+        # what one pair is cut into depends on those before it
+        whole = next(self)
+        return whole.part(number, parts), whole.tokens

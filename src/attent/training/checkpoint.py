@@ -55,6 +55,7 @@ class State(BaseModel):
         random: the states of torch's generators in hexadecimal, by device.
         device: the kind of device.
         torch: its version.
+        processes: how many trained together.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -69,6 +70,7 @@ class State(BaseModel):
     random: dict[str, str] = {}
     device: str
     torch: str = str(torch.__version__)
+    processes: int = 1
 
 
 class Checkpoints:

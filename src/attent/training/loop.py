@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from attent.training.memory import keep_little
 from attent.training.meter import Meter
 from attent.training.optimizer import optimizer_of
 from attent.training.pace import Pace, Precision, chosen
+from attent.training.parallel import ALONE, Processes, silent
 from attent.training.progress import Log, Progress
 from attent.training.schedules import SCHEDULES, share_done
 from attent.training.settings import TrainingSettings
@@ -61,6 +63,7 @@ def train(
     log: Log = lambda record: None,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
+    processes: Processes = ALONE,
 ) -> Trained:
     """Train a model in place; it ends in evaluation mode, with the weights that are kept.
 
@@ -76,19 +79,21 @@ def train(
         log: gets each record: about every second, after each validation, and at the end.
         progress: where a person sees it; standard error unless said otherwise.
         checkpoints: where training is saved.
+        processes: those that train together, each of which calls this with the same model, data and settings. The first
+            one alone validates, logs, shows and saves, and ends with the weights that are kept.
 
     The number of threads that training chooses stays that of the process.
 
     Raises:
         DataError: there is no pair.
-        RunError: a checkpoint cannot be written, or is damaged.
+        RunError: a checkpoint cannot be written, or is damaged; another process has other data.
         AttentError: the loss is no longer finite.
         KeyboardInterrupt: after Ctrl-C, once everything is saved.
     """
     progress = progress or Progress()
-    training = Training(model, data, settings, validate, log, progress, checkpoints)
+    training = Training(model, data, settings, validate, log, progress, checkpoints, processes)
     with interruptible() as interruption:
-        while not (interruption.asked or training.judge.exhausted) and training.done < 1:
+        while training.goes_on(interruption.asked):
             training.learn()
             if training.meter.due:
                 training.record()
@@ -96,7 +101,7 @@ def train(
                 training.validate()
             if validating or training.is_time(settings.save_every):
                 training.save()
-        if interruption.asked:
+        if training.asked:
             training.stop()
     return training.finish()
 
@@ -113,8 +118,13 @@ class Training:
         log: Log,
         progress: Progress,
         checkpoints: Checkpoints | None,
+        processes: Processes = ALONE,
     ) -> None:
-        self.model, self.settings, self.checkpoints = model, settings, checkpoints
+        if not processes.first:
+            # what is averaged, saved and shown is the first one's
+            checkpoints, log, progress = None, lambda record: None, silent()
+            settings = settings.model_copy(update={"averaging": "none"})
+        self.model, self.settings, self.checkpoints, self.processes = model, settings, checkpoints, processes
         self._validate, self._log, self._progress = validate, log, progress
         self.parameters = list(model.parameters())
         self.device = self.parameters[0].device
@@ -126,23 +136,25 @@ class Training:
             keep_little()
         model.train()
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
+        processes.alike(pairs=len(data))
         found = checkpoints.restore(model, self.optimizer, self.average) if checkpoints else None
+        found = processes.take_up(found, model, self.optimizer)
         # Whether there is anything that the last checkpoint does not hold.
         self.unsaved = found is None
         if found is None:
-            batch = next(data.endless(size, settings.seed)).to(self.device)
-            found = State(
-                pace=chosen(lambda way: self._gradients(batch, way), settings, self.device, log, progress), device=self.device.type
-            )
+            batch = processes.next_part(data.endless(size, settings.seed))[0].to(self.device)
+            pace = chosen(lambda way: self._gradients(batch, way), settings, self.device, log, progress)
+            found = State(pace=Pace(*processes.by_first(lambda: pace)), device=self.device.type, processes=processes.number)
         else:
-            for line in taken_up(found, settings, self.device):
+            for line in taken_up(found, settings, self.device, processes.number):
                 progress.say(line)
         self.state = found
         torch.set_num_threads(found.pace.threads)
+        self.loss_of = processes.loss_of(model)
         self.judge = Judge(settings, found.verdict)
         self.batches = data.endless(size, settings.seed, found.place)
         self.meter = Meter(self.device, found.seconds)
-        self.rate = 0.0
+        self.rate, self.asked, self.seconds = 0.0, False, found.seconds
 
     def _gradients(self, batch: Batch, precision: Precision) -> None:
         loss_of(self.model, batch, self.settings.label_smoothing, precision)[0].backward()
@@ -151,7 +163,12 @@ class Training:
     @property
     def done(self) -> float:
         """How much of training is over, 0 to 1."""
-        return share_done(self.settings, self.state.update, self.meter.seconds)
+        return share_done(self.settings, self.state.update, self.seconds)
+
+    def goes_on(self, asked: bool) -> bool:
+        """Whether there is another update, on which all processes agree: nobody was asked to stop, and no limit is reached."""
+        self.asked, self.seconds = self.processes.agreed(asked, self.meter.seconds)
+        return not (self.asked or self.judge.exhausted) and self.done < 1
 
     def is_time(self, every: int | None) -> bool:
         """Whether this update is one of every so many."""
@@ -162,13 +179,15 @@ class Training:
         settings, done = self.settings, self.done
         self.state.update += 1
         self.unsaved = True
-        batches = [next(self.batches) for _ in range(settings.accumulate)]
-        tokens = sum(batch.tokens for batch in batches)
+        self.processes.vary(settings.seed, self.state.update)
+        parts = [self.processes.next_part(self.batches) for _ in range(settings.accumulate)]
+        tokens = sum(whole for _, whole in parts)
         total, width = torch.zeros((), device=self.device), 1
-        for batch in batches:
-            loss, width = loss_of(self.model, batch.to(self.device), settings.label_smoothing, self.state.pace.precision)
-            loss = loss * (batch.tokens / tokens)
-            loss.backward()
+        for turn, (batch, _) in enumerate(parts, start=1):
+            with nullcontext() if turn == len(parts) else self.processes.still_apart(self.loss_of):
+                loss, width = self.loss_of(batch.to(self.device), settings.label_smoothing, self.state.pace.precision)
+                loss = loss * (batch.tokens / tokens)
+                loss.backward()
             total = total + loss.detach()
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, settings.clip)
@@ -179,7 +198,7 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.average.add(self.state.update)
-        self.meter.add(total, tokens)
+        self.meter.add(self.processes.added(total), tokens)
 
     def record(self, done: float | None = None) -> None:
         """Log and show what was learnt since the last record, if anything was."""
@@ -192,12 +211,15 @@ class Training:
 
     def validate(self) -> None:
         """Judge the weights that would be kept."""
-        with kept_weights(self.model, self.average):
-            scores = dict(self._validate())
+        scores = self.processes.by_first(self._scores)
         self.unsaved = True
         self._log({"update": self.state.update, "seconds": self.meter.seconds, "validation": scores})
         self._progress.say_scores(self.state.update, scores)
         self.judge.take(self.state.update, scores)
+
+    def _scores(self) -> dict[str, float]:
+        with kept_weights(self.model, self.average):
+            return dict(self._validate())
 
     def save(self, done: float | None = None) -> None:
         """Write a checkpoint, if there is something new and a place for it."""
@@ -214,6 +236,8 @@ class Training:
         self._progress.close()
         if self.checkpoints:
             self._progress.say(f"saved after update {self.state.update}; to go on: attent train --resume {self.checkpoints.run}")
+        # A launcher ends them all when the first of them ends.
+        self.processes.meet()
         raise KeyboardInterrupt
 
     def finish(self) -> Trained:
@@ -237,14 +261,26 @@ class Training:
         return Trained(state.update, kept, self.meter.seconds, state.loss, *state.pace, self.judge.verdict.scores)
 
 
-def taken_up(state: State, settings: TrainingSettings, device: torch.device) -> Sequence[str]:
-    """What a person should know about a run that goes on; the pace is the one it had, unless the settings name another."""
-    pace = state.pace if settings.threads == "auto" else Pace(state.pace.precision, settings.threads)
-    now = State(pace=pace, device=device.type)
+def taken_up(state: State, settings: TrainingSettings, device: torch.device, processes: int = 1) -> Sequence[str]:
+    """What a person should know about a run that goes on; the pace is the one it had, unless the settings name another.
+
+    On another number of processes each takes as many threads as it has.
+    """
+    threads = state.pace.threads if processes == state.processes else torch.get_num_threads()
+    pace = Pace(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
+    now = State(pace=pace, device=device.type, processes=processes)
     places = [(str(now.pace), str(state.pace)), (f"torch {now.torch}", f"torch {state.torch}"), (now.device, state.device)]
+    if processes != state.processes:
+        places.append((_counted(processes), _counted(state.processes)))
+    # another number of processes also draws other numbers for dropout
+    digits = "" if processes != state.processes else " in their last digits"
     changed = [f"{this} instead of {that}" for this, that in places if this != that]
-    state.pace, state.torch, state.device = now.pace, now.torch, now.device
+    state.pace, state.torch, state.device, state.processes = now.pace, now.torch, now.device, now.processes
     lines = [f"going on after update {state.update}"]
     if changed:
-        lines.append(f"warning: with {', '.join(changed)}, weights will differ in their last digits from those of an unbroken run")
+        lines.append(f"warning: with {', '.join(changed)}, weights will differ{digits} from those of an unbroken run")
     return lines
+
+
+def _counted(processes: int) -> str:
+    return f"{processes} process{'es' if processes > 1 else ''}"

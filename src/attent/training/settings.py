@@ -40,7 +40,8 @@ class TrainingSettings(BaseModel):
         clip: the largest norm of the gradient, or None.
         precision: "float32", "bfloat16" (products only; weights stay float32), or "auto": whichever a short
             measurement finds faster on this machine.
-        threads: how many of the processor's cores take part, or "auto": all that torch has, or one where that is faster.
+        threads: how many of the processor's cores take part, in each process where there are several, or "auto": all that
+            torch has, or one where that is faster.
         averaging: what is kept of the weights: the last ("none"), an exponential moving average ("ema"), or the mean
             of the last few ("last").
         ema_decay: the share of the moving average kept at each update.

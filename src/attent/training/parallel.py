@@ -1,0 +1,254 @@
+"""Training on several processes: what one knows of the others, and the calls by which they keep in step.
+
+Every process holds the whole model and walks the same order of batches; of each batch it learns its own rows. The
+gradients of all are added up on the way back, so that the loss is the mean over all the tokens of the batch, however
+many processes share it. The first one decides, judges, saves and speaks; the others wait for it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from attent.data.batches import Batch, Endless
+from attent.errors import RunError
+from attent.models.encoder_decoder import EncoderDecoder
+from attent.training.checkpoint import State
+from attent.training.loss import loss_of
+from attent.training.optimizer import restore, state_of
+from attent.training.pace import Precision
+from attent.training.progress import Progress
+
+T = TypeVar("T")
+# As `loss_of` with its model given.
+LossOf = Callable[[Batch, float, Precision], tuple[Tensor, int]]
+
+# How long one waits for another: as long as reading a corpus or a validation may take.
+PATIENCE = timedelta(days=1)
+# What a launcher says, as torchrun does.
+RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, ADDRESS = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"
+# What gloo's errors name, which PyTorch passes on as they are.
+GLOO = "gloo"
+
+
+class Processes:
+    """The processes that train together: here one alone, for which nothing is to be agreed on.
+
+    Attributes:
+        rank: which of them this one is, from 0.
+        number: how many they are.
+    """
+
+    rank, number = 0, 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that decides, judges, saves and speaks."""
+        return self.rank == 0
+
+    def next_part(self, batches: Endless) -> tuple[Batch, int]:
+        """What of the next batch is to be learnt here, and how many target tokens the whole batch has."""
+        batch = next(batches)
+        return batch, batch.tokens
+
+    def loss_of(self, model: EncoderDecoder[Any]) -> LossOf:
+        """The loss of a batch, whose gradients are those of all processes together."""
+        return partial(loss_of, model)
+
+    def still_apart(self, loss: LossOf) -> AbstractContextManager[None]:
+        """Within the block gradients stay in their own process: for all batches of an update but the last."""
+        return nullcontext()
+
+    def added(self, value: Tensor) -> Tensor:
+        """The sum over all processes, which each of them gets."""
+        return value
+
+    def agreed(self, asked: bool, seconds: float) -> tuple[bool, float]:
+        """Whether any was asked to stop, and what the first one's clock says."""
+        return asked, seconds
+
+    def by_first(self, work: Callable[[], T]) -> T:
+        """What the first process found, which all get; it is such as JSON can say."""
+        return work()
+
+    def take_up(self, state: State | None, model: nn.Module, optimizer: torch.optim.Adam) -> State | None:
+        """Where training stands: what the first process knows of it, whose moments all get; its weights come with `loss_of`."""
+        return state
+
+    def alike(self, pairs: int) -> None:
+        """Check that all have as many pairs as the first."""
+
+    def vary(self, seed: int, update: int) -> None:
+        """Have each process draw other random numbers in an update, the same whenever it is repeated."""
+
+    def meet(self) -> None:
+        """Wait until all are here."""
+
+
+class Group(Processes):
+    """Several processes, each of which knows its place among them; made by `joined`.
+
+    Args:
+        rank: which of them this one is, from 0.
+        number: how many they are.
+    """
+
+    def __init__(self, rank: int, number: int) -> None:
+        self.rank, self.number = rank, number
+
+    def next_part(self, batches: Endless) -> tuple[Batch, int]:
+        return batches.next_part(self.rank, self.number)
+
+    def loss_of(self, model: EncoderDecoder[Any]) -> LossOf:
+        together = DistributedDataParallel(_Loss(model), gradient_as_bucket_view=True)
+        # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
+        together.register_comm_hook(None, _add_up)
+        return together
+
+    def still_apart(self, loss: LossOf) -> AbstractContextManager[None]:
+        assert isinstance(loss, DistributedDataParallel)
+        return loss.no_sync()
+
+    def added(self, value: Tensor) -> Tensor:
+        dist.all_reduce(value)
+        return value
+
+    def agreed(self, asked: bool, seconds: float) -> tuple[bool, float]:
+        said = self.added(torch.tensor([float(asked), seconds if self.first else 0.0], dtype=torch.float64)).tolist()
+        return said[0] > 0, said[1]
+
+    def by_first(self, work: Callable[[], T]) -> T:
+        text = torch.tensor(list(json.dumps(work()).encode()), dtype=torch.uint8) if self.first else torch.empty(0, dtype=torch.uint8)
+        length = self.added(torch.tensor(len(text)))
+        text = text if self.first else torch.empty(int(length), dtype=torch.uint8)
+        dist.broadcast(text, 0)
+        return json.loads(bytes(text.tolist()))
+
+    def take_up(self, state: State | None, model: nn.Module, optimizer: torch.optim.Adam) -> State | None:
+        known = self.by_first(lambda: None if state is None else state.model_dump(mode="json"))
+        if known is None:
+            return None
+        parameters = dict(model.named_parameters())
+        moments = state_of(optimizer, parameters)
+        shapes = self.by_first(lambda: {name: (list(moment.shape), str(moment.dtype)) for name, moment in moments.items()})
+        if not self.first:
+            device = next(iter(parameters.values())).device
+            moments = {
+                name: torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device=device)
+                for name, (shape, dtype) in shapes.items()
+            }
+        for name in shapes:
+            dist.broadcast(moments[name], 0)
+        if not self.first:
+            restore(optimizer, parameters, moments)
+        return State.model_validate(known)
+
+    def alike(self, pairs: int) -> None:
+        most = self.by_first(lambda: pairs)
+        if pairs != most:
+            raise RunError(f"process {self.rank} has {pairs:,} pairs to learn where the first one has {most:,}")
+
+    def vary(self, seed: int, update: int) -> None:
+        # The first one's generator is in the checkpoints; those of the others need not be.
+        if not self.first:
+            torch.manual_seed(int(np.random.SeedSequence((seed, self.rank, update)).generate_state(1, np.uint64)[0] >> 1))
+
+    def meet(self) -> None:
+        self.added(torch.zeros(1))
+
+
+@contextmanager
+def joined(device: torch.device | str = "cpu") -> Iterator[Processes]:
+    """The processes that a launcher such as torchrun has started along with this one, until the block ends.
+
+    Without a launcher that is this process alone, and nothing is changed. Else each takes its share of the machine's
+    cores, unless OMP_NUM_THREADS names more than one, or the GPU of its number. One in which something goes wrong is to
+    end: then the others hear of it, and end too.
+
+    Args:
+        device: where each of them computes; they speak through gloo on CPUs and through NCCL on GPUs.
+
+    Raises:
+        RunError: another process has ended.
+    """
+    number = _started()
+    if number == 1:
+        yield ALONE
+        return
+    on_gpu = torch.device(device).type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ.get(LOCAL_RANK, os.environ[RANK])))
+    # torchrun sets it to 1 where nobody has said anything
+    elif os.environ.get("OMP_NUM_THREADS", "1") == "1":
+        torch.set_num_threads(max(1, _cores() // int(os.environ.get(LOCAL_WORLD, number))))
+    try:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
+        group = Group(dist.get_rank(), number)
+        yield group
+        group.meet()
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and GLOO not in str(error):
+            raise
+        raise RunError("another process of this training has ended, and this one with it; the reason is in its messages") from error
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def speaks() -> bool:
+    """Whether this is the process that a person hears of, before and after it is `joined` too."""
+    return _started() == 1 or os.environ[RANK] == "0"
+
+
+def silent() -> Progress:
+    """For a process that is not the first: nothing is shown."""
+    return Progress(_Nowhere())
+
+
+class _Nowhere(io.StringIO):
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+class _Loss(nn.Module):
+    """What DistributedDataParallel looks for: a module whose forward is the loss."""
+
+    def __init__(self, model: EncoderDecoder[Any]) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
+        return loss_of(self.model, batch, label_smoothing, precision)
+
+
+# PyTorch reads the annotations of such a function, if there are any, and knows none that are text.
+def _add_up(state, bucket):
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda sums: sums.value()[0])
+
+
+def _started() -> int:
+    """How many processes a launcher has started."""
+    return int(os.environ.get(WORLD, 1)) if os.environ.get(ADDRESS) and os.environ.get(RANK) else 1
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+ALONE = Processes()

@@ -1,0 +1,322 @@
+"""Processes that train together learn what one alone would."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+
+from attent.config.recipe import follow, resume
+from attent.config.settings import parse
+from attent.data.batches import BatchSize, Bitext
+from attent.data.text import Pair
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import RunError
+from attent.models.rnn import RNN
+from attent.models.rnn_settings import RnnSettings
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.runs.folder import read_config
+from attent.training import meter
+from attent.training.checkpoint import Checkpoints, newest, read_state
+from attent.training.loop import Trained, train
+from attent.training.loss import mean_loss
+from attent.training.parallel import ALONE, joined, silent, speaks
+from attent.training.progress import Progress
+from attent.training.settings import TrainingSettings
+
+TOKENIZER = CharTokenizer("abcde")
+PAIRS = [Pair(text, text[::-1]) for text in ("a", "bc", "deb", "cead", "ba", "e", "dd", "abcdeabc", "ecb", "ddca", "bbbbbbbbbbb")]
+DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER, keys=1)
+
+
+class BrokenError(Exception):
+    """What goes wrong in one process."""
+
+
+def model(kind: str, dropout: float) -> Any:
+    torch.manual_seed(5)
+    if kind == "transformer":
+        settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=dropout)
+        return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
+    return RNN(RnnSettings(width=8, embedding_width=6, attention=kind), TOKENIZER.size, TOKENIZER.size)
+
+
+def settings(**values: object) -> TrainingSettings:
+    least = {"updates": 50, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+    return TrainingSettings.model_validate(least | values)
+
+
+def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, folder: Path | None = None, end: Any = None) -> Any:
+    """Train; returns the losses by update, the weights, the last scores and what was said.
+
+    Args:
+        values: settings of training.
+        kind: "transformer", or the attention of a recurrent model.
+        dropout: 0 to 1.
+        folder: where checkpoints are.
+        end: how a process ends before its time, in which process, and after which update.
+    """
+    how, made, stream, losses = settings(**values), model(kind, dropout), io.StringIO(), {}
+    with joined() as processes, patch.object(meter, "INTERVAL", 0.0):
+        # the others start from other weights, and get the first one's
+        if not processes.first:
+            torch.nn.init.zeros_(made.to_logits.weight)
+
+        class Counted(Bitext):
+            def endless(self, *arguments: Any, **named: Any) -> Any:
+                batches, turns = super().endless(*arguments, **named), [0]
+                plain = batches.next_rows
+
+                def next_rows() -> np.ndarray:
+                    turns[0] += 1
+                    if end and end[1] == processes.rank and turns[0] == end[2]:
+                        if end[0] == "killed":
+                            os._exit(9)
+                        if end[0] == "broken":
+                            raise BrokenError
+                        signal.raise_signal(end[0])
+                    return plain()
+
+                batches.next_rows = next_rows
+                return batches
+
+        data = Counted(PAIRS, TOKENIZER, TOKENIZER, keys=1)
+        checkpoints = Checkpoints(folder, how) if folder else None
+        trained = train(
+            made,
+            data,
+            how,
+            validate=lambda: {"loss": mean_loss(made, DATA, BatchSize(3))},
+            log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
+            progress=Progress(stream),
+            checkpoints=checkpoints,
+            processes=processes,
+        )
+    assert isinstance(trained, Trained)
+    weights = torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()
+    return losses, weights, trained.validation, stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("transformer", {}),
+        ("transformer", {"batch_pairs": None, "batch_tokens": 9, "clip": 0.1, "averaging": "ema", "validate_every": 20}),
+        ("transformer", {"batch_pairs": 2, "accumulate": 3, "clip": None, "schedule": "noam"}),
+        pytest.param("bahdanau", {"batch_pairs": 5}, marks=pytest.mark.slow),
+        pytest.param("luong", {"batch_pairs": 4, "optimizer": "adam"}, marks=pytest.mark.slow),
+        pytest.param("none", {"batch_pairs": 1}, marks=pytest.mark.slow),
+    ],
+)
+def test_losses_are_those_of_one_process(together, kind: str, values: dict[str, Any]) -> None:
+    """Also where a batch has fewer pairs than there are processes, and another number of tokens in each."""
+    alone, _, scores, _ = go(values, kind)
+    (first, _, judged, _), (second, _, told, said) = together(2, go, values, kind)
+    assert list(first) == list(alone) == list(range(1, 51))
+    assert max(abs(first[update] - loss) for update, loss in alone.items()) < 1e-5
+    assert judged == told
+    assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
+    assert (second, said) == ({}, "")
+
+
+def test_all_end_with_the_same_weights(together) -> None:
+    one, two, three = together(3, go, {"batch_pairs": 4, "updates": 20})
+    assert one[1] == two[1] == three[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "end"),
+    [
+        (2, 1, "killed"),
+        (1, 2, "killed"),
+        (2, 1, signal.SIGTERM),
+        pytest.param(1, 2, signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(2, 3, "killed", marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_goes_on_on_another_number_of_processes(together, tmp_path: Path, before: int, after: int, end: Any) -> None:
+    values = {"save_every": 5, "averaging": "ema"}
+    alone, *_ = go(values)
+
+    def on(number: int, *arguments: Any) -> list[Any]:
+        return together(number, go, values, "transformer", 0.0, tmp_path, *arguments)
+
+    ended = on(before, (end, before - 1, 23))
+    if end == "killed":
+        assert ended[before - 1] is None
+        assert all(isinstance(error, RunError) for error in ended[: before - 1])
+    else:
+        assert all(isinstance(error, KeyboardInterrupt) for error in ended)
+    stood = read_state(newest(tmp_path))
+    assert (stood.update, stood.processes) == (20 if end == "killed" else 23, before)
+    losses, *_, said = on(after)[0]
+    assert list(losses) == list(range(stood.update + 1, 51))
+    assert max(abs(loss - alone[update]) for update, loss in losses.items()) < 1e-5
+    many = "es" if after > 1 else ""
+    assert f"warning: with {after} process{many} instead of {before}" in said
+
+
+@pytest.mark.slow
+def test_dropout_differs_between_processes_and_is_the_same_again(together, tmp_path: Path) -> None:
+    values = {"save_every": 5, "updates": 20, "averaging": "last", "last_every": 4}
+    whole, again = (together(2, go, values, "transformer", 0.3)[0] for _ in range(2))
+    assert whole[:2] == again[:2]
+    together(2, go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
+    parts = together(2, go, values, "transformer", 0.3, tmp_path)[0]
+    assert parts[0] == {update: loss for update, loss in whole[0].items() if update > 10}
+    assert parts[1] == whole[1]
+    first, second = together(2, drawn)
+    assert first != second
+
+
+def drawn() -> list[float]:
+    with joined() as processes:
+        processes.vary(1, 7)
+        numbers = torch.rand(3).tolist()
+        processes.vary(1, 7)
+        assert processes.first or torch.rand(3).tolist() == numbers
+        return numbers
+
+
+def test_an_error_in_one_ends_all(together) -> None:
+    for rank in range(2):
+        ended = together(2, go, {}, "transformer", 0.0, None, ("broken", rank, 9))
+        assert isinstance(ended[rank], BrokenError)
+        assert isinstance(ended[1 - rank], RunError)
+        assert "another process of this training has ended" in str(ended[1 - rank])
+
+
+def said_by_first() -> Any:
+    with joined() as processes:
+        rank = processes.rank
+        told = processes.by_first(lambda: {"is": [rank, 0.1, "é"]})
+        stopped = processes.agreed(rank == 1, 7.25 + rank), processes.agreed(False, 0.5)
+        sums = processes.added(torch.tensor([1.0, float(rank)])).tolist()
+        processes.meet()
+        return told, stopped, sums, speaks(), torch.get_num_threads()
+
+
+def test_all_hear_the_same(together) -> None:
+    first, second = together(2, said_by_first)
+    assert first[:3] == second[:3] == ({"is": [0, 0.1, "é"]}, ((True, 7.25), (False, 0.5)), [2.0, 1.0])
+    assert (first[3], second[3]) == (True, False)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    assert first[4] == second[4] == max(1, cores // 2)
+
+
+def other_data() -> None:
+    with joined() as processes:
+        train(model("transformer", 0.0), Bitext(PAIRS[processes.rank :], TOKENIZER, TOKENIZER), settings(), processes=processes)
+
+
+def test_other_data_is_noticed(together) -> None:
+    _, second = together(2, other_data)
+    assert isinstance(second, RunError)
+    assert str(second) == "process 1 has 10 pairs to learn where the first one has 11"
+
+
+def in_time() -> int:
+    with joined() as processes:
+        how = settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
+        return train(model("transformer", 0.0), DATA, how, progress=silent(), processes=processes).updates
+
+
+def test_all_end_at_the_same_update_when_time_is_up(together) -> None:
+    first, second = together(2, in_time)
+    assert first == second > 0
+
+
+def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    threads = torch.get_num_threads()
+    with joined() as processes:
+        assert processes is ALONE
+        assert not torch.distributed.is_initialized()
+    assert torch.get_num_threads() == threads
+    assert speaks()
+
+
+SMALL = """
+[dates]
+locales = ["en", "fr"]
+training_pairs = 64
+validation_pairs = 8
+held_out_dates = 20
+held_out_pairs = 8
+held_out_combinations = 2
+[model]
+encoder_layers = 1
+decoder_layers = 1
+width = 8
+feed_forward = 8
+heads = 2
+[training]
+updates = 6
+batch_pairs = 8
+save_every = 2
+precision = "float32"
+"""
+
+
+def followed(folder: Path) -> tuple[Any, str]:
+    stream = io.StringIO()
+    return follow(parse(SMALL, "small.toml"), folder, progress=Progress(stream)), stream.getvalue()
+
+
+def gone_on(folder: Path) -> Any:
+    return resume(folder, {"updates": 9}, progress=silent())
+
+
+def of_standard_input(folder: Path) -> None:
+    follow(parse('[text]\ntrain = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n', "small.toml"), folder)
+
+
+def test_a_recipe_is_followed_together(together, tmp_path: Path) -> None:
+    (first, said), (second, nothing) = together(2, followed, tmp_path / "run")
+    assert set(first) == {"held-out dates", "held-out combinations"}
+    assert first == second
+    assert said
+    assert nothing == ""
+    assert (read_config(tmp_path / "run").state, read_state(newest(tmp_path / "run")).update) == ("finished", 6)
+    first, second = together(2, gone_on, tmp_path / "run")
+    assert first == second == read_config(tmp_path / "run").results
+    assert read_state(newest(tmp_path / "run")).update == 9
+    first, second = together(2, followed, tmp_path / "run")
+    assert (str(first), type(second)) == (f"{tmp_path / 'run'} is there already", RunError)
+    first, _ = together(2, of_standard_input, tmp_path / "other")
+    assert str(first) == "standard input cannot be read by several processes: put the pairs into a file"
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_the_command_trains_on_what_torchrun_starts(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL, encoding="utf-8")
+    train, source = ["-m", "attent", "train"], str(Path(__file__).parents[2] / "src")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+    done = call(*torchrun, *train, "--config", "small.toml", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "run: run"
+    assert len(done.stdout.splitlines()) == 3
+    assert done.stderr.count("training into run") == 1
+    assert read_state(newest(tmp_path / "run")).processes == 2
+    again = call(sys.executable, *train, "--resume", "run", "--updates", "8")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "run: run")
+    assert "1 process instead of 2" in again.stderr
+    there = call(*torchrun, *train, "--config", "small.toml", "--out", "run")
+    assert there.returncode != 0
+    assert "attent: run is there already" in there.stderr
