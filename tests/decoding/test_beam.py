@@ -24,6 +24,21 @@ def test_equals_keep_their_order() -> None:
     assert likeliest(so_far[:, :1], told[:, 2:], NOBODY, 0)[1].tolist() == [[0]]
 
 
+@pytest.mark.parametrize("size", [1, 5, 32, 33, 64, 101])
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_blocks_find_what_sorting_finds(width: int, size: int) -> None:
+    so_far, told = -torch.rand(7, width), -torch.randint(9, (7, width, size)).float()
+    told[0, :, 1:] = -torch.inf
+    scores, places = likeliest(so_far, told, NOBODY, 0)
+    every = (so_far[..., None] + told).flatten(1)
+    order = every.sort(descending=True, stable=True)
+    count = 1 if width == 1 else min(2 * width, width * size)
+    assert torch.equal(scores, order.values[:, :count])
+    real = ~scores.isneginf()
+    assert torch.equal(places[real], order.indices[:, :count][real])
+    assert ((places >= 0) & (places < width * size)).all()
+
+
 def test_the_order_is_that_of_the_numbers() -> None:
     told = torch.cat((torch.randn(1, 2, 37) * 10.0 ** torch.randint(-9, 9, (37,)), torch.full((1, 2, 3), -torch.inf)), 2)
     scores, _ = likeliest(torch.zeros(1, 2), told, NOBODY, 0)

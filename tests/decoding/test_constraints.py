@@ -20,6 +20,7 @@ def left(constraints: Constraints, written: Tensor) -> list[set[int]]:
     after = constraints.apply(before, written)
     assert torch.equal(before, told())
     assert torch.equal(after[~after.isneginf()], before[~after.isneginf()])
+    assert torch.equal(constraints.apply_(told(), written), after)
     return [set((~row.isneginf()).nonzero().flatten().tolist()) for row in after]
 
 

@@ -13,6 +13,10 @@ from torch import Tensor
 
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 
+# Tokens whose highest is found before any order is: on a CPU the highest of many takes a tenth of the time of saying which it
+# is, and a fifteenth of the time of the highest few.
+BLOCK = 32
+
 
 def likeliest(so_far: Tensor, told: Tensor, who: Tensor, step: int) -> tuple[Tensor, Tensor]:
     """The likeliest continuations of each sentence's K hypotheses, best first.
@@ -28,17 +32,45 @@ def likeliest(so_far: Tensor, told: Tensor, who: Tensor, step: int) -> tuple[Ten
     Returns:
         The log-probabilities, (S, C), and where each is in (K, V), laid end to end, (S, C).
     """
-    total = (so_far[..., None] + told).flatten(1)  # (S, K·V)
-    width = so_far.shape[1]
+    width, size = told.shape[1:]
+    # rounding keeps the order, so that a block's highest sum is the sum with its highest
+    highest = so_far[..., None] + _highest(told)  # (S, K, N)
+    blocks = highest.shape[2]
     if width == 1:
-        places = total.argmax(-1, keepdim=True)  # the first of equals
-        return total.gather(1, places), places
-    scores, places = total.topk(min(2 * width + 1, total.shape[1]))
+        found = highest[:, 0].argmax(-1, keepdim=True)  # the first of equals
+        inside = _inside(told, found)[:, 0]  # (S, BLOCK)
+        place = inside.argmax(-1, keepdim=True)
+        return so_far + inside.gather(1, place), found * BLOCK + place
+    count = min(2 * width + 1, width * size)
+    # no other block holds a higher one
+    found = highest.flatten(1).topk(min(count, width * blocks)).indices  # (S, n)
+    scores, places = (so_far.gather(1, found // blocks)[..., None] + _inside(told, found)).flatten(1).topk(count)
+    found = found.gather(1, places // BLOCK)
+    places = found // blocks * size + (found % blocks * BLOCK + places % BLOCK).clamp(max=size - 1)
     tied = (scores[:, 1:] == scores[:, :-1]) & ~scores[:, 1:].isneginf()
     scores, places = scores[:, : 2 * width], places[:, : 2 * width]
     if len(rows := tied.any(1).nonzero()[:, 0]):
-        places = places.index_copy(0, rows, _first_of_equals(total[rows], 2 * width))
+        every = (so_far[rows, :, None] + told[rows]).flatten(1)
+        places = places.index_copy(0, rows, _first_of_equals(every, places.shape[1]))
     return scores, places
+
+
+def _highest(told: Tensor) -> Tensor:
+    """The highest of each block of tokens, (S, K, V) → (S, K, N)."""
+    blocks, rest = divmod(told.shape[-1], BLOCK)
+    highest = told[..., : blocks * BLOCK].unflatten(-1, (blocks, BLOCK)).amax(-1)
+    return torch.cat((highest, told[..., blocks * BLOCK :].amax(-1, keepdim=True)), -1) if rest else highest
+
+
+def _inside(told: Tensor, found: Tensor) -> Tensor:
+    """Some blocks (S, n) of the N of each of K rows, laid end to end: (S, n, BLOCK), −∞ behind the last token."""
+    size = told.shape[-1]
+    blocks = -(-size // BLOCK)
+    row, block = found // blocks, found % blocks
+    tokens = block[..., None] * BLOCK + torch.arange(BLOCK, device=told.device)  # (S, n, BLOCK)
+    places = row[..., None] * size + tokens.clamp(max=size - 1)
+    inside = told.flatten(1).gather(1, places.flatten(1)).view_as(places)
+    return inside if size % BLOCK == 0 else inside.masked_fill(tokens >= size, -torch.inf)
 
 
 def _first_of_equals(total: Tensor, count: int) -> Tensor:

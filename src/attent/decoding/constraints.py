@@ -57,12 +57,19 @@ class Constraints:
         """The constraints of these rows, in this order; a row may be named twice."""
         return replace(self, prefixes=self.prefixes[rows], limits=self.limits[rows])
 
+    def apply_(self, told: Tensor, written: Tensor) -> Tensor:
+        """`apply`, which may write over what it is given."""
+        step = written.shape[1]
+        repeats, begun = 0 < self.no_repeat_ngram <= step, step < self.prefixes.shape[1]
+        if repeats or begun or step < self.minimum_length or step >= self.nearest:
+            return self.apply(told, written)
+        return _speakable_(told)
+
     def apply(self, told: Tensor, written: Tensor) -> Tensor:
         """The log-probabilities (B, V) of what comes after the tokens written (B, t), −∞ for what may not."""
         step = written.shape[1]
         free = told
-        told = told.clone()
-        told[:, PAD] = told[:, START] = -torch.inf
+        told = _speakable_(told.clone())
         if step < self.minimum_length:
             told[:, STOP] = -torch.inf
         if 0 < self.no_repeat_ngram <= step:
@@ -75,6 +82,12 @@ class Constraints:
             forced = self.prefixes[:, step]
             told = _only(told, free, forced != PAD, forced)
         return told
+
+
+def _speakable_(told: Tensor) -> Tensor:
+    """Neither PAD nor START, in place."""
+    told[:, PAD] = told[:, START] = -torch.inf
+    return told
 
 
 def _only(told: Tensor, free: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ def search(
     limits = constraints.limits.repeat_interleave(copies).tolist()
     # Which sentence each place of the batch writes for, and whether it still does.
     who = torch.arange(len(finished), device=source.device)
-    open_places = list(range(len(finished)))
+    sentences, open_places = who.tolist(), who.tolist()
     every = _filled(torch.arange(len(source), device=source.device))
     rows = _filled(who.repeat_interleave(width) // copies)
     state = model.start(model.encode(source[every], lengths[every])).select(rows)
@@ -64,7 +64,7 @@ def search(
     so_far = torch.full((len(who), width), -torch.inf, device=source.device).index_fill(1, who.new_zeros(1), 0.0)
     while True:
         features, state = model.step(state, tokens)
-        told = constraints.apply(model.output(features).float().log_softmax(-1), written)  # (R, V)
+        told = constraints.apply_(model.output(features).float().log_softmax(-1), written)  # (R, V)
         told = told[: len(who) * width].unflatten(0, (-1, width))  # (S, K, V)
         step = written.shape[1]
         scores, places = choose(so_far, told, who, step)  # (S, C)
@@ -72,21 +72,27 @@ def search(
         said = places % told.shape[-1]
 
         ends = said == STOP
-        sentences = who.tolist()
-        penalty = length_penalty(step + 1, settings.length_penalty)
+        endings = ends[:, :width] & ~scores[:, :width].isneginf()
         still_open = set(open_places)
-        for place, rank in (ends & ~scores.isneginf())[:, :width].nonzero().tolist():
-            if place in still_open:
-                ended = written[hypotheses[place, rank]].tolist()
-                finished[sentences[place]].append(Hypothesis(tuple(ended), scores[place, rank].item(), penalty))
-
-        going = ends.byte().argsort(dim=1, stable=True)[:, :width]
-        so_far = scores.gather(1, going).masked_fill(ends.gather(1, going), -torch.inf)
+        ended = [(place, rank) for place, rank in endings.nonzero().tolist() if place in still_open]
+        if ended:
+            penalty = length_penalty(step + 1, settings.length_penalty)
+            at, ranks = torch.tensor(ended, device=who.device).unbind(1)
+            found = zip(written[hypotheses[at, ranks]].tolist(), scores[at, ranks].tolist(), strict=True)
+            for (place, _), (tokens_said, total) in zip(ended, found, strict=True):
+                finished[sentences[place]].append(Hypothesis(tuple(tokens_said), total, penalty))
+        if width > 1:
+            going = ends.byte().argsort(dim=1, stable=True)[:, :width]
+            said, hypotheses, scores = said.gather(1, going), hypotheses.gather(1, going), scores.gather(1, going)
+            ends = ends.gather(1, going)
+        so_far = scores.masked_fill(ends, -torch.inf)
         running = so_far[:, 0].tolist()
         open_places = [
             place
             for place in open_places
-            if not settled(
+            # what neither ended anything nor came to an end goes on
+            if (not finished[sentences[place]] and running[place] > -torch.inf)
+            or not settled(
                 finished[sentences[place]],
                 running[place],
                 limits[sentences[place]],
@@ -97,15 +103,16 @@ def search(
         ]
         if not open_places:
             break
-        said, hypotheses = said.gather(1, going), hypotheses.gather(1, going)
         if leaving := round_up(len(open_places) * width, ROWS) < len(tokens):
             kept = torch.tensor(open_places, device=who.device)
             who, so_far, said, hypotheses = who[kept], so_far[kept], said[kept], hypotheses[kept]
-            open_places = list(range(len(kept)))
-        rows, tokens = _filled(hypotheses.flatten()), _filled(said.flatten())
+            sentences, open_places = who.tolist(), list(range(len(kept)))
+        tokens = _filled(said.flatten())
         if leaving:
+            rows = _filled(hypotheses.flatten())
             state, written, constraints = state.select(rows), written[rows], constraints.select(rows)
         elif width > 1:
+            rows = _filled(hypotheses.flatten())
             # hypotheses move within their own sentence, whose source all its rows have
             state, written = state.reorder(rows), written[rows]
         written = torch.cat((written, tokens[:, None]), 1)
@@ -114,7 +121,8 @@ def search(
 
 def _filled(rows: Tensor) -> Tensor:
     """The rows, and the last of them again until they are a multiple of 8."""
-    return torch.cat((rows, rows[-1:].expand(round_up(len(rows), ROWS) - len(rows))))
+    lacking = -len(rows) % ROWS
+    return torch.cat((rows, rows[-1:].expand(lacking))) if lacking else rows
 
 
 def _best(finished: list[list[Hypothesis]], count: int) -> list[Hypothesis]:

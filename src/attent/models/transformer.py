@@ -13,9 +13,11 @@ from attent.axes import Features, Lengths, Tokens
 from attent.errors import ArgumentError, ShapeError
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
+from attent.models import transformer_steps
 from attent.models.encoder_decoder import EncoderDecoder, Memory
 from attent.models.transformer_layers import Decoder, Encoder
 from attent.models.transformer_settings import TransformerSettings
+from attent.models.transformer_steps import Standing
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Embedding(nn.Module):
         return self.dropout(features if self.positions is None else self.positions(features, start))
 
 
-class Transformer(EncoderDecoder[TransformerState]):
+class Transformer(EncoderDecoder[TransformerState | Standing]):
     """An encoder-decoder built of attention alone; it keeps the contract of `attent.models.encoder_decoder`.
 
     Source: Vaswani et al. (2017), Attention Is All You Need, arXiv 1706.03762.
@@ -120,16 +122,23 @@ class Transformer(EncoderDecoder[TransformerState]):
         return self.encoder(self.source_embedding(source), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        return self._continue(self.start(memory), tokens)[0]
+        return self._continue(self._start(memory), tokens)[0]
 
-    def start(self, memory: Memory) -> TransformerState:
+    def start(self, memory: Memory) -> TransformerState | Standing:
         """The state before the first token: every layer's keys and values of the memory."""
-        source = self.decoder.remember(memory)
-        return TransformerState(0, memory.lengths, (None,) * len(source), source)
+        if transformer_steps.serves(self.decoder, memory):
+            return transformer_steps.start(self.decoder, memory)
+        return self._start(memory)
 
-    def step(self, state: TransformerState, tokens: Tensor) -> tuple[Tensor, TransformerState]:
+    def step(self, state: TransformerState | Standing, tokens: Tensor) -> tuple[Tensor, TransformerState | Standing]:
+        if isinstance(state, Standing):
+            return transformer_steps.step(self.decoder, state, self.target_embedding(tokens[:, None], state.length)[:, 0])
         features, state = self._continue(state, tokens[:, None])
         return features[:, 0], state
+
+    def _start(self, memory: Memory) -> TransformerState:
+        source = self.decoder.remember(memory)
+        return TransformerState(0, memory.lengths, (None,) * len(source), source)
 
     def _continue(self, state: TransformerState, tokens: Tokens) -> tuple[Features, TransformerState]:
         features = self.target_embedding(tokens, state.length)

@@ -19,6 +19,8 @@ SIGNATURES = {
     "attent_kept": [POINTER] * 3 + [INTEGER] * 2 + [WORD],
     "attent_residual_norm": [POINTER] * 7 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER] * 2,
     "attent_residual_norm_gradients": [POINTER] * 9 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER],
+    "attent_looks": [POINTER] * 5 + [INTEGER] * 11 + [NUMBER],
+    "attent_turned": [POINTER] * 4 + [INTEGER] * 6,
     "attent_dropped": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
     "attent_output_loss": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
 }
