@@ -2,7 +2,7 @@
 PYTHON ?= python3
 export PYTHON
 
-.PHONY: demo test check format wheel clean
+.PHONY: demo test check bench format wheel clean
 
 demo: .venv/installed-plot
 	.venv/bin/attent demo
@@ -12,6 +12,9 @@ test: .venv/installed-dev
 
 check: .venv/installed-dev
 	scripts/check
+
+bench: .venv/installed-dev
+	scripts/bench
 
 format: .venv/installed-dev
 	.venv/bin/ruff check --fix .
