@@ -24,6 +24,13 @@
 #define FOR_ANY _Pragma("GCC pop_options")
 #endif
 
+// The task for a processor's level, of those that its namespaces hold.
+#if defined(__x86_64__)
+#define CHOSEN(task, level) ((level) == 2 ? avx512::task : (level) == 1 ? avx2::task : baseline::task)
+#else
+#define CHOSEN(task, level) ((void)(level), baseline::task)
+#endif
+
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
 // Each file has a copy of its own.

@@ -30,24 +30,8 @@ constexpr int64_t ROWS = 16;
 // Products that one thread has done before another has begun.
 constexpr int64_t FEW = 1 << 16;
 
-namespace baseline {
-constexpr int64_t LANES = 4;
-#include "looks_loops.h"
-}
-#if defined(__x86_64__)
-FOR_AVX2
-namespace avx2 {
-constexpr int64_t LANES = 8;
-#include "looks_loops.h"
-}
-FOR_ANY
-FOR_AVX512
-namespace avx512 {
-constexpr int64_t LANES = 16;
-#include "looks_loops.h"
-}
-FOR_ANY
-#endif
+#define LOOPS "looks_loops.h"
+#include "each_width.h"
 
 }  // namespace
 
@@ -58,11 +42,7 @@ EXPORTED int attent_looks(const float* query, const float* memory, const int64_t
                           int64_t each, int64_t row, int64_t place, int64_t behind, float scale, int64_t threads, Parallel parallel,
                           int level) {
   const Looks job{query, memory, rows, counts, context, heads, groups, width, most, apart, stride, each, row, place, behind, scale};
-  auto task = baseline::look;
-#if defined(__x86_64__)
-  if (level == 2) task = avx512::look;
-  if (level == 1) task = avx2::look;
-#endif
+  const auto task = CHOSEN(look, level);
   return run(job, task, number, 3 * most + 16, number * heads * most * width < FEW ? 1 : threads, parallel);
 }
 
@@ -71,10 +51,6 @@ EXPORTED int attent_looks(const float* query, const float* memory, const int64_t
 EXPORTED int attent_turned(float* projected, const float* cosine, const float* sine, float* to, int64_t number, int64_t turned,
                            int64_t width, int64_t queries, int64_t kept, int64_t apart, int64_t threads, Parallel parallel, int level) {
   const Turned job{projected, cosine, sine, to, number, turned, width, queries, kept, apart};
-  auto task = baseline::turn;
-#if defined(__x86_64__)
-  if (level == 2) task = avx512::turn;
-  if (level == 1) task = avx2::turn;
-#endif
+  const auto task = CHOSEN(turn, level);
   return run(job, task, (number + ROWS - 1) / ROWS, 0, number * apart < FEW ? 1 : threads, parallel);
 }

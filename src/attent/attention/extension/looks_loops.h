@@ -1,16 +1,7 @@
 // The loops of looks.cpp for one width of vector registers, LANES. Included once for each, inside a namespace of its own and under that
 // width's compiler target. Every sum has one order, whatever is computed beside it.
 
-typedef float Vector __attribute__((vector_size(4 * LANES)));
-typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
-
-static inline Vector load(const float* from) {
-  Vector vector;
-  memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-
-static inline void store(float* to, Vector vector) { memcpy(to, &vector, sizeof vector); }
+#include "lanes.h"
 
 static inline float total(Vector vector) {
   typedef float Four __attribute__((vector_size(16)));
@@ -19,25 +10,6 @@ static inline float total(Vector vector) {
   Four sum = fours[0];
   for (int64_t i = 1; i < LANES / 4; ++i) sum += fours[i];
   return (sum[0] + sum[2]) + (sum[1] + sum[3]);
-}
-
-// e^x for x <= 0, to about one unit in the last place: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2, and e^r by its series.
-static inline Vector exponential(Vector x) {
-  x = x < -87.0f ? -87.0f - Vector{} : x;
-  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number
-  const Vector n = (x * 1.44269504088896341f + magic) - magic;
-  const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  Vector series = r * (1.0f / 5040) + (1.0f / 720);
-  series = series * r + (1.0f / 120);
-  series = series * r + (1.0f / 24);
-  series = series * r + (1.0f / 6);
-  series = series * r + 0.5f;
-  series = series * r + 1.0f;
-  series = series * r + 1.0f;
-  const Integers bits = (__builtin_convertvector(n, Integers) + 127) << 23;
-  Vector power;
-  memcpy(&power, &bits, sizeof power);
-  return series * power;
 }
 
 static float product(const float* one, const float* other, int64_t width) {
@@ -68,7 +40,8 @@ static void look(const Looks& job, int64_t b, float* scratch) {
     for (int64_t j = count; j < count + LANES; ++j) weights[j] = -__builtin_inff();
     Vector sum{};
     for (int64_t j = 0; j < count; j += LANES) {
-      const Vector weight = exponential(load(weights + j) - highest);
+      const Vector below = load(weights + j) - highest;
+      const Vector weight = exponential(below < -87.0f ? all(-87.0f) : below);
       store(weights + j, weight);
       sum += weight;
     }

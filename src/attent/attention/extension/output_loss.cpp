@@ -28,28 +28,8 @@ struct Losses {
 // Rows that make a task.
 constexpr int64_t ROWS = 16;
 
-namespace baseline {
-#define LANES 4
-#include "output_loss_lanes.h"
-#undef LANES
-}  // namespace baseline
-
-#if defined(__x86_64__)
-FOR_AVX2
-namespace avx2 {
-#define LANES 8
-#include "output_loss_lanes.h"
-#undef LANES
-}  // namespace avx2
-FOR_ANY
-FOR_AVX512
-namespace avx512 {
-#define LANES 16
-#include "output_loss_lanes.h"
-#undef LANES
-}  // namespace avx512
-FOR_ANY
-#endif
+#define LOOPS "output_loss_lanes.h"
+#include "each_width.h"
 
 }  // namespace
 
@@ -61,10 +41,6 @@ EXPORTED int attent_output_loss(void* logits, const int64_t* target, const float
                                 int64_t width, int64_t halves, int64_t wanted, float smoothing, int64_t threads, Parallel parallel,
                                 int level) {
   const Losses job{logits, target, bias, losses, columns, rows, width, halves != 0, wanted != 0, smoothing};
-  auto task = baseline::loss_task;
-#if defined(__x86_64__)
-  if (level == 2) task = avx512::loss_task;
-  if (level == 1) task = avx2::loss_task;
-#endif
+  const auto task = CHOSEN(loss_task, level);
   return run(job, task, (rows + ROWS - 1) / ROWS, width, threads, parallel);
 }

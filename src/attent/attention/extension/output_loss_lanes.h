@@ -2,23 +2,13 @@
 // width's compiler target, with
 //   LANES     floats in a register
 
-typedef float Vector __attribute__((vector_size(4 * LANES)));
-typedef int32_t Signs __attribute__((vector_size(4 * LANES)));
+#include "lanes.h"
+
 typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
 
 // Registers that are worked on side by side: one sum alone would wait for itself.
 constexpr int64_t SIDE = 4;
-
-static inline Vector all(float number) { return number - Vector{}; }
-
-static inline Vector load(const float* from) {
-  Vector vector;
-  memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-
-static inline void store(float* to, Vector vector) { memcpy(to, &vector, sizeof vector); }
 
 // GCC splits these conversions of the widest registers, unless told.
 static inline Vector load(const uint16_t* from) {
@@ -70,7 +60,7 @@ static inline void store_part(T* to, Vector vector, int64_t count) {
 
 // e^x for x <= 0, to about one unit in the last place, and 0 where it is no normal number: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2,
 // and e^r by a polynomial that is off by 2e-9. NaN stays NaN.
-static inline Vector exponential(Vector x) {
+static inline Vector exponential_or_zero(Vector x) {
   const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number, which stands in the lowest bits
   const Vector shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
   const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -137,13 +127,13 @@ static inline float exponentials(const T* logits, const float* bias, int64_t wid
   int64_t j = 0;
   for (; j + SIDE * LANES <= width; j += SIDE * LANES)
     for (int64_t s = 0; s < SIDE; ++s) {
-      const Vector x = logits_at<BIAS>(logits, bias, j + s * LANES) - most, power = exponential(x);
+      const Vector x = logits_at<BIAS>(logits, bias, j + s * LANES) - most, power = exponential_or_zero(x);
       if (SMOOTH) below[s] += x;
       sums[s] += power;
       store(line + j + s * LANES, power);
     }
   for (; j + LANES <= width; j += LANES) {
-    const Vector x = logits_at<BIAS>(logits, bias, j) - most, power = exponential(x);
+    const Vector x = logits_at<BIAS>(logits, bias, j) - most, power = exponential_or_zero(x);
     if (SMOOTH) below[0] += x;
     sums[0] += power;
     store(line + j, power);
@@ -152,7 +142,7 @@ static inline float exponentials(const T* logits, const float* bias, int64_t wid
     const int64_t count = width - j;
     float some[LANES];
     store(some, last_logits<BIAS>(logits, bias, j, count, 0) - most);
-    const Vector power = exponential(load_part(some, count, -INFINITY));
+    const Vector power = exponential_or_zero(load_part(some, count, -INFINITY));
     if (SMOOTH) below[0] += load_part(some, count, 0);
     sums[0] += power;
     store_part(line + j, power, count);

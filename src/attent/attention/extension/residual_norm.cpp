@@ -5,6 +5,7 @@
 // are taken in an order that depends on the shapes alone, never on the threads.
 
 #include "extension.h"
+#include "hash.h"
 
 #include <cmath>
 #include <cstring>
@@ -47,12 +48,6 @@ struct Backward {
   float* sums;
 };
 
-inline uint32_t mixed(uint32_t bits) {
-  bits = (bits ^ (bits >> 16)) * 0x7FEB352Du;
-  bits = (bits ^ (bits >> 15)) * 0x846CA68Bu;
-  return bits ^ (bits >> 16);
-}
-
 // What `to` gets of each column, hashed.
 Drops drops_of(uint32_t seed, uint32_t threshold, float factor, int64_t line, float* to) {
   uint32_t* columns = reinterpret_cast<uint32_t*>(to);
@@ -67,27 +62,8 @@ const float* lengthened(const float* from, int64_t width, int64_t line, float* t
   return to;
 }
 
-namespace baseline {
-#define LANES 4
-#include "residual_norm_lanes.h"
-#undef LANES
-}  // namespace baseline
-#if defined(__x86_64__)
-FOR_AVX2
-namespace avx2 {
-#define LANES 8
-#include "residual_norm_lanes.h"
-#undef LANES
-}  // namespace avx2
-FOR_ANY
-FOR_AVX512
-namespace avx512 {
-#define LANES 16
-#include "residual_norm_lanes.h"
-#undef LANES
-}  // namespace avx512
-FOR_ANY
-#endif
+#define LOOPS "residual_norm_lanes.h"
+#include "each_width.h"
 
 }  // namespace
 
@@ -104,11 +80,7 @@ EXPORTED int attent_residual_norm(const float* features, const void* output, con
   const Forward job{features, output, lengthened(weight, width, line, long_weight), lengthened(bias, width, line, long_bias),
                     together, normalised, statistics, number, width, line, output_half != 0, normalised_half != 0,
                     drops_of(seed, threshold, factor, line, columns), epsilon};
-  auto task = baseline::forward;
-#if defined(__x86_64__)
-  if (level == 2) task = avx512::forward;
-  if (level == 1) task = avx2::forward;
-#endif
+  const auto task = CHOSEN(forward, level);
   return run(job, task, (number + ROWS - 1) / ROWS, 2 * line, threads, parallel);
 }
 
@@ -125,11 +97,7 @@ EXPORTED int attent_residual_norm_gradients(const float* together, const void* d
   const Backward job{together, dnormalised, dtogether, lengthened(weight, width, line, long_weight), statistics, dfeatures, doutput,
                      number, width, line, output_half != 0, normalised_half != 0,
                      drops_of(seed, threshold, factor, line, columns), sums};
-  auto task = baseline::backward;
-#if defined(__x86_64__)
-  if (level == 2) task = avx512::backward;
-  if (level == 1) task = avx2::backward;
-#endif
+  const auto task = CHOSEN(backward, level);
   if (run(job, task, tasks, 3 * line, threads, parallel)) return 1;
   for (int64_t one = 1; one < tasks; ++one)
     for (int64_t j = 0; j < 2 * line; ++j) sums[j] += sums[one * 2 * line + j];

@@ -4,17 +4,10 @@
 //
 // A row is worked on in lines of floats that end with whole registers.
 
-typedef float Vector __attribute__((vector_size(4 * LANES)));
+#include "lanes.h"
+
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
-
-static inline Vector load(const float* from) {
-  Vector vector;
-  memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-
-static inline void store(float* to, Vector vector) { memcpy(to, &vector, sizeof vector); }
 
 static inline float sum(Vector vector) {
   float total = 0;

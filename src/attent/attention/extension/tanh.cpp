@@ -50,13 +50,8 @@ struct Tile {
   int64_t rows, count, features;
 };
 
-namespace baseline {
-#define LANES 4
-#define TOGETHER 1
-#include "tanh_lanes.h"
-#undef LANES
-#undef TOGETHER
-}  // namespace baseline
+#define LOOPS "tanh_lanes.h"
+#include "each_width.h"
 
 // `inverse` and `totals` of one direction.
 void prepare_direction(const float* v, int64_t width, float* inverse, float* totals) {
@@ -72,27 +67,6 @@ void prepare_direction(const float* v, int64_t width, float* inverse, float* tot
   totals[0] = total, totals[1] = 2 * SMALLEST * most;
 }
 
-#if defined(__x86_64__)
-FOR_AVX2
-namespace avx2 {
-#define LANES 8
-#define TOGETHER 1
-#include "tanh_lanes.h"
-#undef LANES
-#undef TOGETHER
-}  // namespace avx2
-FOR_ANY
-FOR_AVX512
-namespace avx512 {
-#define LANES 16
-#define TOGETHER 2
-#include "tanh_lanes.h"
-#undef LANES
-#undef TOGETHER
-}  // namespace avx512
-FOR_ANY
-#endif
-
 }  // namespace
 
 // scores (groups, queries, keys). Returns 0, or 1 where memory ran out.
@@ -106,11 +80,7 @@ EXPORTED int attent_tanh_scores(const float* query, const float* key, const floa
                    memory.ask(groups * blocks), memory.ask(groups * chunks * width), memory.ask(groups * blocks * width)};
   if (memory.failed) return 1;
   for (int64_t one = 0; one < directions; ++one) prepare_direction(v + one * width, width, job.inverse + one * width, job.totals + 2 * one);
-  auto prepare = baseline::scores_preparation, task = baseline::scores_task;
-#if defined(__x86_64__)
-  if (level == 2) prepare = avx512::scores_preparation, task = avx512::scores_task;
-  if (level == 1) prepare = avx2::scores_preparation, task = avx2::scores_task;
-#endif
+  const auto prepare = CHOSEN(scores_preparation, level), task = CHOSEN(scores_task, level);
   return run(job, prepare, groups * (chunks + blocks), width, threads, parallel) ||
          run(job, task, groups * blocks, width * BLOCK, threads, parallel);
 }
@@ -127,11 +97,7 @@ EXPORTED int attent_tanh_gradients(const float* query, const float* key, const f
   const Gradients job{query, key, v, gradient, dq, dk, dv, groups, directions, queries, keys, width, slabs, per_slab, chunks, blocks,
                       memory.ask(groups * chunks * blocks * CHUNK), memory.ask(groups * chunks * keys)};
   if (memory.failed) return 1;
-  auto prepare = baseline::gradients_preparation, task = baseline::gradients_task;
-#if defined(__x86_64__)
-  if (level == 2) prepare = avx512::gradients_preparation, task = avx512::gradients_task;
-  if (level == 1) prepare = avx2::gradients_preparation, task = avx2::gradients_task;
-#endif
+  const auto prepare = CHOSEN(gradients_preparation, level), task = CHOSEN(gradients_task, level);
   const int64_t scratch = (4 * CHUNK + ROWS + 1 + 2 * per_slab) * FEATURES + per_slab;
   return run(job, prepare, groups * chunks, 0, threads, parallel) || run(job, task, groups * slabs * parts, scratch, threads, parallel);
 }

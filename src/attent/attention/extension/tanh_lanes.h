@@ -1,24 +1,12 @@
 // The loops of tanh.cpp for one width of vector registers. Included once for each, inside a namespace of its own and under that
-// width's compiler target, with
-//   LANES     floats in a register
-//   TOGETHER  registers of keys whose scores are summed at a time
+// width's compiler target, with LANES floats in a register.
 //
 // With A = e^2q' / 2 and B = e^2k', y = AB + 1/2 is (1 + e^2(q' + k')) / 2, and 1 / y − 1 = −tanh(q' + k').
 
-typedef float Vector __attribute__((vector_size(4 * LANES)));
-typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
+#include "lanes.h"
 
-constexpr int64_t REGISTERS = BLOCK / LANES;
-
-static inline Vector load(const float* from) {
-  Vector vector;
-  memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-
-static inline void store(float* to, Vector vector) { memcpy(to, &vector, sizeof vector); }
-
-static inline Vector all(float number) { return number - Vector{}; }
+// Registers of keys, and those whose scores are summed at a time.
+constexpr int64_t REGISTERS = BLOCK / LANES, TOGETHER = LANES == 16 ? 2 : 1;
 
 // The largest magnitude, NaN if there is one: without their signs, floats are in the order of their bits.
 static float largest(const float* numbers, int64_t count) {
@@ -32,24 +20,6 @@ static float largest(const float* numbers, int64_t count) {
   float size;
   memcpy(&size, &most, 4);
   return size;
-}
-
-// e^x for |x| <= 88, to about one unit in the last place: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2, and e^r by its series.
-static inline Vector exponential(Vector x) {
-  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number
-  const Vector n = (x * 1.44269504088896341f + magic) - magic;
-  const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  Vector series = r * (1.0f / 5040) + (1.0f / 720);
-  series = series * r + (1.0f / 120);
-  series = series * r + (1.0f / 24);
-  series = series * r + (1.0f / 6);
-  series = series * r + 0.5f;
-  series = series * r + 1.0f;
-  series = series * r + 1.0f;
-  const Integers bits = (__builtin_convertvector(n, Integers) + 127) << 23;
-  Vector power;
-  memcpy(&power, &bits, sizeof power);
-  return series * power;
 }
 
 // e^2(a + b) / 2 where the product of e^2a and e^2b might overflow; NaN stays NaN.

@@ -1,0 +1,24 @@
+// The file LOOPS once for each width of vector registers, LANES floats, in a namespace of its own and under that width's compiler target.
+
+namespace baseline {
+#define LANES 4
+#include LOOPS
+#undef LANES
+}  // namespace baseline
+
+#if defined(__x86_64__)
+FOR_AVX2
+namespace avx2 {
+#define LANES 8
+#include LOOPS
+#undef LANES
+}  // namespace avx2
+FOR_ANY
+FOR_AVX512
+namespace avx512 {
+#define LANES 16
+#include LOOPS
+#undef LANES
+}  // namespace avx512
+FOR_ANY
+#endif
