@@ -8,91 +8,29 @@ RUN is a run folder; an engine whose package is not installed, or which has no e
 from __future__ import annotations
 
 import argparse
-import time
+import sys
 from itertools import islice
 from pathlib import Path
 
 import torch
-from _sides import head, table
+from _sides import show
 
+from attent.benchmarking.translating import compare
 from attent.data.reading import lines
-from attent.decoding.settings import SearchSettings
-from attent.decoding.translator import load as own
-from attent.errors import AttentError
-from attent.export.comparison import SEARCHES, Engine
-from attent.export.exporting import load
-
-OTHERS = ("onnx", "ctranslate2")
-SIZES = {"greedy": (32, 64, 128, 256), "beam 5": (8, 16, 32, 64)}
-# Lines that are translated one at a time.
-ALONE = 100
-
-
-def engines(run: Path) -> dict[str, Engine]:
-    """What can translate, by name."""
-    found: dict[str, Engine] = {"attent": own(run)}
-    for name in OTHERS:
-        try:
-            found[name] = load(run, name)
-        except AttentError as error:
-            print(f"{name} is left out: {error}")
-    return found
-
-
-def taken(engine: Engine, texts: list[str], settings: SearchSettings, batch: int) -> float:
-    """Seconds for some texts."""
-    started = time.perf_counter()
-    engine.search(texts, settings, batch=batch)
-    return time.perf_counter() - started
-
-
-def together(sides: dict[str, Engine], texts: list[str], rounds: int) -> None:
-    """Lines per second in batches; of each size the least time of some rounds."""
-    for name, settings in SEARCHES.items():
-        print(f"\n{name}, lines per second:\n")
-        best = {side: dict.fromkeys(SIZES[name], float("inf")) for side in sides}
-        for _ in range(rounds):
-            for size in SIZES[name]:
-                for side, engine in sides.items():
-                    best[side][size] = min(best[side][size], taken(engine, texts, settings, size))
-        rows = [[side, *(f"{len(texts) / times[size]:.0f}" for size in SIZES[name])] for side, times in best.items()]
-        table(["engine", *(f"batch {size}" for size in SIZES[name])], rows)
-
-
-def alone(sides: dict[str, Engine], texts: list[str]) -> None:
-    """Milliseconds for one line at a time, the engines in turn."""
-    print("\none line at a time, milliseconds, the middle of all lines:\n")
-    rows = {side: [side] for side in sides}
-    for settings in SEARCHES.values():
-        times: dict[str, list[float]] = {side: [] for side in sides}
-        for text in texts[:ALONE]:
-            for side, engine in sides.items():
-                times[side].append(taken(engine, [text], settings, 1))
-        for side, seconds in times.items():
-            rows[side].append(f"{1000 * sorted(seconds)[len(seconds) // 2]:.1f}")
-    table(["engine", *SEARCHES], list(rows.values()))
 
 
 def main() -> None:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, nargs="?")
-    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     given = parser.parse_args()
-    if given.run is None or given.file is None:
-        print("benchmarks/translate.py needs a run folder and a file of text: RUN FILE")
-        return
     torch.set_num_threads(given.threads)
     texts = list(islice((line for line in lines(given.file) if line), given.lines))
-    head(f"{len(texts)} lines translated")
-    sides = engines(given.run)
-    for engine in sides.values():
-        engine.search(texts[:8])
-    together(sides, texts, given.rounds)
-    alone(sides, texts)
+    show(compare(given.run, texts, rounds=given.rounds, say=lambda line: print(line, file=sys.stderr, flush=True)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import typer
 from typer.main import get_command
 
 from attent.cli.average import average
+from attent.cli.bench import bench
 from attent.cli.data import data
 from attent.cli.demo import demo
 from attent.cli.describe import describe
@@ -40,6 +41,7 @@ app = typer.Typer(
 for command in (demo, train, average, translate, score, evaluate, export, show, describe, walk):
     app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
+app.add_typer(bench, name="bench")
 
 
 def version(asked: bool) -> None:

@@ -1,0 +1,38 @@
+"""How much more memory a process holds for some work, which takes a process of its own to say."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from attent.benchmarking.machine import peak
+
+RESET = Path("/proc/self/clear_refs")
+
+
+def apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of a module returns in a fresh process; None if that process died, as it does when memory runs out."""
+    # Ctrl-C is for the process that waits, which then ends the other
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as process:
+        try:
+            return process.submit(function, *arguments).result()
+        except BrokenProcessPool:
+            return None
+
+
+def grown(work: Callable[[], object]) -> float | None:
+    """By how much the most memory that this process has held grows while it works, in MiB; None where the system does not tell."""
+    # Linux lets the peak start again at what is held now
+    with suppress(OSError):
+        if RESET.exists():
+            RESET.write_text("5", encoding="ascii")
+    before = peak()
+    work()
+    after = peak()
+    return None if before is None or after is None else after - before

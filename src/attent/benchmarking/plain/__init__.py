@@ -1,0 +1,1 @@
+"""What attent is measured beside: plain PyTorch, as tutorials have it."""

@@ -1,0 +1,162 @@
+"""attent bench: how fast all this is on the user's own machine, beside plain PyTorch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attent.cli.output import say
+from attent.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from attent.benchmarking.report import Report
+
+bench = typer.Typer(help="Measure speed and memory on this machine, beside plain PyTorch.", rich_markup_mode=None)
+
+Json = Annotated[bool, typer.Option("--json", help="Print values as JSON.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; those that torch takes unless given.")]
+SCORES, SHAPES = ("scaled_dot", "additive"), ("1,4,512,64",)
+
+
+class Model(StrEnum):
+    """What is trained."""
+
+    transformer = "transformer"
+    rnn = "rnn"
+
+
+class DType(StrEnum):
+    """What numbers are held in."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@bench.callback()
+def measurements() -> None:
+    """Measure speed and memory on this machine, beside plain PyTorch: both sides in turn, after a warm-up.
+
+    A table goes to standard output, in Markdown; what is being measured to standard error.
+    """
+
+
+@bench.command()
+def attention(
+    score: Annotated[list[str] | None, typer.Option(help="By name; may be repeated. scaled_dot and additive unless given.")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(metavar="B,H,T,D", help="Sequences, heads, tokens, features of a head; may be repeated.")
+    ] = None,
+    dtype: Annotated[DType, typer.Option(help="Of queries, keys and values.")] = DType.float32,
+    causal: Annotated[bool, typer.Option("--causal", help="No query sees a later key.")] = False,
+    dropout: Annotated[float, typer.Option(min=0.0, max=0.99, help="The share of weights dropped.")] = 0.0,
+    threads: Threads = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each side is timed at most.")] = 15,
+    seconds: Annotated[float, typer.Option(min=0.0, help="No new round begins after so long, the third excepted.")] = 3.0,
+    memory: Annotated[bool, typer.Option("--memory/--no-memory", help="Whether to measure memory, in a process for each side.")] = True,
+    as_json: Json = False,
+) -> None:
+    """attend() beside PyTorch's scaled_dot_product_attention, or the textbook line of a score that PyTorch does not have.
+
+    The implementation that served stands behind attent's name. Times are milliseconds, the least and the middle of all; memory is what
+    forward and backward make a fresh process grow by; the last column is how far the two results lie apart.
+    """
+    from attent.benchmarking.attention import Case, compare
+    from attent.benchmarking.attention import shape as read
+
+    shapes = [read(text) for text in shape or SHAPES]
+    with on(threads):
+        cases = [Case(name, of, dtype.value, causal, dropout) for name in score or SCORES for of in shapes]
+        show(compare(cases, rounds=rounds, seconds=seconds, memory=memory, say=say), as_json=as_json)
+
+
+@bench.command()
+def train(
+    data: Annotated[
+        Path | None, typer.Option(help="Multi30k's folder, or pairs in a .tsv or .jsonl, also .gz; made-up sentences unless given.")
+    ] = None,
+    model: Annotated[Model, typer.Option(help="transformer, or rnn: recurrent layers with Bahdanau's attention.")] = Model.transformer,
+    preset: Annotated[str | None, typer.Option(help="Of a transformer: tiny (unless given), small or base.")] = None,
+    pieces: Annotated[int, typer.Option(min=5, help="Tokens in the vocabulary.")] = 10_000,
+    tokens: Annotated[int, typer.Option(min=1, help="Target tokens of a batch, padding included.")] = 4096,
+    threads: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated; 1 and all unless given.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds that count; one more warms up.")] = 3,
+    updates: Annotated[int, typer.Option(min=1, help="Of each side in a round.")] = 5,
+    compiled: Annotated[bool, typer.Option("--compile", help="Measure PyTorch under torch.compile too, which takes minutes.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Training, in source and target tokens a second, beside plain PyTorch in a loop with batches of like lengths.
+
+    Ours is the loop of attent train. Both learn from the same batches, in float32 and in bfloat16.
+    """
+    if preset is not None and model is not Model.transformer:
+        raise ArgumentError("--preset is for --model transformer")
+    import torch
+
+    from attent.benchmarking import corpus, training
+
+    settings = training.transformer(preset or "tiny") if model is Model.transformer else training.rnn()
+    say(f"reading {data}" if data else "making up sentences")
+    pairs, tokenizer, name = corpus.read(data, pieces)
+    report = training.compare(
+        settings,
+        corpus.bitext(pairs, tokenizer),
+        pieces,
+        name,
+        tokens=tokens,
+        rounds=rounds,
+        updates=updates,
+        threads=sorted(set(threads or (1, torch.get_num_threads()))),
+        compiled=compiled,
+        say=say,
+    )
+    show(report, as_json=as_json)
+
+
+@bench.command()
+def translate(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    file: Annotated[Path, typer.Argument(help="Lines to translate, also .gz.")],
+    lines: Annotated[int, typer.Option(min=1, help="How many of them.")] = 1000,
+    alone: Annotated[int, typer.Option(min=0, help="How many are also translated one at a time.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the fastest counts.")] = 3,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Translation by our own engine and by each that the run was exported to: lines a second by batch, and how long one line takes.
+
+    Greedily and with a beam of 5; of one line at a time, the middle of all times and what 95 of 100 lines stay below.
+    """
+    from attent.benchmarking.translating import compare
+    from attent.data.reading import lines as read
+
+    texts = list(islice((line for line in read(file) if line), lines))
+    if not texts:
+        raise ArgumentError(f"{file} has no line to translate")
+    with on(threads):
+        show(compare(run, texts, rounds=rounds, apart=alone, say=say), as_json=as_json)
+
+
+@contextmanager
+def on(threads: int | None) -> Iterator[None]:
+    """So many threads, within the block."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def show(report: Report, *, as_json: bool) -> None:
+    """Print a report, for people or for machines."""
+    print(json.dumps(report.values(), indent=2, ensure_ascii=False) if as_json else "\n".join(report.lines()).lstrip())

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+ATTENTION = ("bench", "attention", "--rounds", 1, "--seconds", 0, "--no-memory", "--shape", "1,2,5,4")
+TRAIN = ("bench", "train", "--pieces", 30, "--tokens", 64, "--rounds", 1, "--updates", 1, "--threads", 1)
+
+
+def test_the_measurements_are_listed(attent) -> None:
+    done = attent("bench", "--help")
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out if line.startswith("  ")][-3:] == ["attention", "train", "translate"]
+
+
+def test_attention_is_a_table_on_standard_output_and_progress_on_standard_error(attent) -> None:
+    done = attent(*ATTENTION, "--score", "dot", "--score", "gated", "--causal")
+    assert done.code == 0
+    assert done.out[0] == "## Attention beside plain PyTorch"
+    assert f"torch {torch.__version__}" in done.out[2]
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in done.out if line.startswith("| ")][2:]
+    assert [row[0] for row in rows] == ["dot", "dot", "gated", "gated"]
+    assert [row[2] for row in rows[1::2]] == ["scaled_dot_product_attention", "textbook"]
+    assert done.err == ["dot (1, 2, 5, 4) float32 causal", "gated (1, 2, 5, 4) float32 causal"]
+
+
+def test_attention_for_machines(attent) -> None:
+    done = attent(*ATTENTION, "--score", "additive", "--threads", 1, "--json")
+    found = json.loads("\n".join(done.out))
+    assert found["machine"]["threads"] == 1
+    assert found["tables"][0]["rows"][0]["forward"] > 0
+
+
+@pytest.mark.slow
+def test_memory_is_measured_in_processes_of_their_own(attent) -> None:
+    done = attent("bench", "attention", "--rounds", 1, "--seconds", 0, "--score", "additive", "--shape", "1,1,1024,32", "--json")
+    ours, textbook = json.loads("\n".join(done.out))["tables"][0]["rows"]
+    assert ours["memory"] < 128 < textbook["memory"]  # MiB of the textbook's one table
+
+
+def test_training(attent) -> None:
+    done = attent(*TRAIN)
+    assert done.code == 0
+    assert "made-up sentences" in done.out[0]
+    sides = [line.split("|")[1].strip() for line in done.out if line.startswith("| ")][2:]
+    assert sides == ["attent, float32", "attent, bfloat16", "nn.Transformer, float32", "nn.Transformer, bfloat16 autocast"]
+    assert done.err[0] == "making up sentences"
+
+
+def test_training_of_recurrent_layers_on_pairs_of_ones_own(attent, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("one\teins\ntwo\tzwei\n" * 9, encoding="utf-8")
+    done = attent(*TRAIN, "--pieces", 290, "--model", "rnn", "--data", tmp_path / "pairs.tsv", "--json")
+    found = json.loads("\n".join(done.out))
+    assert "pairs.tsv" in found["title"]
+    assert [row["side"] for row in found["tables"][0]["rows"]][:3] == [
+        "attent, float32",
+        "attent, bfloat16",
+        "nn.GRU (padded) and nn.GRUCell, float32",
+    ]
+
+
+def test_translation(attent, run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("en | 3/3/2026\n\nen | 4/4/2027\n", encoding="utf-8")
+    done = attent("bench", "translate", run_folder, tmp_path / "lines.txt", "--rounds", 1, "--alone", 1)
+    assert done.code == 0
+    assert done.out[0] == "## 2 lines translated"
+    assert [line for line in done.out if line.endswith("per second:")] == ["greedy, lines per second:", "beam 5, lines per second:"]
+    assert sum(line.startswith("| attent |") for line in done.out) == 3
+    assert [line.split()[0] for line in done.out if "left out" in line] == ["ctranslate2", "onnx"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["attention", "--shape", "1,2"], "B,H,T,D"),
+        (["attention", "--score", "aditive"], "did you mean 'additive'"),
+        (["attention", "--dtype", "int8"], "Invalid value for '--dtype'"),
+        (["attention", "--dropout", "1"], "Invalid value for '--dropout'"),
+        (["train", "--preset", "tny"], "did you mean 'tiny'"),
+        (["train", "--model", "rnn", "--preset", "tiny"], "--preset is for --model transformer"),
+        (["train", "--threads", "0"], "Invalid value for '--threads'"),
+        (["translate", "no-such-run", __file__], "no-such-run is no run folder"),
+        (["translate", "no-such-run"], "Missing argument"),
+        (["translate", "no-such-run", "no-such-file"], "no-such-file cannot be read"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(attent, arguments: list[str], says: str) -> None:
+    done = attent("bench", *arguments)
+    assert done[:2] == (2, [])
+    assert len(done.err) == 1
+    assert says in done.err[0]
+
+
+def test_data_that_are_not_there(attent, tmp_path: Path) -> None:
+    done = attent(*TRAIN, "--data", tmp_path / "pairs.tsv")
+    assert done[:2] == (2, [])
+    assert "cannot be read" in done.err[-1]
+
+
+def test_a_file_without_lines(attent, run_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n\n", encoding="utf-8")
+    done = attent("bench", "translate", run_folder, tmp_path / "empty.txt")
+    assert done.err == [f"attent: {tmp_path / 'empty.txt'} has no line to translate"]
