@@ -2,21 +2,59 @@
 
     benchmarks/translate.py RUN FILE [--lines N] [--rounds N] [--threads N]
 
-RUN is a run folder; an engine whose package is not installed, or which has no export in RUN/export, is left out.
+RUN is a run folder; an engine whose package is not installed, or which has no export in RUN/export, is left out. Hugging Face's `generate`
+of a Marian model as large as RUN's takes part where RUN holds a Transformer and scripts/peers has made the environment: its weights are
+random, and each batch takes as many steps as the longest of attent's own translations of its lines.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import torch
+from _peers import GENERATED, Peers, write_lines
 from _sides import show
 
-from attent.benchmarking.translating import compare
+from attent.benchmarking.report import Column, Table
+from attent.benchmarking.translating import SIZES, compare
 from attent.data.reading import lines
+from attent.decoding.translator import load
+from attent.export.comparison import SEARCHES
+from attent.runs.folder import read_config
+
+
+def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tuple[list[Table], list[str]]:
+    """A table of the peers for each search, the best of some rounds; and what else is to be known."""
+    model, translator = read_config(run).model, load(run)
+    if model.kind != "transformer":
+        return [], []
+    peers, own = Peers(GENERATED), translator.source_tokenizer
+    searches = {
+        name: (settings.beam, [best[0] for best in translator.search(texts, settings)], SIZES[name]) for name, settings in SEARCHES.items()
+    }
+    best: dict[str, dict[str, dict[str, float]]] = {name: {} for name in searches}
+    with tempfile.TemporaryDirectory() as folder:
+        write_lines(Path(folder), [own.encode(text) for text in texts], searches, model, own.size)
+        for name in [peer for _ in range(rounds) for peer in peers.there]:
+            for search, rates in ((peers.said(name, folder, "--threads", threads) or {}).get("lines_per_second") or {}).items():
+                before = best[search].setdefault(name, {"engine": name})  # pyright: ignore[reportArgumentType]
+                before |= {f"batch {batch}": max(rate, before.get(f"batch {batch}", 0.0)) for batch, rate in rates.items()}
+    tables = [
+        Table(
+            f"{search}, as many steps with random weights, lines per second",
+            [Column("engine", "engine"), *(Column(f"batch {batch}", f"batch {batch}", ".0f") for batch in SIZES[search])],
+            list(rows.values()),
+        )
+        for search, rows in best.items()
+        if rows
+    ]
+    return tables, [*peers.versions.values(), *peers.notes]
 
 
 def main() -> None:
@@ -30,7 +68,9 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     texts = list(islice((line for line in lines(given.file) if line), given.lines))
-    show(compare(given.run, texts, rounds=given.rounds, say=lambda line: print(line, file=sys.stderr, flush=True)))
+    report = compare(given.run, texts, rounds=given.rounds, say=lambda line: print(line, file=sys.stderr, flush=True))
+    tables, notes = generated(given.run, texts, given.threads, given.rounds)
+    show(replace(report, tables=[*report.tables, *tables], notes=[*report.notes, *notes]))
 
 
 if __name__ == "__main__":

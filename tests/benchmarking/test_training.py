@@ -79,14 +79,15 @@ def test_only_the_fastest_way_is_compiled_besides(data: Bitext, monkeypatch: pyt
 
 def test_sides_take_turns_on_the_same_batches_and_the_first_round_does_not_count(data: Bitext) -> None:
     seen: dict[str, list[int]] = {"a": [], "b": []}
-    ended: list[int] = []
     before = torch.get_num_threads()
     sides = [Side(name, Pace("float32", 2), lambda batch, name=name: seen[name].append(batch.tokens)) for name in seen]
-    found = measure(sides, data.endless(BatchSize(tokens=TOKENS), 1), 2, 3, after=ended.append)
+    others = {"c": lambda: 5.0, "d": lambda: None}
+    found = measure(sides, data.endless(BatchSize(tokens=TOKENS), 1), 2, 3, others=others)
     assert seen["a"] == seen["b"]
     assert len(seen["a"]) == 3 * 3
-    assert [len(rates) for rates in found.values()] == [2, 2]
-    assert ended == [0, 1, 2]
+    assert [len(found[name]) for name in seen] == [2, 2]
+    assert found["c"] == [5.0, 5.0]
+    assert "d" not in found
     assert torch.get_num_threads() == before
 
 

@@ -146,7 +146,7 @@ def measure(
     updates: int,
     *,
     say: Callable[[str], None] = lambda line: None,
-    after: Callable[[int], None] = lambda number: None,
+    others: Mapping[str, Callable[[], float | None]] | None = None,
 ) -> dict[str, list[float]]:
     """Tokens a second of each side in each round; a round has as many updates of each side, of the same batches.
 
@@ -156,7 +156,8 @@ def measure(
         rounds: how many count; one before them does not.
         updates: of each side in a round.
         say: told which side works.
-        after: called at the end of each round, with its number, 0 for the one that does not count.
+        others: further sides that measure themselves, in processes of their own: each is asked once in every round that counts, and
+            says its tokens a second, or None where it has failed, and is then left out.
     """
     found: dict[str, list[float]] = {side.name: [] for side in sides}
     before = torch.get_num_threads()
@@ -172,7 +173,10 @@ def measure(
                     side.update(batch)
                 if number:
                     found[side.name].append(tokens / (time.perf_counter() - started))
-            after(number)
+            for name, asked in (others or {}).items() if number else ():
+                say(f"round {number} of {rounds}: {name}")
+                if (rate := asked()) is not None:
+                    found.setdefault(name, []).append(rate)
     finally:
         torch.set_num_threads(before)
     return found
@@ -207,7 +211,7 @@ def compare(
     threads: Sequence[int] = (),
     compiled: bool = False,
     say: Callable[[str], None] = lambda line: None,
-    after: Callable[[int], None] = lambda number: None,
+    others: Mapping[str, Callable[[], float | None]] | None = None,
 ) -> Report:
     """Measure training, ours beside plain PyTorch's: `sides_of` and `measure` together, whose arguments these are.
 
@@ -218,7 +222,7 @@ def compare(
     most = torch.get_num_threads()
     sides = sides_of(model, pieces, data, tokens, threads=threads or (most,), compiled=compiled)
     torch.set_num_threads(most)
-    found = measure(sides, data.endless(BatchSize(tokens=tokens), 1), rounds, updates, say=say, after=after)
+    found = measure(sides, data.endless(BatchSize(tokens=tokens), 1), rounds, updates, say=say, others=others)
     held = peak()
     notes = [] if held is None else [f"Most memory held, all sides in one process: {held:,.0f} MiB."]
     title = f"Training, {named(model)}, {pieces:,} pieces, batches of {tokens:,} tokens, {name}"

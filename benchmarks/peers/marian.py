@@ -1,0 +1,78 @@
+"""Hugging Face's Marian model of the same size, trained on attent's own batches in a plain loop."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+import torch
+from _measured import Clock, Enough, arguments, ids, model_in, say
+from torch.nn import functional as F
+from transformers import MarianConfig, MarianMTModel
+
+PAD, START, STOP = 0, 2, 3
+
+
+def model_of(like: dict[str, Any], pieces: int) -> MarianMTModel:
+    """As large as attent's Transformer, with one embedding."""
+    sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in of_each(like, side).items()}
+    return MarianMTModel(
+        MarianConfig(
+            vocab_size=pieces,
+            d_model=like["width"],
+            activation_function="relu",
+            dropout=like["dropout"],
+            attention_dropout=0.0,
+            max_position_embeddings=512,
+            scale_embedding=True,
+            pad_token_id=PAD,
+            bos_token_id=START,
+            eos_token_id=STOP,
+            decoder_start_token_id=START,
+            forced_eos_token_id=None,
+            **sizes,
+        )
+    )
+
+
+def of_each(like: dict[str, Any], side: str) -> dict[str, int]:
+    """What Marian's settings call the sizes of an encoder or a decoder."""
+    return {"layers": like[f"{side}_layers"], "ffn_dim": like["feed_forward"], "attention_heads": like["heads"]}
+
+
+def padded(rows: list[list[int]]) -> torch.Tensor:
+    """Rows side by side."""
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+
+
+def main() -> None:
+    """Train, and say how fast."""
+    asked = arguments(__doc__)
+    sources, targets = (ids(asked.folder / f"{side}.txt") for side in ("source", "target"))
+    rows = json.loads((asked.folder / "batches.json").read_text())
+    batches, first = [], 0
+    for number in rows:
+        these = slice(first, first := first + number)
+        whole = padded([[START, *target, STOP] for target in targets[these]])
+        batches.append((padded(sources[these]), whole[:, :-1], whole[:, 1:]))
+    pieces = len((asked.folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines())
+    model = model_of(model_in(asked.folder), pieces).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), fused=True)
+    clock = Clock(asked.warmup, asked.updates)
+    try:
+        for turn in count():
+            source, target, expected = batches[turn % len(batches)]
+            clock.begin(int((source != PAD).sum() + (expected != PAD).sum()))
+            found = model(input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target, use_cache=False)
+            loss = F.cross_entropy(found.logits.flatten(0, 1), expected.flatten(), ignore_index=PAD, label_smoothing=0.1)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+    except Enough:
+        say("transformers", tokens_per_second=clock.rate, updates=asked.updates, threads=asked.threads)
+
+
+if __name__ == "__main__":
+    main()

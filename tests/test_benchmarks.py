@@ -1,0 +1,129 @@
+"""The scripts in benchmarks/ that do more than call attent.benchmarking: other projects are given what attent itself learns from."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from attent.benchmarking import corpus
+from attent.benchmarking.training import transformer
+from attent.data.batches import BatchSize, Bitext
+from attent.data.tokenizer import PAD, SPECIALS
+from attent.data.tokenizers import learn
+from attent.decoding.hypothesis import Translation
+
+ROOT = Path(__file__).parents[1]
+PIECES, TOKENS = 40, 48
+SMALL = transformer().model_copy(update={"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 12, "heads": 2})
+
+
+@pytest.fixture
+def peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module, and a folder of environments of which there are none."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module = importlib.import_module("_peers")
+    monkeypatch.setattr(module, "FOLDER", tmp_path / "peers")
+    return module
+
+
+@pytest.fixture
+def data() -> Bitext:
+    pairs = corpus.made_up(PIECES, number=60, length=5)
+    return corpus.bitext(pairs, learn("word", [pair.source for pair in pairs], PIECES))
+
+
+def environment(name: str, folder: Path) -> None:
+    """One that is this."""
+    if sys.platform == "win32":
+        pytest.skip("an environment is a shell script here")
+    python = folder / "peers" / name / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+
+
+def ids(line: str) -> list[int]:
+    return [int(piece[1:]) for piece in line.split()]
+
+
+def test_what_is_written_is_what_attent_learns_from(peers: ModuleType, data: Bitext, tmp_path: Path) -> None:
+    peers.write(tmp_path, data, SMALL, PIECES, TOKENS, 3)
+    sources, targets = ([ids(line) for line in (tmp_path / f"{side}.txt").read_text().splitlines()] for side in ("source", "target"))
+    rows = json.loads((tmp_path / "batches.json").read_text())
+    assert len(rows) == 3
+    assert len(sources) == len(targets) == sum(rows)
+    first = 0
+    for number, batch in zip(rows, data.endless(BatchSize(tokens=TOKENS), 1), strict=False):
+        assert len(batch.source) == number
+        for row, source in enumerate(sources[first : first + number]):
+            assert source == [token for token in batch.source[row].tolist() if token != PAD]
+            # without STOP
+            assert targets[first + row] == batch.target_out[row, : batch.target_lengths[row] - 1].tolist()
+        first += number
+    words = (tmp_path / "vocabulary.txt").read_text().splitlines()
+    assert len(words) == PIECES
+    assert words[SPECIALS:] == [f"p{token}" for token in range(SPECIALS, PIECES)]
+    assert json.loads((tmp_path / "model.json").read_text())["feed_forward"] == 12
+
+
+def test_lines_are_written_by_length_with_the_steps_of_our_own_translations(peers: ModuleType, tmp_path: Path) -> None:
+    ours = [Translation(tuple(range(4, 4 + length)), 0.0, 1.0, "") for length in (3, 1)]
+    peers.write_lines(tmp_path, [[7, 8, 9], [5]], {"greedy": (1, ours, (8, 16))}, SMALL, PIECES)
+    assert (tmp_path / "lines.txt").read_text() == "p5\np7 p8 p9\n"
+    assert json.loads((tmp_path / "searches.json").read_text()) == {"greedy": {"beam": 1, "batches": [8, 16], "steps": [2, 4]}}
+
+
+def test_a_peer_without_an_environment_is_left_out(peers: ModuleType, tmp_path: Path) -> None:
+    environment("here", tmp_path)
+    some = peers.Peers({"Here": ("here", "a.py"), "There": ("there", "b.py")})
+    assert list(some.there) == ["Here"]
+    assert some.notes == ["There is left out: scripts/peers there makes its environment."]
+
+
+def test_a_peer_that_fails_is_noted_and_not_asked_again(peers: ModuleType, tmp_path: Path) -> None:
+    environment("here", tmp_path)
+    some = peers.Peers({"Here": ("here", "no_such_script.py")})
+    assert some.said("Here") is None
+    assert some.said("Here") is None
+    (note,) = some.notes
+    assert note.startswith("Here failed: ")
+    assert "no_such_script.py" in note
+
+
+@pytest.mark.slow
+def test_marian_learns_from_what_was_written_and_translates_it(peers: ModuleType, data: Bitext, tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    environment("transformers", tmp_path)
+    peers.write(tmp_path, data, SMALL, PIECES, TOKENS, 2)
+    some = peers.Peers({"trained": peers.TRAINED["transformer"]["Marian"], **peers.GENERATED})
+    found = some.said("trained", tmp_path, "--updates", 2, "--warmup", 1, "--threads", 1)
+    assert some.notes == []
+    assert found["package"] == "transformers"
+    assert found["tokens_per_second"] > 0
+    ours = [Translation((4, 5), 0.0, 1.0, "")] * 4
+    lines = [data.source.tokens[: 2 + row].tolist() for row in range(4)]
+    peers.write_lines(tmp_path, lines, {"greedy": (1, ours, (2, 4)), "beam 2": (2, ours, (2,))}, SMALL, PIECES)
+    rates = some.said("Marian, generate", tmp_path, "--threads", 1)["lines_per_second"]
+    assert {name: sorted(of) for name, of in rates.items()} == {"greedy": ["2", "4"], "beam 2": ["2"]}
+    assert all(rate > 0 for of in rates.values() for rate in of.values())
+    assert some.versions["trained"].startswith("trained: transformers ")
+
+
+def test_the_clock_counts_between_the_starts_of_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "peers"))
+    measured = importlib.import_module("_measured")
+    now = iter(np.arange(0.0, 100.0, 10.0))
+    monkeypatch.setattr(measured.time, "perf_counter", lambda: next(now))
+    clock = measured.Clock(2, 3)
+    for tokens in (1000, 1000, 50, 60, 70):
+        clock.begin(tokens)
+    with pytest.raises(measured.Enough):
+        clock.begin(1000)
+    # read when the third and the sixth began
+    assert clock.rate == pytest.approx(180 / 10)
