@@ -92,7 +92,7 @@ def main() -> None:
         with quietly():
             train(asked, clock)
     except Enough:
-        say("eole", tokens_per_second=clock.rate, updates=asked.updates, threads=asked.threads)
+        say("eole", tokens_per_second=clock.rate, tokens=clock.tokens, updates=asked.updates, threads=asked.threads)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,8 @@ def train(asked: Namespace, clock: Clock) -> None:
     own = training.TrainManager._train_step
 
     def timed(manager: Any, batch: Any) -> Any:
-        clock.begin(int(batch.src_length.sum()) + int(batch.ntokens))
+        # its sources end with a token of its own
+        clock.begin(int(batch.src_length.sum()) - batch.nseqs + int(batch.ntokens))
         return own(manager, batch)
 
     training.TrainManager._train_step = timed
@@ -129,7 +130,7 @@ def main() -> None:
         with quietly():
             train(asked, clock)
     except Enough:
-        say("joeynmt", tokens_per_second=clock.rate, updates=asked.updates, threads=asked.threads)
+        say("joeynmt", tokens_per_second=clock.rate, tokens=clock.tokens, updates=asked.updates, threads=asked.threads)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def main() -> None:
             optimizer.step()
             optimizer.zero_grad()
     except Enough:
-        say("transformers", tokens_per_second=clock.rate, updates=asked.updates, threads=asked.threads)
+        say("transformers", tokens_per_second=clock.rate, tokens=clock.tokens, updates=asked.updates, threads=asked.threads)
 
 
 if __name__ == "__main__":
