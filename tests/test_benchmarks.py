@@ -127,3 +127,26 @@ def test_the_clock_counts_between_the_starts_of_updates(monkeypatch: pytest.Monk
         clock.begin(1000)
     # read when the third and the sixth began
     assert clock.rate == pytest.approx(180 / 10)
+
+
+def test_scaling_writes_a_page_and_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    scaling = importlib.import_module("scaling")
+    monkeypatch.setattr(scaling, "TOKENS", 64)
+    monkeypatch.setattr(scaling, "PIECES", PIECES)
+    sizes = ["--tokens", "64", "128", "--pieces", "20", "30", "--lengths", "3", "9", "--threads", "1"]
+    monkeypatch.setattr("sys.argv", ["scaling.py", "--out", str(tmp_path), *sizes, "--rounds", "1", "--updates", "1"])
+    scaling.main()
+    assert capsys.readouterr().out == f"{tmp_path / 'scaling.md'}\n"
+    lines = (tmp_path / "scaling.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "# How training scales: a Transformer of preset tiny"
+    assert "![Microseconds a token by what grows](figures/scaling.svg)" in lines
+    heads = [line for line in lines if line.startswith("| ") and "float32 on 1 thread" in line]
+    assert [line.split("|")[1].strip() for line in heads] == list(scaling.TITLES.values())
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ") and line[2].isdigit()]
+    assert [row[0] for row in rows] == ["64", "128", "20", "30", "3", "9"]
+    assert all(float(cell.replace(",", "")) > 0 for row in rows for cell in row[1:])
+    drawing = (tmp_path / "figures" / "scaling.svg").read_text(encoding="utf-8")
+    assert all(title in drawing for title in scaling.TITLES.values())
+    assert (tmp_path / "figures" / "scaling.png").read_bytes().startswith(b"\x89PNG")

@@ -37,7 +37,7 @@ def read(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenizer, str
     """
     if path is None:
         some = made_up(pieces)
-        return some, tokenizers.learn("word", _both(some), pieces), "made-up sentences"
+        return some, tokenizers.learn("word", both(some), pieces), "made-up sentences"
     if path.is_dir():
         source, target = (path / name for name in MULTI30K)
         if not (source.is_file() and target.is_file()):
@@ -47,7 +47,7 @@ def read(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenizer, str
         some, name = [pair for _, pair in pairs(path, Report(str(path)))], path.name
     if not some:
         raise DataError(f"{path} holds no pair")
-    return some, tokenizers.learn("bpe", _both(some), pieces), name
+    return some, tokenizers.learn("bpe", both(some), pieces), name
 
 
 def bitext(some: Sequence[Pair], tokenizer: Tokenizer) -> Bitext:
@@ -81,5 +81,6 @@ def made_up(pieces: int, number: int = PAIRS, length: float = LENGTH, spread: fl
     return [Pair(source, target) for source, target in zip(texts[::2], texts[1::2], strict=True)]
 
 
-def _both(some: Sequence[Pair]) -> list[str]:
+def both(some: Sequence[Pair]) -> list[str]:
+    """The sources, then the targets: what one tokenizer of both is learnt from."""
     return [pair.source for pair in some] + [pair.target for pair in some]

@@ -1,0 +1,134 @@
+"""How the time of training grows: microseconds a source or target token by the tokens of a batch, the vocabulary and the sentences' length.
+
+    benchmarks/scaling.py [--out docs] [--preset tiny] [--tokens N ...] [--pieces N ...] [--lengths N ...] [--threads N ...] [--rounds N]
+
+On made-up sentences, in float32 and in bfloat16, on one thread and on all. Writes scaling.md, with a figure in figures/ as PNG and SVG.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from _sides import commit
+
+from attent.benchmarking import corpus, training
+from attent.benchmarking.machine import machine
+from attent.benchmarking.report import Column, Report, Row, Table
+from attent.data import tokenizers
+from attent.data.batches import BatchSize
+from attent.models.transformer_settings import PRESETS
+from attent.training.memory import keep_little
+from attent.training.pace import Pace
+
+# What stays as it is while one of them grows; lengths then differ as those of captions do.
+TOKENS, PIECES, LENGTH = 4096, 10_000, 14
+# By the name of what grows: what a table and a figure call it.
+TITLES = {"tokens": "target tokens of a batch", "pieces": "pieces of the vocabulary", "length": "tokens of a sentence"}
+INCHES = (13, 4)
+DOTS = 150
+
+
+def point(asked: Namespace, paces: Sequence[Pace], *, tokens: int = TOKENS, pieces: int = PIECES, length: int | None = None) -> Row:
+    """Microseconds a token each way to compute, of the fastest round; sentences of one length, or as captions have them."""
+    # enough for batches of their own in each update, or every pair comes again and again
+    number = max(2 * asked.updates * tokens // (length or LENGTH), 64)
+    spread = corpus.SPREAD if length is None else 0.0
+    pairs = corpus.made_up(pieces, number=number, length=length or LENGTH, spread=spread)
+    data = corpus.bitext(pairs, tokenizers.learn("word", corpus.both(pairs), pieces))
+    torch.manual_seed(0)
+    model = training.transformer(asked.preset)
+    sides = [training.Side(str(pace), pace, training.ours(model, pieces, pace, data, tokens)) for pace in paces]
+    found = training.measure(sides, data.endless(BatchSize(tokens=tokens), 1), asked.rounds, asked.updates)
+    return {name: 1e6 / max(rates) for name, rates in found.items()}
+
+
+def series(asked: Namespace, paces: Sequence[Pace]) -> dict[str, list[Row]]:
+    """A row for each size of what grows, by its name."""
+    grown: dict[str, list[int]] = {"tokens": asked.tokens, "pieces": asked.pieces, "length": asked.lengths}
+    found: dict[str, list[Row]] = {}
+    for name, sizes in grown.items():
+        found[name] = []
+        for size in sizes:
+            print(f"{size:,} {TITLES[name]}", file=sys.stderr, flush=True)
+            found[name].append({name: size} | point(asked, paces, **{name: size}))
+    return found
+
+
+def draw(found: dict[str, list[Row]], paces: Sequence[Pace], out: Path) -> None:
+    """A panel for each of what grows."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    # the same values give the same file
+    with pyplot.rc_context({"svg.hashsalt": "attent", "svg.fonttype": "none"}):
+        figure, panels = pyplot.subplots(1, len(found), figsize=INCHES, sharey=True, layout="constrained")
+        for panel, (name, rows) in zip(panels, found.items(), strict=True):
+            sizes = [row[name] for row in rows]
+            for pace in paces:
+                panel.plot(sizes, [row[str(pace)] for row in rows], marker="o", label=str(pace))
+            panel.set(xscale="log", xlabel=TITLES[name])
+            panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            panel.minorticks_off()
+            panel.grid(alpha=0.3)
+        panels[0].set(ylim=(0, None), ylabel="µs a token")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(paces))
+        out.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out / "scaling.svg", metadata={"Date": None})
+        figure.savefig(out / "scaling.png", dpi=DOTS)
+        pyplot.close(figure)
+
+
+def page(found: dict[str, list[Row]], paces: Sequence[Pace], asked: Namespace) -> str:
+    """The page in Markdown: the figure, and its values as tables."""
+    tables = [
+        Table(
+            f"By {TITLES[name]}, microseconds a token",
+            [Column(name, TITLES[name], ",d"), *(Column(str(pace), str(pace), ".1f") for pace in paces)],
+            rows,
+        )
+        for name, rows in found.items()
+    ]
+    notes = [
+        "Source and target tokens together, padding not counted, on made-up sentences; of the fastest of",
+        f"{asked.rounds} rounds of {asked.updates} updates. What does not grow: {TOKENS:,} target tokens a batch, {PIECES:,} pieces, and",
+        f"{LENGTH} tokens a sentence on average, their lengths as uneven as those of captions; where length grows, all sentences are of",
+        "one length. Measured by `scripts/bench scaling`.",
+    ]
+    report = Report(f"How training scales: a Transformer of preset {asked.preset}", machine(), tables)
+    _, title, *rest = report.lines(commit())
+    figure = "![Microseconds a token by what grows](figures/scaling.svg)"
+    return "\n".join([title.removeprefix("#"), *rest[:2], "", *notes, "", figure, *rest[2:], ""])
+
+
+def main() -> None:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs", help="the folder to write to")
+    parser.add_argument("--preset", default="tiny", choices=PRESETS)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048, 4096, 8192, 16384])
+    parser.add_argument("--pieces", type=int, nargs="+", default=[4000, 8000, 16000, 32000, 64000])
+    parser.add_argument("--lengths", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256])
+    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, torch.get_num_threads()}))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--updates", type=int, default=4, help="in a round")
+    asked = parser.parse_args()
+    keep_little()
+    most = torch.get_num_threads()
+    paces = [Pace(precision, number) for number in asked.threads for precision in training.PRECISIONS]
+    found = series(asked, paces)
+    # said of the page is how many the process had
+    torch.set_num_threads(most)
+    draw(found, paces, asked.out / "figures")
+    (asked.out / "scaling.md").write_text(page(found, paces, asked), encoding="utf-8")
+    print(asked.out / "scaling.md")
+
+
+if __name__ == "__main__":
+    main()
