@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 from _sides import commit, table
+from additive import textbook
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,12 +24,6 @@ from attent.attention.scores import Additive
 Work = Callable[[], object]
 # The share of the GPU's memory that the textbook line's tables may take.
 SHARE = 0.6
-
-
-def textbook(query: Tensor, key: Tensor, value: Tensor, w1: Tensor, w2: Tensor, bias: Tensor, v: Tensor) -> Tensor:
-    """As it stands in tutorials: every sum of a query and a key at once."""
-    hidden = torch.tanh((query @ w1 + bias)[..., :, None, :] + (key @ w2)[..., None, :, :])
-    return torch.softmax(hidden @ v, -1) @ value
 
 
 def milliseconds(sides: dict[str, Work], rounds: int = 20, seconds: float = 4.0) -> dict[str, float]:
