@@ -67,7 +67,7 @@ def main() -> None:
             threads=(asked.threads,),
             compiled=asked.model == "transformer" and not asked.no_compile,
             say=lambda line: print(line, file=sys.stderr, flush=True),
-            others={peer: partial(rate, peers, peer, Path(folder), asked) for peer in peers.there},
+            others={f"{peer}, float32": partial(rate, peers, peer, Path(folder), asked) for peer in peers.there},
         )
     show(replace(report, notes=[*report.notes, *peers.versions.values(), *peers.notes]))
 

@@ -129,6 +129,7 @@ def test_the_clock_counts_between_the_starts_of_updates(monkeypatch: pytest.Monk
     assert clock.rate == pytest.approx(180 / 10)
 
 
+@pytest.mark.slow
 def test_scaling_writes_a_page_and_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))

@@ -81,6 +81,7 @@ def test_translation(attent, run_folder: Path, tmp_path: Path) -> None:
         (["attention", "--dropout", "1"], "Invalid value for '--dropout'"),
         (["train", "--preset", "tny"], "did you mean 'tiny'"),
         (["train", "--model", "rnn", "--preset", "tiny"], "--preset is for --model transformer"),
+        (["train", "--model", "rnn", "--compile"], "--compile is for --model transformer"),
         (["train", "--threads", "0"], "Invalid value for '--threads'"),
         (["translate", "no-such-run", __file__], "no-such-run is no run folder"),
         (["translate", "no-such-run"], "Missing argument"),

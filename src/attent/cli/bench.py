@@ -98,6 +98,8 @@ def train(
     """
     if preset is not None and model is not Model.transformer:
         raise ArgumentError("--preset is for --model transformer")
+    if compiled and model is not Model.transformer:
+        raise ArgumentError("--compile is for --model transformer; a loop over the words of a sentence takes too long to compile")
     import torch
 
     from attent.benchmarking import corpus, training
