@@ -36,7 +36,10 @@ def transformer(like: dict[str, Any]) -> dict[str, Any]:
 
 
 def rnn(like: dict[str, Any]) -> dict[str, Any]:
-    """As large as attent's recurrent network with Bahdanau's attention; its bridge and input feeding are JoeyNMT's own."""
+    """As large as attent's recurrent network with Bahdanau's attention, as far as it can be said.
+
+    Inside, its attention is only as wide as the decoder's state, and what the pieces are told from is made as Luong's is.
+    """
     layers = {
         "type": "recurrent",
         "rnn_type": like["cell"],

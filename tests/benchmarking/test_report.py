@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 
-from attent.benchmarking.report import Column, Report, Table, markdown
+import pytest
+
+from attent.benchmarking.report import Column, Report, Table, markdown, three_digits
 
 MACHINE = {"processor": "Abacus", "cores": 2, "threads": 1, "python": "3.11", "torch": "2.13", "system": "Linux"}
 TABLE = Table(
@@ -31,6 +33,14 @@ def test_values_are_json_and_hold_what_no_column_shows() -> None:
     values = Report("Counting", MACHINE, [TABLE]).values()
     assert json.loads(json.dumps(values)) == values
     assert values["tables"][0]["rows"][0] == {"side": "ours", "rate": 12345.6, "times": 1.0, "more": 7}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.05123, "0.0512"), (3.4, "3.40"), (41.82, "41.8"), (523.4, "523"), (1264.2, "1,264"), (0.0, "0.00"), (10, "10.0")]
+)
+def test_three_digits(value: float, text: str) -> None:
+    assert three_digits(value) == text
+    assert Column("a", "", three_digits).cell({"a": value}) == text
 
 
 def test_markdown() -> None:

@@ -14,7 +14,7 @@ from attent.attention.parts import Score
 from attent.benchmarking.machine import machine, physical
 from attent.benchmarking.memory import apart, grown
 from attent.benchmarking.plain.attention import fused, scale_of, textbook
-from attent.benchmarking.report import Column, Report, Row, Table
+from attent.benchmarking.report import Column, Report, Row, Table, three_digits
 from attent.benchmarking.timing import Times, Work, timed
 from attent.errors import ShapeError
 
@@ -123,10 +123,10 @@ COLUMNS = (
     Column("score", "score"),
     Column("case", "(B, H, T, D)"),
     Column("side", ""),
-    Column("forward", "forward, ms", ".3g"),
-    Column("forward, median", "median", ".3g"),
-    Column("backward", "forward + backward, ms", ".3g"),
-    Column("backward, median", "median", ".3g"),
+    Column("forward", "forward, ms", three_digits),
+    Column("forward, median", "median", three_digits),
+    Column("backward", "forward + backward, ms", three_digits),
+    Column("backward, median", "median", three_digits),
     Column("times", "× attent", ".2f"),
     Column("memory", "memory, MiB", ",.0f"),
     Column("difference", "largest difference", ".1e"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,17 +17,19 @@ class Column(NamedTuple):
     Args:
         key: the value of a row that it shows.
         title: what stands above it.
-        form: how a number is written, as Python's format has it.
+        form: how a number is written: as Python's format has it, or what a function makes of it.
     """
 
     key: str
     title: str
-    form: str = ""
+    form: str | Callable[[float], str] = ""
 
     def cell(self, row: Row) -> str:
         """What stands in this column; nothing where there is no value."""
         value = row.get(self.key)
-        return "" if value is None else format(value, "" if isinstance(value, str) else self.form)
+        if value is None or isinstance(value, str):
+            return value or ""
+        return format(value, self.form) if isinstance(self.form, str) else self.form(value)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,12 @@ class Report:
         """The same as plain values, for JSON."""
         tables = [{"title": table.title, "rows": [dict(row) for row in table.rows]} for table in self.tables]
         return {"title": self.title, "machine": dict(self.machine), "tables": tables, "notes": list(self.notes)}
+
+
+def three_digits(value: float) -> str:
+    """A number to three digits, and never as a power of ten: 0.0512, 3.40, 1,264."""
+    before = math.floor(math.log10(abs(value))) + 1 if value else 1
+    return f"{value:,.{max(3 - before, 0)}f}"
 
 
 def on(machine: Mapping[str, str | int], commit: str | None = None) -> str:
