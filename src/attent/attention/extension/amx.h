@@ -128,6 +128,31 @@ static inline void pack(const float* from, int64_t width, uint16_t* to) {
   }
 }
 
+// Columns 0–3, 8–11, 16–19 and 24–27 of 32, and the others: how pairs of rows are woven without a word crossing its lane.
+static inline void weave(const uint16_t* from, int64_t width, int64_t rows, __m512i (&low)[16], __m512i (&high)[16]) {
+  for (int64_t p = 0; p < 16; ++p) {
+    const __m512i even = 2 * p < rows ? _mm512_loadu_si512(from + 2 * p * width) : _mm512_setzero_si512();
+    const __m512i odd = 2 * p + 1 < rows ? _mm512_loadu_si512(from + (2 * p + 1) * width) : _mm512_setzero_si512();
+    low[p] = _mm512_unpacklo_epi16(even, odd);
+    high[p] = _mm512_unpackhi_epi16(even, odd);
+  }
+}
+
+static inline void write(const __m512i (&rows)[16], uint16_t* to) {
+  for (int p = 0; p < 16; ++p) _mm512_storeu_si512(to + 32 * p, rows[p]);
+}
+
+// Which of 32 columns stands at a place among both halves of woven ones.
+static inline int64_t woven(int64_t place) { return place % 16 / 4 * 8 + place % 4 + place / 16 * 4; }
+
+// 16 and 16 woven numbers in their own order.
+static inline void unweave(__m512 low, __m512 high, float* to) {
+  const __m512i first = _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
+  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+  _mm512_storeu_ps(to, _mm512_permutex2var_ps(low, first, high));
+  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(low, second, high));
+}
+
 }  // namespace amx
 FOR_ANY
 #endif

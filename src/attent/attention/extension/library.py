@@ -23,6 +23,7 @@ SIGNATURES = {
     "attent_turned": [POINTER] * 4 + [INTEGER] * 6,
     "attent_dropped": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
     "attent_output_loss": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
+    "attent_output_loss_tiles": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,
     "attent_linear": [POINTER] * 10 + [INTEGER] * 6,
     "attent_linear_inputs": [POINTER] * 8 + [INTEGER] * 5,
     "attent_linear_weights": [POINTER] * 4 + [INTEGER] * 3,

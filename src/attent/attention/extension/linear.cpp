@@ -112,20 +112,6 @@ static void pack_backward(const float* const* weights, const int64_t* inner, int
       for (int64_t k = 0; k < inner[source]; k += 32, to += 2 * amx::TILE) amx::pack(weights[source] + k * outer + column, outer, to);
 }
 
-// Columns 0–3, 8–11, 16–19 and 24–27 of 32, and the others: how pairs of rows are woven without a word crossing its lane.
-static inline void weave(const uint16_t* from, int64_t width, int64_t rows, __m512i (&low)[16], __m512i (&high)[16]) {
-  for (int64_t p = 0; p < 16; ++p) {
-    const __m512i even = 2 * p < rows ? _mm512_loadu_si512(from + 2 * p * width) : _mm512_setzero_si512();
-    const __m512i odd = 2 * p + 1 < rows ? _mm512_loadu_si512(from + (2 * p + 1) * width) : _mm512_setzero_si512();
-    low[p] = _mm512_unpacklo_epi16(even, odd);
-    high[p] = _mm512_unpackhi_epi16(even, odd);
-  }
-}
-
-static inline void write(const __m512i (&rows)[16], uint16_t* to) {
-  for (int p = 0; p < 16; ++p) _mm512_storeu_si512(to + 32 * p, rows[p]);
-}
-
 static inline void add(const __m512i (&pairs)[16], float* sums) {
   __m512 even = _mm512_setzero_ps(), odd = _mm512_loadu_ps(sums);
   for (int p = 0; p < 16; ++p) {
@@ -149,20 +135,20 @@ static void add_tokens(const Gradient& job, int64_t task, float* scratch) {
       __m512i low[16], high[16];
       const int64_t row = first + 32 * s, rows = end - row;
       for (int64_t m = 0; m < outer; m += 32) {
-        weave(job.slopes + row * outer + m, outer, rows, low, high);
+        amx::weave(job.slopes + row * outer + m, outer, rows, low, high);
         add(low, of_bias + m);
         add(high, of_bias + m + 16);
         uint16_t* to = left + (m / 32 * steps + s) * 2 * amx::TILE;
         amx::transpose(low);
-        write(low, to);
+        amx::write(low, to);
         amx::transpose(high);
-        write(high, to + amx::TILE);
+        amx::write(high, to + amx::TILE);
       }
       for (int64_t k = 0; k < inner; k += 32) {
-        weave(job.from + row * inner + k, inner, rows, low, high);
+        amx::weave(job.from + row * inner + k, inner, rows, low, high);
         uint16_t* to = right + (k / 32 * steps + s) * 2 * amx::TILE;
-        write(low, to);
-        write(high, to + amx::TILE);
+        amx::write(low, to);
+        amx::write(high, to + amx::TILE);
       }
     }
     float* block = sums;
@@ -174,14 +160,6 @@ static void add_tokens(const Gradient& job, int64_t task, float* scratch) {
         amx::put(block, 128);
       }
   }
-}
-
-// 16 and 16 woven numbers in their own order.
-static inline void unweave(__m512 low, __m512 high, float* to) {
-  const __m512i first = _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
-  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
-  _mm512_storeu_ps(to, _mm512_permutex2var_ps(low, first, high));
-  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(low, second, high));
 }
 
 // The sums of all tasks, rows and columns in their own order.
@@ -196,8 +174,7 @@ static void gather(const Gradient& job, int64_t tasks, float* dweight, float* db
           low = _mm512_add_ps(low, _mm512_loadu_ps(block + task * stride + 32 * i));
           high = _mm512_add_ps(high, _mm512_loadu_ps(block + task * stride + 32 * i + 16));
         }
-        const int64_t row = i % 16 / 4 * 8 + i % 4 + i / 16 * 4;
-        unweave(low, high, dweight + (m + row) * inner + k);
+        amx::unweave(low, high, dweight + (m + amx::woven(i)) * inner + k);
       }
     if (!dbias) continue;
     const float* of_bias = job.sums + outer * inner + m;
@@ -206,7 +183,7 @@ static void gather(const Gradient& job, int64_t tasks, float* dweight, float* db
       low = _mm512_add_ps(low, _mm512_loadu_ps(of_bias + task * stride));
       high = _mm512_add_ps(high, _mm512_loadu_ps(of_bias + task * stride + 16));
     }
-    unweave(low, high, dbias + m);
+    amx::unweave(low, high, dbias + m);
   }
 }
 
