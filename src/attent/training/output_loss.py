@@ -128,12 +128,7 @@ def _tiled(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """The mean loss, and if wanted its gradients in features, weight and bias, without a tensor of logits."""
     features, nothing = features.contiguous(), weight.new_empty(0)
-    # where the loss is smoothed each token's comes in the place of the mean of its logits, which is one product with the mean weight
     losses = weight.new_empty(len(target))
-    if smoothing:
-        torch.mv(features.float(), weight.to(features.dtype).mean(0, dtype=torch.float32), out=losses)
-        if bias is not None:
-            losses += bias.mean()
     of_features = torch.empty_like(features) if wanted else None
     of_weight = torch.empty_like(weight) if wanted else None
     of_bias = torch.zeros_like(bias) if wanted and bias is not None else None

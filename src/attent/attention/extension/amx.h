@@ -16,11 +16,11 @@
 #ifdef HAS_AMX
 #include <immintrin.h>
 
-#define AMX_TARGET "amx-tile,amx-bf16,avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma"
 #if defined(__clang__)
-#define FOR_AMX _Pragma("clang attribute push(__attribute__((target(\"amx-tile,amx-bf16,avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma\"))), apply_to = function)")
+#define FOR_AMX \
+  _Pragma("clang attribute push(__attribute__((target(\"amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16\"))), apply_to = function)")
 #else
-#define FOR_AMX _Pragma("GCC push_options") _Pragma("GCC target(\"amx-tile,amx-bf16,avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma\")")
+#define FOR_AMX _Pragma("GCC push_options") _Pragma("GCC target(\"amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16\")")
 #endif
 
 FOR_AMX
@@ -30,8 +30,10 @@ namespace amx {
 constexpr int64_t TILE = 512, SUMS = 256;
 
 // Eight tiles of 16 rows of 64 bytes: which kind, the bytes of a row of each (two numbers a word), the rows of each.
-alignas(64) const uint8_t SHAPES[64] = {1,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
-                                        0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 16, 16, 16, 16, 16, 16, 16, 16};
+alignas(64) const uint8_t SHAPES[64] = {1,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0,  // kind
+                                        64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,  // bytes
+                                        0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0,
+                                        16, 16, 16, 16, 16, 16, 16, 16};  // rows
 
 // The tiles, for as long as a task lasts.
 struct Tiles {

@@ -121,7 +121,7 @@ static inline void add(const __m512i (&pairs)[16], float* sums) {
   _mm512_storeu_ps(sums, _mm512_add_ps(even, odd));
 }
 
-// What a token adds to the gradient of weight and bias, for some tokens: slopes woven and turned make the left side, features woven the right.
+// What some tokens add to the gradients of weight and bias: slopes woven and turned make the left side, features woven the right.
 static void add_tokens(const Gradient& job, int64_t task, float* scratch) {
   const amx::Tiles tiles;
   const int64_t outer = job.outer, inner = job.inner, size = outer * inner;

@@ -13,6 +13,8 @@ namespace {
 // Tokens that make a task of the first sweep and whose slopes are held in the second; tokens after which the second goes on to the next
 // classes; classes that are looked at side by side.
 constexpr int64_t SOME = 512, GROUP = 1024, CLASSES = 256;
+// What the first sweep knows of a token: three registers.
+constexpr int64_t STATE = 48;
 
 struct OutputLoss {
   const uint16_t* features;
@@ -23,7 +25,7 @@ struct OutputLoss {
   uint16_t* dfeatures;
   int64_t number, width, classes, ranges;
   float smoothing, scale;
-  // as right sides: Wᵀ, a strip of 32 classes after the other, and W, a strip of 32 features after the other; features turned, as left side
+  // as right sides: Wᵀ, a strip of 32 classes after the other, and W, a strip of 32 features after the other; as left side features turned
   uint16_t *forward, *backward, *turned;
   // features padded to whole tiles; of each token the logarithm to base 2 of its exponentials' sum
   uint16_t* last_rows;
@@ -104,25 +106,35 @@ static inline void logits(const OutputLoss& job, int64_t row, int64_t first, int
     for (int64_t j = known; j < 32 * strips; ++j) to[i * CLASSES + j] = -INFINITY;
 }
 
-// Logits of two tokens, CLASSES numbers a row, added to their states: in each lane the largest so far, and relative to it the sum of
-// exponentials. Two at a time, for one alone would wait for itself.
-static inline void add_two(const float* line, int64_t count, float* states) {
+// `known` logits of two tokens, CLASSES numbers a row and −∞ behind them, added to their states: in each lane the largest so far, relative
+// to it the sum of exponentials, and the sum of the logits. Two at a time, for one alone would wait for itself.
+static inline void add_two(const float* line, int64_t known, float* states) {
+  const int64_t count = (known + 31) / 32 * 32;
   const __m512 base = _mm512_set1_ps(TO_BASE_2);
-  __m512 most[2][2], sums[2][2] = {}, shifts[2];
-  for (int t = 0; t < 2; ++t) most[t][0] = most[t][1] = _mm512_loadu_ps(states + 32 * t);
+  __m512 most[2][2], sums[2][2] = {}, totals[2][2] = {}, shifts[2];
+  for (int t = 0; t < 2; ++t) most[t][0] = most[t][1] = _mm512_loadu_ps(states + STATE * t);
   // NaN is passed over, and shows in the sum
-  for (int64_t j = 0; j < count; j += 32)
+  for (int64_t j = 0; j < count; j += 32) {
+    const __mmask32 there = known - j < 32 ? (1u << (known - j)) - 1 : ~0u;
     for (int t = 0; t < 2; ++t)
-      for (int half = 0; half < 2; ++half) most[t][half] = _mm512_max_ps(_mm512_loadu_ps(line + t * CLASSES + j + 16 * half), most[t][half]);
+      for (int half = 0; half < 2; ++half) {
+        const __m512 some = _mm512_loadu_ps(line + t * CLASSES + j + 16 * half);
+        most[t][half] = _mm512_max_ps(some, most[t][half]);
+        totals[t][half] = _mm512_mask_add_ps(totals[t][half], static_cast<__mmask16>(there >> 16 * half), totals[t][half], some);
+      }
+  }
   for (int t = 0; t < 2; ++t) shifts[t] = _mm512_mul_ps(most[t][0] = _mm512_max_ps(most[t][0], most[t][1]), base);
   for (int64_t j = 0; j < count; j += 32)
     for (int t = 0; t < 2; ++t)
-      for (int half = 0; half < 2; ++half)
-        sums[t][half] = _mm512_add_ps(sums[t][half], power(_mm512_fmsub_ps(_mm512_loadu_ps(line + t * CLASSES + j + 16 * half), base, shifts[t])));
-  for (int t = 0; t < 2; ++t) {
-    const __m512 factor = power(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(states + 32 * t), most[t][0]), base));
-    _mm512_storeu_ps(states + 32 * t, most[t][0]);
-    _mm512_storeu_ps(states + 32 * t + 16, _mm512_fmadd_ps(_mm512_loadu_ps(states + 32 * t + 16), factor, _mm512_add_ps(sums[t][0], sums[t][1])));
+      for (int half = 0; half < 2; ++half) {
+        const __m512 some = _mm512_loadu_ps(line + t * CLASSES + j + 16 * half);
+        sums[t][half] = _mm512_add_ps(sums[t][half], power(_mm512_fmsub_ps(some, base, shifts[t])));
+      }
+  for (int t = 0; t < 2; ++t, states += STATE) {
+    const __m512 factor = power(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(states), most[t][0]), base));
+    _mm512_storeu_ps(states, most[t][0]);
+    _mm512_storeu_ps(states + 16, _mm512_fmadd_ps(_mm512_loadu_ps(states + 16), factor, _mm512_add_ps(sums[t][0], sums[t][1])));
+    _mm512_storeu_ps(states + 32, _mm512_add_ps(_mm512_loadu_ps(states + 32), _mm512_add_ps(totals[t][0], totals[t][1])));
   }
 }
 
@@ -130,30 +142,34 @@ static inline void add_two(const float* line, int64_t count, float* states) {
 static void sum_exponentials(const OutputLoss& job, int64_t task, float* scratch) {
   const amx::Tiles tiles;
   const int64_t first = task * SOME, end = first + SOME < job.number ? first + SOME : job.number;
-  float *sums = scratch, *most = sums + 32 * CLASSES, *told = most + 32 * SOME;
+  float *sums = scratch, *states = sums + 32 * CLASSES, *told = states + STATE * SOME;
   for (int64_t i = 0; i < SOME; ++i) {
-    _mm512_storeu_ps(most + 32 * i, _mm512_set1_ps(LEAST));
-    _mm512_storeu_ps(most + 32 * i + 16, _mm512_setzero_ps());
+    _mm512_storeu_ps(states + STATE * i, _mm512_set1_ps(LEAST));
+    _mm512_storeu_ps(states + STATE * i + 16, _mm512_setzero_ps());
+    _mm512_storeu_ps(states + STATE * i + 32, _mm512_setzero_ps());
     told[i] = 0;
   }
   for (int64_t at = 0; at < job.classes; at += CLASSES) {
-    const int64_t strips = job.strips() - at / 32 < CLASSES / 32 ? job.strips() - at / 32 : CLASSES / 32;
+    const int64_t known = job.classes - at < CLASSES ? job.classes - at : CLASSES, strips = (known + 31) / 32;
     for (int64_t row = first; row < end; row += 32) {
       logits(job, row, at, strips, sums);
-      for (int64_t i = 0; i < 32; i += 2) add_two(sums + i * CLASSES, 32 * strips, most + 32 * (row - first + i));
+      for (int64_t i = 0; i < 32; i += 2) add_two(sums + i * CLASSES, known, states + STATE * (row - first + i));
       for (int64_t i = row; i < row + 32 && i < end; ++i) {
         const int64_t place = job.target[i] - at;
-        if (place >= 0 && place < 32 * strips) told[i - first] = sums[(i - row) * CLASSES + place];
+        if (place >= 0 && place < known) told[i - first] = sums[(i - row) * CLASSES + place];
       }
     }
   }
   for (int64_t i = first; i < end; ++i) {
-    const __m512 largest = _mm512_loadu_ps(most + 32 * (i - first));
+    const float* state = states + STATE * (i - first);
+    const __m512 largest = _mm512_loadu_ps(state);
     const float peak = _mm512_reduce_max_ps(largest);
     const __m512 factor = power(_mm512_mul_ps(_mm512_sub_ps(largest, _mm512_set1_ps(peak)), _mm512_set1_ps(TO_BASE_2)));
-    const float sum = _mm512_reduce_add_ps(_mm512_mul_ps(_mm512_loadu_ps(most + 32 * (i - first) + 16), factor));
+    const float sum = _mm512_reduce_add_ps(_mm512_mul_ps(_mm512_loadu_ps(state + 16), factor));
     const float log = peak > LEAST ? peak + std::log(sum) : NAN;
-    job.losses[i] = (1.0f - job.smoothing) * (log - told[i - first]) + (job.smoothing > 0 ? job.smoothing * (log - job.losses[i]) : 0.0f);
+    // 0 · ∞ is no number
+    const float even = job.smoothing > 0 ? job.smoothing * (log - _mm512_reduce_add_ps(_mm512_loadu_ps(state + 32)) / job.classes) : 0.0f;
+    job.losses[i] = (1.0f - job.smoothing) * (log - told[i - first]) + even;
     job.whole[i] = peak > LEAST ? peak * TO_BASE_2 + std::log2(sum) : NAN;
   }
 }
@@ -262,7 +278,8 @@ static void gradients(const OutputLoss& job, int64_t range, float* scratch) {
 
 // The features' gradient from those of all ranges, for 32 tokens.
 static void gather(const OutputLoss& job, int64_t step, float*) {
-  const int64_t first = step * 32 * job.width, last = first + 32 * job.width < job.number * job.width ? first + 32 * job.width : job.number * job.width;
+  const int64_t first = step * 32 * job.width, size = job.number * job.width;
+  const int64_t last = first + 32 * job.width < size ? first + 32 * job.width : size;
   for (int64_t j = first; j < last; j += 32) {
     __m512 low = _mm512_setzero_ps(), high = _mm512_setzero_ps();
     for (int64_t range = 0; range < job.ranges; ++range) {
@@ -281,9 +298,8 @@ FOR_ANY
 }  // namespace
 
 // losses (number) of features (number, width) in bfloat16, weight (classes, width), bias (classes) or none, and targets that lie within
-// the classes. Where smoothing is above zero, losses must hold the mean of each token's logits. Where the gradients are wanted,
-// dfeatures (number, width) in bfloat16, dweight (classes, width) and dbias (classes), zero before, become those of the losses' sum times
-// `scale`. The width is a multiple of 32. Returns 0, or 1 where memory ran out.
+// the classes. Where the gradients are wanted, dfeatures (number, width) in bfloat16, dweight (classes, width) and dbias (classes), zero
+// before, become those of the losses' sum times `scale`. The width is a multiple of 32. Returns 0, or 1 where memory ran out.
 EXPORTED int attent_output_loss_tiles(const uint16_t* features, const float* weight, const float* bias, const int64_t* target,
                                       float* losses, uint16_t* dfeatures, float* dweight, float* dbias, int64_t number, int64_t width,
                                       int64_t classes, int64_t wanted, float smoothing, float scale, int64_t threads, Parallel parallel,
@@ -311,7 +327,7 @@ EXPORTED int attent_output_loss_tiles(const uint16_t* features, const float* wei
   memcpy(job.last_rows, features + number / 32 * 32 * width, 2 * (number % 32) * width);
   for (int64_t i = number; i < 32 * steps; ++i) job.whole[i] = 0;
   if (run(job, pack_strip, strips, 32 * width, threads, parallel)) return 1;
-  if (run(job, sum_exponentials, (number + SOME - 1) / SOME, 32 * CLASSES + 33 * SOME, threads, parallel)) return 1;
+  if (run(job, sum_exponentials, (number + SOME - 1) / SOME, 32 * CLASSES + (STATE + 1) * SOME, threads, parallel)) return 1;
   if (!wanted) return 0;
   if (run(job, turn_rows, steps, 0, threads, parallel)) return 1;
   const int64_t range = (strips + job.ranges - 1) / job.ranges;

@@ -160,7 +160,8 @@ static void backward(const Backward& job, int64_t task, float* scratch) {
   memset(dweight, 0, 8 * line);
   for (int64_t i = task * ROWS; i < last; ++i) {
     const float mean = job.statistics[2 * i], inverse = job.statistics[2 * i + 1];
-    const float *x = at(job.together, false, i, width, line, unit), *dy = at(job.dnormalised, job.normalised_half, i, width, line, weighted);
+    const float* x = at(job.together, false, i, width, line, unit);
+    const float* dy = at(job.dnormalised, job.normalised_half, i, width, line, weighted);
     Vector shift = {}, scale = {};
     for (int64_t j = 0; j < line; j += LANES) {
       const Vector one = (load(x + j) - mean) * inverse, of = load(dy + j), together = of * load(job.weight + j);
