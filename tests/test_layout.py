@@ -32,6 +32,7 @@ choices · dropout · checks
 call
 formula
 kernels
+projection
 stale · lazy · streaming · statistics · map · rollout
 watching
 watch

@@ -1,9 +1,19 @@
 import pytest
 import torch
 
-from attent.layers.dropout import Dropout
+from attent.attention.extension import library as extension
+from attent.layers.dropout import Dropout, drops
 
 SHARE = 0.3
+
+
+@pytest.fixture(autouse=True, params=["extension", "plain"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "plain":
+        monkeypatch.setattr(extension, "library", lambda: None)
+    elif extension.library() is None:
+        pytest.skip("no extension: attent was installed without a compiler")
+    return request.param
 
 
 def dropped(features: torch.Tensor, seed: int, share: float = SHARE) -> torch.Tensor:
@@ -31,10 +41,23 @@ def test_what_is_dropped_follows_from_torchs_seed_and_changes_from_call_to_call(
 
 
 def test_gradients_go_where_features_went() -> None:
-    features = torch.randn(17, 5, requires_grad=True)
+    features = torch.randn(1709, 5, 7, requires_grad=True)
     result = dropped(features, 4)
-    (gradient,) = torch.autograd.grad(result.sum(), features)
+    slope = torch.ones_like(result).requires_grad_()
+    (gradient,) = torch.autograd.grad(result, features, slope, create_graph=True)
     torch.testing.assert_close(gradient * features, result)
+    (second,) = torch.autograd.grad(gradient, slope, features)
+    torch.testing.assert_close(second, result)
+
+
+def test_many_features_stay_by_the_hash(way: str) -> None:
+    if way == "plain":
+        pytest.skip("PyTorch draws numbers of its own")
+    features = torch.randn(3, 127, 131)
+    result = dropped(features, 6)
+    torch.manual_seed(6)
+    kept = drops(3 * 127, 131, SHARE, int(torch.randint(2**31 - 1, ()))).kept()[0, 0]
+    torch.testing.assert_close(result, features * kept.view(3, 127, 131) / (1 - SHARE))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

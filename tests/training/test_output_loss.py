@@ -13,6 +13,7 @@ from attent.training import output_loss as fused
 from attent.training.output_loss import output_loss
 
 needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+needs_tiles = pytest.mark.skipif(not extension.tiles(), reason="no extension, or no processor with matrix tiles")
 # of the extension's registers, or None for PyTorch alone
 WAYS = [None, *(pytest.param(level, marks=needs_extension) for level in (0, 1, 2))]
 
@@ -238,3 +239,69 @@ def test_one_number_by_hand(dtype: torch.dtype, way: int | None) -> None:
     # logits log 3 and 0: p = 3/4 and 1/4
     features, weight = torch.tensor([[3.0]], dtype=dtype).log(), torch.tensor([[1.0], [0.0]], dtype=dtype)
     assert output_loss(features, weight, None, torch.tensor([1])).item() == pytest.approx(1.3862944)  # log 4
+
+
+@needs_tiles
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize(("tokens", "width", "classes"), [(1, 32, 1), (7, 32, 5), (33, 64, 97), (513, 32, 300), (1100, 96, 2051)])
+def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int, smoothing: float, bias: bool) -> None:
+    features, weight = torch.randn(tokens, width).bfloat16().requires_grad_(), (0.3 * torch.randn(classes, width)).bfloat16().float()
+    inputs = [features, weight.requires_grad_(), *([torch.randn(classes).requires_grad_()] if bias else [])]
+    target = torch.randint(0, classes, (tokens,))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = output_loss(features, weight, inputs[2] if bias else None, target, smoothing)
+    exact = [one.detach().double().requires_grad_() for one in inputs]
+    expected = textbook(exact[0], exact[1], exact[2] if bias else None, target, smoothing)
+    torch.testing.assert_close(loss.double(), expected, atol=3e-6, rtol=1e-6)
+    for ours, right in zip(torch.autograd.grad(3 * loss, inputs), torch.autograd.grad(3 * expected, exact), strict=True):
+        # one class alone has no slopes
+        assert (ours.double() - right).abs().max() <= 2**-7 * right.abs().max() + 1e-9
+
+
+@needs_tiles
+@pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
+def test_by_tiles_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: float) -> None:
+    features, weight, target = torch.randn(5, 32).bfloat16(), torch.randn(67, 32).bfloat16().float(), torch.tensor([3, 66, 1, 40, 7])
+    features[2, 3] = value
+    found = output_loss_rows(features, weight, target)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extension, "tiles", lambda: False)
+        plain = output_loss_rows(features, weight, target)
+    for (loss, slope), (other, right) in zip(found, plain, strict=True):
+        torch.testing.assert_close(loss, other, equal_nan=True, atol=2e-2, rtol=1e-2)
+        assert torch.equal(slope.isnan(), right.isnan())
+    bias = torch.full((67,), -math.inf)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert output_loss(features[:1], weight, bias, target[:1], 0.0).isnan()
+        bias[3] = 1.0
+        assert output_loss(features[:1], weight, bias, target[:1], 0.0).item() == 0
+
+
+def output_loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Each token's loss, and its gradient when all are computed together."""
+    features = features.clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        losses = [output_loss(row[None], weight, None, told[None], 0.1) for row, told in zip(features, target, strict=True)]
+        (slopes,) = torch.autograd.grad(output_loss(features, weight, None, target, 0.1), features)
+    return list(zip((loss.detach() for loss in losses), slopes, strict=True))
+
+
+@needs_tiles
+def test_by_tiles_nothing_depends_on_up_to_four_threads() -> None:
+    threads, found = torch.get_num_threads(), []
+    features, weight, bias = (
+        torch.randn(1201, 32).requires_grad_(),
+        torch.randn(901, 32).requires_grad_(),
+        torch.randn(901).requires_grad_(),
+    )
+    target = torch.randint(0, 901, (1201,))
+    try:
+        for number in (1, 2, 4):
+            torch.set_num_threads(number)
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = output_loss(features, weight, bias, target, 0.1)
+            found.append([loss, *torch.autograd.grad(loss, (features, weight, bias))])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, other) for more in found[1:] for one, other in zip(found[0], more, strict=True))

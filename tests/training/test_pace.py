@@ -27,12 +27,25 @@ def test_the_faster_one_is_found_and_taken_in_turn() -> None:
 
     def step(precision: Precision) -> None:
         tried.append(precision)
-        time.sleep(0.02 if precision == "float32" else 0.001)
+        time.sleep(0.1 if precision == "float32" else 0.09)
+
+    seconds = measured(step, CPU, PACES)
+    assert set(seconds) == set(PACES)
+    assert tried == ["float32", "bfloat16"] * 6
+    assert 0.1 <= seconds[PACES[0]] < 0.2
+
+
+def test_what_is_far_slower_is_not_tried_again() -> None:
+    tried: list[Precision] = []
+
+    def step(precision: Precision) -> None:
+        tried.append(precision)
+        time.sleep(0.05 if precision == "float32" else 0.001)
 
     seconds = measured(step, CPU, PACES)
     assert faster(seconds) == Pace("bfloat16", 1)
-    assert tried == ["float32", "bfloat16"] * 6
-    assert 0.02 <= seconds[PACES[0]] < 0.2
+    assert tried == ["float32", "bfloat16"] * 2 + ["bfloat16"] * 4
+    assert 0.05 <= seconds[PACES[0]] < 0.5
 
 
 @pytest.mark.parametrize(("other", "chosen"), [(0.5, 0), (0.46, 0), (0.44, 1)])
@@ -43,7 +56,12 @@ def test_what_is_preferred_gives_way_to_what_is_clearly_faster(other: float, cho
 @pytest.mark.usefixtures("two_threads")
 def test_each_way_runs_on_its_threads_and_leaves_them_as_they_were() -> None:
     seen: list[int] = []
-    measured(lambda _: seen.append(torch.get_num_threads()), CPU, [Pace("float32", 2), Pace("float32", 1)])
+
+    def step(precision: Precision) -> None:
+        seen.append(torch.get_num_threads())
+        time.sleep(0.05)
+
+    measured(step, CPU, [Pace("float32", 2), Pace("float32", 1)])
     assert seen == [2, 1] * 6
     assert torch.get_num_threads() == 2
 

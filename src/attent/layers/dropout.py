@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attent.attention.dropout import Drops
+from attent.attention.extension import library as extension
+from attent.attention.kernels import probe
+from attent.attention.parts import Pairs
+
 # Four elements share one 64-bit random number: PyTorch draws one for each.
 BITS = 16
+# Features from which on a sweep repays the hashing of its rows and columns.
+MANY = 2**15
 
 
 class Dropout(nn.Module):
     """Sets a share of the features to zero while training, and scales the others up so that the mean stays.
 
-    On a CPU the share is rounded to a multiple of 1/65,536, and the scale with it. Random numbers come from torch's generator.
+    Many float32 features on a CPU the extension goes through in one sweep, and in another for the gradients: which stay is the
+    hash of `attent.attention.dropout`, of a seed from torch's generator. Elsewhere random numbers come from that generator, and on
+    a CPU the share is rounded to a multiple of 1/65,536, and the scale with it.
 
     Source: Srivastava et al. (2014), JMLR 15.
 
@@ -31,6 +42,8 @@ class Dropout(nn.Module):
             return features
         if features.device.type != "cpu":
             return F.dropout(features, self.share)
+        if features.dtype == torch.float32 and features.numel() >= MANY and probe.possible() and extension.library() is not None:
+            return _Dropped.apply(features, self.share, int(torch.randint(2**31 - 1, ())))
         dropped = round(self.share * 2**BITS)
         words = torch.empty(-(-features.numel() * BITS // 64), dtype=torch.int64).random_(-(2**63), None)
         drawn = words.view(torch.int16)[: features.numel()].view(features.shape)
@@ -39,3 +52,26 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """The share, for print."""
         return f"{self.share:g}"
+
+
+def drops(number: int, width: int, share: float, seed: int) -> Drops:
+    """Which features of so many rows stay, as of the weights of one sequence and one head."""
+    rows = torch.arange(number)
+    return Drops.of(Pairs(rows, torch.arange(width), rows[None], 1), 1, share, seed)
+
+
+class _Dropped(torch.autograd.Function):
+    """Linear, so that its gradient is itself: of any order."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, share: float, seed: int) -> Tensor:
+        ctx.share, ctx.seed = share, seed
+        width = features.shape[-1] if features.dim() else 1
+        rows = features.contiguous().view(1, -1, width)
+        found = torch.empty_like(rows)
+        drops(rows.shape[1], width, share, seed).drop(rows, slice(0, 1), slice(None), found)
+        return found.view(features.shape)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _Dropped.apply(gradient, ctx.share, ctx.seed), None, None

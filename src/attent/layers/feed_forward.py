@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attent.attention import projection
 from attent.errors import UnknownNameError
 
 Activation = Literal["relu", "gelu"]
@@ -42,4 +44,36 @@ class FeedForward(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(…, E) → (…, E)."""
-        return self.narrow(self.activation(self.widen(features)))
+        if self.activation is F.relu and projection.serves(features, self.widen) and projection.plain(self.narrow, self.narrow.in_features):
+            parameters = (self.widen.weight, self.widen.bias, self.narrow.weight, self.narrow.bias)
+            return _FeedForward.apply(features.to(torch.bfloat16).contiguous(), *parameters)
+        (wide,) = projection.project(features, self.widen)
+        return projection.project(self.activation(wide), self.narrow)[0]
+
+
+class _FeedForward(torch.autograd.Function):
+    """Both maps with relu between them, which costs no sweep of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, *parameters: Tensor | None) -> Tensor:
+        widen, widen_bias, narrow, narrow_bias = parameters
+        assert widen is not None and narrow is not None
+        (wide,) = projection.products(features, (widen,), (widen_bias,), relu=True)
+        ctx.save_for_backward(features, *parameters, wide)
+        return projection.products(wide, (narrow,), (narrow_bias,))[0]
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        *inputs, wide = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return projection.differentiable(_formula, inputs, ctx.needs_input_grad, slope)
+        features, widen, widen_bias, narrow, narrow_bias = inputs
+        slope = slope.contiguous()
+        of_narrow = projection.of_parameters(slope, wide, narrow_bias is not None)
+        inside = projection.back((slope,), (narrow,), above=wide)
+        of_widen = projection.of_parameters(inside, features, widen_bias is not None)
+        return projection.back((inside,), (widen,)), *of_widen, *of_narrow
+
+
+def _formula(features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None) -> Tensor:
+    return projection.linear(F.relu(projection.linear(features, widen, widen_bias)), narrow, narrow_bias)

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from attent.attention.dropout import Drops
 from attent.attention.extension import library as extension
 from attent.attention.kernels import probe
-from attent.attention.parts import Pairs
-from attent.layers.dropout import Dropout
+from attent.layers.dropout import Dropout, drops
 
 
 def residual_norm(
@@ -62,8 +61,7 @@ class _Work(NamedTuple):
 
     def drops(self, number: int, width: int) -> Drops:
         """Which features stay, as of the weights of one sequence and one head."""
-        rows = torch.arange(number)
-        return Drops.of(Pairs(rows, torch.arange(width), rows[None], 1), 1, self.share, self.seed)
+        return drops(number, width, self.share, self.seed)
 
     def numbers(self) -> tuple[float, ...]:
         """The seed, the threshold below which a hash says that a feature goes, and what is multiplied with those that stay."""

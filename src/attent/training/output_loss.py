@@ -56,13 +56,20 @@ class _OutputLoss(torch.autograd.Function):
         dtype: torch.dtype,
         wanted: bool,
     ) -> Tensor:
-        ours, theirs = features.to(dtype), weight.to(dtype)
+        ours = features.to(dtype)
+        compiles = _compiles(ours, target, len(weight))
+        if compiles and _has_tiles(ours, weight, bias):
+            loss, *parts = _tiled(ours, weight, bias, target, smoothing, wanted)
+            ctx.save_for_backward(*parts)
+            ctx.types = (features.dtype, weight.dtype, None if bias is None else bias.dtype, 1.0)
+            return loss
+        theirs = weight.to(dtype)
         exact = torch.promote_types(dtype, torch.float32)
         total = torch.zeros((), dtype=exact, device=features.device)
         by_feature = torch.empty_like(ours) if wanted else None
         by_weight = torch.zeros(weight.shape, dtype=exact, device=weight.device) if wanted else None
         by_bias = torch.zeros(weight.shape[0], dtype=exact, device=weight.device) if wanted and bias is not None else None
-        if _compiles(ours, target, len(weight)):
+        if compiles:
             turn, size = _compiled, max(BYTES // (dtype.itemsize * len(weight)) // TILE * TILE, LEAST_COMPILED)
         else:
             turn, size = _plain, max(CHUNK // len(weight), LEAST)
@@ -107,6 +114,29 @@ def _compiles(features: Tensor, target: Tensor, classes: int) -> bool:
         return False
     least, most = torch.aminmax(target)
     return int(least) >= 0 and int(most) < classes
+
+
+def _has_tiles(features: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether the processor's matrix tiles take these."""
+    if features.dtype != torch.bfloat16 or features.shape[1] % 32 or not extension.tiles():
+        return False
+    return all(one is None or (one.dtype == torch.float32 and one.is_contiguous()) for one in (weight, bias))
+
+
+def _tiled(
+    features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, wanted: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """The mean loss, and if wanted its gradients in features, weight and bias, without a tensor of logits."""
+    features, nothing = features.contiguous(), weight.new_empty(0)
+    losses = weight.new_empty(len(target))
+    of_features = torch.empty_like(features) if wanted else None
+    of_weight = torch.empty_like(weight) if wanted else None
+    of_bias = torch.zeros_like(bias) if wanted and bias is not None else None
+    tensors = (features, weight, bias, target.contiguous(), losses, of_features, of_weight, of_bias)
+    share = 1 / len(target)
+    sizes = *features.shape, len(weight)
+    extension.run("attent_output_loss_tiles", tuple(nothing if one is None else one for one in tensors), *sizes, wanted, smoothing, share)
+    return losses.sum() * share, of_features, of_weight, of_bias
 
 
 # What both ways make of some tokens' logits, which are lost: the sum of their losses, and if wanted their slopes, softmax − ε/V less

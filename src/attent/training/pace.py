@@ -15,6 +15,8 @@ Precision = Literal["float32", "bfloat16"]
 TRIALS = 5
 # A way that is preferred is given up only for one that takes less than this share of its time: so that noise does not decide.
 CLEARLY = 0.9
+# A way that takes more than so many times the quickest one's time is not tried again.
+HOPELESS = 1.5
 
 
 class Pace(NamedTuple):
@@ -45,7 +47,7 @@ def candidates(settings: TrainingSettings, device: torch.device) -> list[Pace]:
 
 
 def measured(step: Callable[[Precision], None], device: torch.device, paces: Sequence[Pace]) -> dict[Pace, float]:
-    """The seconds that one step takes each way: the least of five, taken in turn, after one to warm up.
+    """The seconds that one step takes each way: the least of five, taken in turn, after one to warm up; of fewer where that is plenty.
 
     Args:
         step: computes a loss and its gradients, and changes nothing else; random numbers it draws are given back.
@@ -56,7 +58,8 @@ def measured(step: Callable[[Precision], None], device: torch.device, paces: Seq
     before = torch.get_num_threads()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for trial in range(TRIALS + 1):
-            for pace in paces:
+            best = min(seconds.values())
+            for pace in [pace for pace in paces if trial < 2 or seconds[pace] <= HOPELESS * best]:
                 torch.set_num_threads(pace.threads)
                 started = time.perf_counter()
                 step(pace.precision)

@@ -23,6 +23,10 @@ SIGNATURES = {
     "attent_turned": [POINTER] * 4 + [INTEGER] * 6,
     "attent_dropped": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
     "attent_output_loss": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
+    "attent_output_loss_tiles": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,
+    "attent_linear": [POINTER] * 10 + [INTEGER] * 6,
+    "attent_linear_inputs": [POINTER] * 8 + [INTEGER] * 5,
+    "attent_linear_weights": [POINTER] * 4 + [INTEGER] * 3,
 }
 
 
@@ -47,6 +51,13 @@ def level() -> int:
     """The widest registers of this processor: 2 for AVX-512, 1 for AVX2, 0 for any."""
     loaded = library()
     return 0 if loaded is None else loaded.attent_level()
+
+
+@cache
+def tiles() -> bool:
+    """Whether this processor multiplies tiles of bfloat16 (AMX), and the extension was compiled for them."""
+    loaded = library()
+    return loaded is not None and level() == 2 and bool(loaded.attent_tiles())
 
 
 @cache

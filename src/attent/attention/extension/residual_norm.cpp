@@ -10,6 +10,10 @@
 #include <cmath>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace {
 
 // Rows that make a task, and what the lines of all register widths are a multiple of.

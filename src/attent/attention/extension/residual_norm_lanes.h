@@ -9,16 +9,29 @@
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
 
+// All lanes, in an order of its own.
 static inline float sum(Vector vector) {
-  float total = 0;
-  for (int l = 0; l < LANES; ++l) total += vector[l];
-  return total;
+  typedef float Four __attribute__((vector_size(16)));
+  float numbers[LANES];
+  store(numbers, vector);
+  Four total = {};
+  for (int l = 0; l < LANES; l += 4) {
+    Four some;
+    memcpy(&some, numbers + l, sizeof some);
+    total += some;
+  }
+  return (total[0] + total[2]) + (total[1] + total[3]);
 }
 
+// GCC splits these conversions of the widest registers, unless told.
 static inline Vector wide(const uint16_t* from) {
   Halves halves;
   memcpy(&halves, from, sizeof halves);
+#if LANES == 16
+  const Words words = (Words)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)halves) << 16;
+#else
   const Words words = __builtin_convertvector(halves, Words) << 16;
+#endif
   Vector vector;
   memcpy(&vector, &words, sizeof vector);
   return vector;
@@ -29,7 +42,12 @@ static inline void narrow(uint16_t* to, Vector vector) {
   Words words;
   memcpy(&words, &vector, sizeof words);
   const Words rounded = (words + 0x7fff + ((words >> 16) & 1)) >> 16, number = (Words)(vector == vector);
-  const Halves halves = __builtin_convertvector((rounded & number) | (0x7fc0 & ~number), Halves);
+  const Words found = (rounded & number) | (0x7fc0 & ~number);
+#if LANES == 16
+  const Halves halves = (Halves)_mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)found);
+#else
+  const Halves halves = __builtin_convertvector(found, Halves);
+#endif
   memcpy(to, &halves, sizeof halves);
 }
 
@@ -62,9 +80,24 @@ static void write(const float* line, bool half, int64_t row, int64_t width, void
   }
 }
 
-// A line in which what goes is 0 and what stays is multiplied.
-static void drop(const Drops& drops, int64_t row, int64_t line, float* numbers) {
-  if (!drops.threshold) return;
+// A row of float32 or bfloat16 as a line: where it stands if it ends with a whole register, else copied.
+static inline const float* at(const void* from, bool half, int64_t row, int64_t width, int64_t line, float* to) {
+  if (!half && width == line) return static_cast<const float*>(from) + row * width;
+  read(from, half, row, width, line, to);
+  return to;
+}
+
+// Where a line is to be made: where it is to stand, or in `aside`, to be written.
+static inline float* place(void* to, bool half, int64_t row, int64_t width, int64_t line, float* aside) {
+  return !half && width == line ? static_cast<float*>(to) + row * width : aside;
+}
+
+// A line in which what goes is 0 and what stays is multiplied; the two may be one.
+static void drop(const Drops& drops, int64_t row, int64_t line, const float* numbers, float* to) {
+  if (!drops.threshold) {
+    for (int64_t j = 0; j < line; j += LANES) store(to + j, load(numbers + j));
+    return;
+  }
   const uint32_t hashed = mixed(drops.start + OF_ROW * static_cast<uint32_t>(row));
   for (int64_t j = 0; j < line; j += LANES) {
     Words bits, kept;
@@ -76,31 +109,35 @@ static void drop(const Drops& drops, int64_t row, int64_t line, float* numbers) 
     const Vector product = load(numbers + j) * drops.factor;
     memcpy(&kept, &product, sizeof kept);
     kept &= (Words)(bits >= drops.threshold);
-    memcpy(numbers + j, &kept, sizeof kept);
+    memcpy(to + j, &kept, sizeof kept);
   }
 }
 
 // Some rows of the sum and of its normalised form.
 static void forward(const Forward& job, int64_t task, float* scratch) {
   const int64_t width = job.width, line = job.line, last = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number;
-  float *x = scratch, *f = scratch + line;
+  float *aside = scratch, *f = scratch + line;
   for (int64_t i = task * ROWS; i < last; ++i) {
-    read(job.features, false, i, width, line, x);
+    const float* x = at(job.features, false, i, width, line, aside);
     Vector total = {};
     if (job.output) {
+      float* together = place(job.together, false, i, width, line, aside);
       read(job.output, job.output_half, i, width, line, f);
-      drop(job.drops, i, line, f);
+      if (job.drops.threshold) drop(job.drops, i, line, f, f);
       for (int64_t j = 0; j < line; j += LANES) {
-        const Vector together = load(x + j) + load(f + j);
-        store(x + j, together);
-        total += together;
+        const Vector both = load(x + j) + load(f + j);
+        store(together + j, both);
+        total += both;
       }
-      write(x, false, i, width, job.together);
+      if (together == aside) write(together, false, i, width, job.together);
+      x = together;
     } else {
       for (int64_t j = 0; j < line; j += LANES) total += load(x + j);
     }
     const float mean = sum(total) / width;
-    for (int64_t j = width; j < line; ++j) x[j] = mean;
+    // then x stands aside
+    if (width < line)
+      for (int64_t j = width; j < line; ++j) aside[j] = mean;
     Vector squares = {};
     for (int64_t j = 0; j < line; j += LANES) {
       const Vector apart = load(x + j) - mean;
@@ -108,40 +145,45 @@ static void forward(const Forward& job, int64_t task, float* scratch) {
     }
     const float inverse = 1.0f / std::sqrt(sum(squares) / width + job.epsilon);
     job.statistics[2 * i] = mean, job.statistics[2 * i + 1] = inverse;
+    float* normalised = place(job.normalised, job.normalised_half, i, width, line, f);
     for (int64_t j = 0; j < line; j += LANES)
-      store(x + j, (load(x + j) - mean) * inverse * load(job.weight + j) + load(job.bias + j));
-    write(x, job.normalised_half, i, width, job.normalised);
+      store(normalised + j, (load(x + j) - mean) * inverse * load(job.weight + j) + load(job.bias + j));
+    if (normalised == f) write(f, job.normalised_half, i, width, job.normalised);
   }
 }
 
 // Some rows' gradients, and what they add to those of weight and bias.
 static void backward(const Backward& job, int64_t task, float* scratch) {
   const int64_t width = job.width, line = job.line, last = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number;
-  float *x = scratch, *dy = scratch + line, *dx = scratch + 2 * line;
+  float *unit = scratch, *weighted = scratch + line, *aside = scratch + 2 * line;
   float *dweight = job.sums + 2 * task * line, *dbias = dweight + line;
   memset(dweight, 0, 8 * line);
   for (int64_t i = task * ROWS; i < last; ++i) {
     const float mean = job.statistics[2 * i], inverse = job.statistics[2 * i + 1];
-    read(job.together, false, i, width, line, x);
-    read(job.dnormalised, job.normalised_half, i, width, line, dy);
-    if (job.dtogether) read(job.dtogether, false, i, width, line, dx);
-    else memset(dx, 0, 4 * line);
+    const float* x = at(job.together, false, i, width, line, unit);
+    const float* dy = at(job.dnormalised, job.normalised_half, i, width, line, weighted);
     Vector shift = {}, scale = {};
     for (int64_t j = 0; j < line; j += LANES) {
-      const Vector unit = (load(x + j) - mean) * inverse, of = load(dy + j), weighted = of * load(job.weight + j);
-      store(x + j, unit);
-      store(dweight + j, load(dweight + j) + of * unit);
+      const Vector one = (load(x + j) - mean) * inverse, of = load(dy + j), together = of * load(job.weight + j);
+      store(unit + j, one);
+      store(dweight + j, load(dweight + j) + of * one);
       store(dbias + j, load(dbias + j) + of);
-      store(dy + j, weighted);
-      shift += weighted, scale += weighted * unit;
+      store(weighted + j, together);
+      shift += together, scale += together * one;
     }
     const float by_shift = sum(shift) / width, by_scale = sum(scale) / width;
-    for (int64_t j = 0; j < line; j += LANES)
-      store(dx + j, load(dx + j) + (load(dy + j) - by_shift - load(x + j) * by_scale) * inverse);
-    write(dx, false, i, width, job.dfeatures);
-    if (job.doutput) {
-      drop(job.drops, i, line, dx);
-      write(dx, job.output_half, i, width, job.doutput);
+    float* dx = place(job.dfeatures, false, i, width, line, aside);
+    if (job.dtogether) {
+      const float* more = at(job.dtogether, false, i, width, line, aside);
+      for (int64_t j = 0; j < line; j += LANES)
+        store(dx + j, load(more + j) + (load(weighted + j) - by_shift - load(unit + j) * by_scale) * inverse);
+    } else {
+      for (int64_t j = 0; j < line; j += LANES) store(dx + j, (load(weighted + j) - by_shift - load(unit + j) * by_scale) * inverse);
     }
+    if (dx == aside) write(dx, false, i, width, job.dfeatures);
+    if (!job.doutput) continue;
+    float* doutput = place(job.doutput, job.output_half, i, width, line, aside);
+    drop(job.drops, i, line, dx, doutput);
+    if (doutput == aside) write(aside, job.output_half, i, width, job.doutput);
   }
 }
