@@ -14,6 +14,7 @@ from attent.attention.cache import KeyValueCache
 from attent.attention.call import lower_key, prepare
 from attent.attention.map import AttentionMap
 from attent.attention.parts import Mask, Normaliser, Position, Score, Side
+from attent.attention.projection import project
 from attent.attention.watch import report, watched
 from attent.errors import ArgumentError, ShapeError
 
@@ -149,17 +150,14 @@ class MultiHeadAttention(nn.Module):
             (B, Tq, query_width), or as wide as `output` makes it.
         """
         if memory is None:
-            memory = query
             # the queries are the keys, padding and all: query i stands on key i, whatever the lengths
             query_start = 0 if query_start is None else query_start
-        key = self._split(self.key_projection, memory, self.key_value_heads)
-        value = self._split(self.value_projection, memory if value_memory is None else value_memory, self.key_value_heads)
+        query, key, value = self._split_all(query, memory, value_memory)
         return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position)
 
     def remember(self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None) -> KeyValueCache:
         """The keys and values of a memory (B, Tk, memory_width), lowered once, behind those of a cache if one is given."""
-        key = self._split(self.key_projection, memory, self.key_value_heads)
-        value = self._split(self.value_projection, memory if value_memory is None else value_memory, self.key_value_heads)
+        key, value = self._keys_and_values(memory, value_memory)
         start = 0 if cache is None else cache.length
         if self.position is not None and self.position.turns:
             key = self.position.turn(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
@@ -180,6 +178,7 @@ class MultiHeadAttention(nn.Module):
         query_start: int | Tensor | None = None,
     ) -> Tensor:
         """Attend from a sequence (B, Tq, query_width) to what is remembered: `forward` of the same memory, step by step."""
+        (query,) = self._split(query, self.query_projection)
         return self._attend(
             query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position
         )
@@ -198,7 +197,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         prepared = prepare(
-            self._split(self.query_projection, query, self.heads),
+            query,
             key,
             value,
             score=self.score,
@@ -217,9 +216,27 @@ class MultiHeadAttention(nn.Module):
         if watched():
             report(self, AttentionMap.of(prepared))
         merged = context.transpose(1, 2).flatten(2)  # (B, Tq, H·Dv)
+        if isinstance(self.output, nn.Linear):
+            return project(merged, self.output)[0]
         return merged if self.output is None else self.output(merged)
 
-    def _split(self, projection: nn.Linear, features: Tensor, heads: int) -> Tensor:
-        if features.dim() != 3 or features.shape[-1] != projection.in_features:
-            raise ShapeError(f"features must be (B, T, {projection.in_features}), got {tuple(features.shape)}")
-        return projection(features).unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, heads, T, D)
+    def _split_all(self, query: Tensor, memory: Tensor | None, value_memory: Tensor | None) -> tuple[Tensor, ...]:
+        """Queries, keys and values, (B, heads, T, D) each; what reads the same features is projected together."""
+        if memory is None and value_memory is None:
+            return self._split(query, *self._projections())
+        return *self._split(query, self.query_projection), *self._keys_and_values(query if memory is None else memory, value_memory)
+
+    def _keys_and_values(self, memory: Tensor, value_memory: Tensor | None) -> tuple[Tensor, ...]:
+        _, key, value = self._projections()
+        if value_memory is None:
+            return self._split(memory, key, value)
+        return *self._split(memory, key), *self._split(value_memory, value)
+
+    def _split(self, features: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
+        """What projections make of the same features, (B, heads, T, D) each."""
+        for projection in projections:
+            if features.dim() != 3 or features.shape[-1] != projection.in_features:
+                raise ShapeError(f"features must be (B, T, {projection.in_features}), got {tuple(features.shape)}")
+        heads = [self.heads if projection is self.query_projection else self.key_value_heads for projection in projections]
+        found = zip(project(features, *projections), heads, strict=True)
+        return tuple(each.unflatten(-1, (number, -1)).transpose(1, 2) for each, number in found)
