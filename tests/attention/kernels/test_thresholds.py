@@ -55,8 +55,9 @@ def test_long_sequences_and_single_queries_are_left_to_pytorch() -> None:
     assert reason(4, 257) == "more than 256 keys are not short"
     assert reason(4, 2049, dropout=0.1, seed=1) == "more than 2048 keys are not short"
     with torch.no_grad():
-        assert reason(4, 64, torch.bfloat16) is reason(4, 256) is None
-        assert reason(4, 65, torch.bfloat16) == "more than 64 keys are not short"
+        assert reason(4, 1024) is reason(4, 5, torch.bfloat16, dropout=0.1, seed=1) is None
+        assert reason(4, 1025) == "more than 1024 keys are not short"
+        assert reason(4, 5, torch.bfloat16) == "without gradients PyTorch takes 16 bits in less time"
 
 
 def test_otherwise_none_is_left_for_speed() -> None:
