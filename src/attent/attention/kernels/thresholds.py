@@ -26,7 +26,8 @@ FEW = 4
 ALONE = 4
 # So many keys the extension takes in less time than PyTorch's kernel: with gradients, without, and with dropout, where PyTorch makes a
 # table. Measured with torch 2.13 on a core with AVX-512 and AMX, heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256
-# in float32 and 36 against 44 for all pairs in bfloat16, 32 each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in float32.
+# in float32 and 36 against 44 for all pairs in bfloat16, 32 each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in
+# float32.
 # Without gradients bfloat16 is left to PyTorch, which is sooner from 64 keys on: so low a limit would have a batch's padding choose.
 BRIEF, BRIEF_ALONE, BRIEF_DROPPED = 256, 1024, 2048
 
