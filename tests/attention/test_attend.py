@@ -19,7 +19,10 @@ from attent.errors import ImplementationError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)
 QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5, 4), (7, 4), (7, 11)))
-DOT = [name for name in IMPLEMENTATIONS if name not in ("dropped", "tanh")]
+DOT = [name for name in IMPLEMENTATIONS if name not in ("short", "dropped", "tanh")]
+# of a type in which the extension's presence makes no difference
+EXACT_SIDES = QUERY.double(), KEY.double(), VALUE.double()
+SHORT = "it takes float32 and bfloat16, not torch.float64"
 DROPPED = "it serves dropout alone"
 TANH = "score ScaledDot has no tanh form"
 SOFTMAX = "its normaliser is softmax, not Sparsemax"
@@ -73,11 +76,12 @@ def test_a_map_is_made_once_for_whoever_wants_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_explain_says_which_runs_and_why_not_the_others() -> None:
-    found = explain(QUERY, KEY, VALUE)
+    found = explain(*EXACT_SIDES)
     assert found.chosen == "sdpa"
-    assert found.reasons == {"dropped": DROPPED, "tanh": TANH, "formula": "sdpa was asked first", "tiled": "sdpa was asked first"}
+    first = "sdpa was asked first"
+    assert found.reasons == {"short": SHORT, "dropped": DROPPED, "tanh": TANH, "formula": first, "tiled": first}
     found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
-    reasons = {"sdpa": SOFTMAX, "dropped": DROPPED, "tanh": TANH, "tiled": "formula was asked first"}
+    reasons = {"short": SOFTMAX, "sdpa": SOFTMAX, "dropped": DROPPED, "tanh": TANH, "tiled": "formula was asked first"}
     assert str(found) == "\n".join(["formula runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())])
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
 
@@ -94,6 +98,7 @@ def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
     assert found.chosen == "tiled"
     assert found.reasons == {
+        "short": SOFTMAX,
         "sdpa": SOFTMAX,
         "dropped": DROPPED,
         "tanh": TANH,
@@ -110,7 +115,7 @@ def test_by_name_it_runs_or_raises_with_its_reason() -> None:
             call(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="sdpa")
         with pytest.raises(
             UnknownNameError,
-            match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, dropped, formula, sdpa, tanh, tiled\)",
+            match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, dropped, formula, sdpa, short, tanh, tiled\)",
         ):
             call(QUERY, KEY, VALUE, implementation="tile")
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attent.attention import formula
 from attent.attention.call import Call, Prepared, prepare
-from attent.attention.kernels import dropped, ragged, sdpa, tanh, thresholds, tiled
+from attent.attention.kernels import dropped, ragged, sdpa, short, tanh, thresholds, tiled
 from attent.attention.kernels.tanh_op import has_tangent
 from attent.attention.map import AttentionMap
 from attent.attention.parts import Mask, Normaliser, Position, Score
@@ -20,7 +20,14 @@ from attent.attention.watch import report, watched
 from attent.errors import ImplementationError, UnknownNameError
 
 # in the order that `auto` asks them
-IMPLEMENTATIONS: dict[str, ModuleType] = {"sdpa": sdpa, "dropped": dropped, "tanh": tanh, "formula": formula, "tiled": tiled}
+IMPLEMENTATIONS: dict[str, ModuleType] = {
+    "short": short,
+    "sdpa": sdpa,
+    "dropped": dropped,
+    "tanh": tanh,
+    "formula": formula,
+    "tiled": tiled,
+}
 
 
 @overload
@@ -105,7 +112,7 @@ def attend(
         lengths: (B,) the number of valid keys of each sequence.
         dropout: the share of weights dropped after normalising, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
-        implementation: "auto", or "formula", "sdpa", "dropped", "tanh" or "tiled", which then runs or raises.
+        implementation: "auto", or "short", "sdpa", "dropped", "tanh", "formula" or "tiled", which then runs or raises.
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
 
     Returns:

@@ -16,7 +16,7 @@ from torch import Tensor
 from attent.attention.extension import library as extension
 from attent.attention.parts import Pairs
 
-_WORD = 0xFFFFFFFF
+WORD = 0xFFFFFFFF
 # odd and far from small ratios: the primes of xxHash (Collet 2012), one for each axis of a row
 _SEQUENCE, _HEAD, _ROW = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
 # keeps the column's hash from being that of a row of the same number
@@ -27,8 +27,8 @@ Word = TypeVar("Word", int, Tensor)
 
 def _mixed(bits: Word) -> Word:
     # 32-bit words held in int64 and cut after each product: compilers that fold constants do not wrap an int32
-    bits = ((bits ^ (bits >> 16)) * 0x7FEB352D) & _WORD
-    bits = ((bits ^ (bits >> 15)) * 0x846CA68B) & _WORD
+    bits = ((bits ^ (bits >> 16)) * 0x7FEB352D) & WORD
+    bits = ((bits ^ (bits >> 15)) * 0x846CA68B) & WORD
     return bits ^ (bits >> 16)
 
 
@@ -44,28 +44,28 @@ class Drops:
     def of(cls, pairs: Pairs, batch: int, probability: float, seed: int | Tensor) -> Drops:
         """What `kept` takes, hashed."""
         device = pairs.columns.device
-        start = _mixed(seed & _WORD) if isinstance(seed, int) else _mixed(seed.to(device, torch.int64).reshape(1) & _WORD)
+        start = _mixed(seed & WORD) if isinstance(seed, int) else _mixed(seed.to(device, torch.int64).reshape(1) & WORD)
         sequences = torch.arange(batch, device=device).reshape(-1, 1, 1, 1)
         heads = torch.arange(pairs.heads, device=device).reshape(1, -1, 1, 1)
-        row = _mixed((start + _SEQUENCE * sequences + _HEAD * heads + _ROW * pairs.rows.reshape(1, 1, -1, 1)) & _WORD)
-        return cls(row, _mixed((_COLUMN + pairs.columns) & _WORD), probability)
+        row = _mixed((start + _SEQUENCE * sequences + _HEAD * heads + _ROW * pairs.rows.reshape(1, 1, -1, 1)) & WORD)
+        return cls(row, _mixed((_COLUMN + pairs.columns) & WORD), probability)
 
     @property
     def threshold(self) -> int:
         """Below it, a hash of 32 bits says that the weight goes."""
-        return int(self.probability * (_WORD + 1))
+        return threshold(self.probability)
 
     @property
     def compiled(self) -> bool:
         """Whether the extension serves; compilers fuse the step with what comes before and after it."""
-        here = self.column.device.type == "cpu" and self.threshold <= _WORD
+        here = self.column.device.type == "cpu" and self.threshold <= WORD
         return here and not torch.compiler.is_compiling() and extension.library() is not None
 
     def kept(self) -> Tensor:
         """Which weights stay, boolean (B, H, Tq, Tk)."""
         if self.compiled:
             return torch.ops.attent.kept(self.row, self.column, self.threshold)
-        return _mixed((self.row + self.column) & _WORD) >= self.threshold
+        return _mixed((self.row + self.column) & WORD) >= self.threshold
 
     def drop(self, weights: Tensor, groups: slice, rows: slice, out: Tensor) -> Tensor:
         """Weights (groups, rows, Tk) in which those that go are 0 and those that stay are divided by 1 − probability.
@@ -82,6 +82,11 @@ class Drops:
             extension.run("attent_dropped", (*words, weights, out), row.numel(), self.column.numel(), self.threshold, factor)
             return out
         return torch.mul(weights, Drops(row[None], self.column, self.probability).kept()[0], out=out).mul_(factor)
+
+
+def threshold(probability: float) -> int:
+    """Below it, a hash of 32 bits says that the weight goes."""
+    return int(probability * (WORD + 1))
 
 
 def kept(pairs: Pairs, batch: int, probability: float, seed: int | Tensor) -> Tensor:

@@ -50,7 +50,7 @@ def test_with_nothing_to_attend_to_it_declines() -> None:
 
 
 def test_the_plain_call_is_pytorchs() -> None:
-    assert torch.equal(attend(QUERY, KEY, VALUE), F.scaled_dot_product_attention(QUERY, KEY, VALUE))
+    assert torch.equal(attend(QUERY, KEY, VALUE, implementation="sdpa"), F.scaled_dot_product_attention(QUERY, KEY, VALUE))
 
 
 STARTS = [None, 0, 1, 6, 9, -2, torch.tensor([1, 4])]
@@ -78,9 +78,9 @@ def test_a_causal_call_needs_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(*tensors, attn_mask=attn_mask, is_causal=is_causal, scale=scale)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", recording)
-    attend(KEY, KEY, KEY, mask="causal")
-    attend(QUERY[:, :, :1], KEY, VALUE, mask="causal")
-    attend(QUERY, KEY, VALUE, mask=Causal())
+    attend(KEY, KEY, KEY, mask="causal", implementation="sdpa")
+    attend(QUERY[:, :, :1], KEY, VALUE, mask="causal", implementation="sdpa")
+    attend(QUERY, KEY, VALUE, mask=Causal(), implementation="sdpa")
     assert asked == [(False, True), (False, False), (True, False)]
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -41,6 +43,21 @@ def test_a_few_queries_take_the_plain_tanh() -> None:
     for queries, slow in ((1, True), (3, True), (4, False)):
         reason = thresholds.slower("tanh", prepare(torch.randn(1, 1, queries, 3), key, key, score=score).call)
         assert (reason == "fewer than 4 queries do not repay its exponentials of every key") is slow
+
+
+def test_long_sequences_and_single_queries_are_left_to_pytorch() -> None:
+    def reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **arguments: Any) -> str | None:
+        query, key = torch.zeros(1, 1, queries, 2, dtype=dtype), torch.zeros(1, 1, keys, 2, dtype=dtype)
+        return thresholds.slower("short", prepare(query, key, key, **arguments).call)
+
+    assert reason(3, 5) == "fewer than 4 queries do not fill its registers"
+    assert reason(4, 256) is reason(4, 256, torch.bfloat16) is reason(4, 2048, dropout=0.1, seed=1) is None
+    assert reason(4, 257) == "more than 256 keys are not short"
+    assert reason(4, 2049, dropout=0.1, seed=1) == "more than 2048 keys are not short"
+    with torch.no_grad():
+        assert reason(4, 1024) is reason(4, 5, torch.bfloat16, dropout=0.1, seed=1) is None
+        assert reason(4, 1025) == "more than 1024 keys are not short"
+        assert reason(4, 5, torch.bfloat16) == "without gradients PyTorch takes 16 bits in less time"
 
 
 def test_otherwise_none_is_left_for_speed() -> None:

@@ -22,6 +22,8 @@ SIGNATURES = {
     "attent_looks": [POINTER] * 5 + [INTEGER] * 11 + [NUMBER],
     "attent_turned": [POINTER] * 4 + [INTEGER] * 6,
     "attent_dropped": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
+    "attent_short": [POINTER] * 8 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_short_gradients": [POINTER] * 11 + [WORD] * 2 + [NUMBER] * 2,
     "attent_output_loss": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
     "attent_output_loss_tiles": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,
     "attent_linear": [POINTER] * 10 + [INTEGER] * 6,

@@ -46,7 +46,6 @@ def why_not(call: Call) -> str | None:
 def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
     assert isinstance(call.score, DotScore)
-    assert call.seed is not None
     ours, theirs, value = rows.lower(call, query, key, value)
     features, scale = theirs.features, call.score.scale(ours.features.shape[-1])
     query = ours.features
@@ -56,9 +55,14 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
         features = torch.cat((features, theirs.bias[..., None]), -1)
     if not call.queries or not call.keys or not call.batch:
         return value.new_zeros(call.batch, call.heads, call.queries, call.value_width, dtype=call.dtype)
-    work = _Work(call, scale, Drops.of(call.pairs(), call.batch, call.dropout, call.seed))
-    context = _Dropped.apply(query.flatten(0, 1), features.flatten(0, 1), value.flatten(0, 1), work)
-    return context.unflatten(0, (call.batch, call.heads)).to(call.dtype)
+    return context(call, query, features, value, scale).to(call.dtype)
+
+
+def context(call: Call, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """The same of features in exact type, every head spread, times a factor; it serves without dropout too."""
+    work = _Work(call, scale, Drops.of(call.pairs(), call.batch, call.dropout, 0 if call.seed is None else call.seed))
+    found = _Dropped.apply(query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), work)
+    return found.unflatten(0, (call.batch, call.heads))
 
 
 class _Chunk(NamedTuple):

@@ -28,6 +28,14 @@ def possible() -> bool:
     return forward_ad._current_level < 0  # pyright: ignore[reportPrivateUsage]
 
 
+def plain() -> bool:
+    """Whether what runs now can be left to loops that PyTorch does not see: nothing follows, records or differentiates it forward."""
+    if torch.compiler.is_compiling() or transformed() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
+        return False
+    watched = torch._C._len_torch_dispatch_stack()  # pyright: ignore[reportAttributeAccessIssue]
+    return not watched and forward_ad._current_level < 0  # pyright: ignore[reportPrivateUsage]
+
+
 def per_pair(call: Call, lowered: by_rows.Lowered) -> int | None:
     """How many numbers the score of a pair takes while it is computed; None where that is known, or cannot be seen.
 
