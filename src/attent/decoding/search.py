@@ -71,11 +71,18 @@ def search(
         ends = said == STOP
         endings = ends[:, :width] & (scores[:, :width] != -np.inf)
         if endings.any():
-            at, ranks = endings.nonzero()
             penalty = length_penalty(step + 1, settings.length_penalty)
-            said_before = written[torch.from_numpy(hypotheses[at, ranks]).to(written.device)].tolist()
-            for place, before, total in zip(at.tolist(), said_before, scores[at, ranks].tolist(), strict=True):
-                finished[who[place]].append(Hypothesis(tuple(before), total, penalty))
+            ended = [
+                (who[place], row, total)
+                for place, row, total in zip(
+                    endings.nonzero()[0].tolist(), hypotheses[:, :width][endings].tolist(), scores[:, :width][endings].tolist(), strict=True
+                )
+                if len(best := finished[who[place]]) < wanted or total / penalty > best[-1].score
+            ]
+            said_before = written[torch.tensor([row for _, row, _ in ended], device=written.device, dtype=torch.long)].tolist()
+            for (sentence, _, total), before in zip(ended, said_before, strict=True):
+                best = [*finished[sentence], Hypothesis(tuple(before), total, penalty)]
+                finished[sentence] = sorted(best, key=lambda hypothesis: -hypothesis.score)[:wanted]
         if width > 1:
             going = ends.argsort(axis=1, kind="stable")[:, :width] + ends.shape[1] * np.arange(len(ends))[:, None]
             said, hypotheses, scores, ends = (found.take(going) for found in (said, hypotheses, scores, ends))

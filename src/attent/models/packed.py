@@ -90,12 +90,12 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
     """`layer(features)`, (…, K) → (…, N); by the extension where it can, then each row's numbers are its own."""
     if type(layer) is not nn.Linear or not possible(layer.weight) or features.dtype != torch.float32:
         return layer(features)
-    return product(laid_out(layer, lambda: panels(layer.weight, layer.bias)), layer.out_features, features)
+    weights = laid_out(layer, lambda: panels(layer.weight, layer.bias))
+    return product(weights, features, features.new_empty(*features.shape[:-1], layer.out_features))
 
 
-def product(packed: Tensor, columns: int, features: Tensor) -> Tensor:
-    """Features (…, K) times panels of so many columns, which are followed by the bias."""
+def product(packed: Tensor, features: Tensor, to: Tensor) -> Tensor:
+    """Features (…, K) times panels, which are followed by the bias, put to where there is room for them, (…, N) without gaps."""
     depth, rows = features.shape[-1], features.contiguous()
-    found = rows.new_empty(*rows.shape[:-1], columns)
-    extension.run("attent_products", (rows, packed, found), rows.numel() // depth, depth, columns)
-    return found
+    extension.run("attent_products", (rows, packed, to), rows.numel() // depth, depth, to.shape[-1])
+    return to

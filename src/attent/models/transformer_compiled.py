@@ -191,11 +191,15 @@ def _exact(numbers: Tensor) -> Tensor:
 
 def remember(stack: Stack, features: Tensor) -> Tensor:
     """Every layer's keys and values of the memory (B, Tk, E): (L, B, Tk, 2·G·D)."""
+    features = features.contiguous()
     width, _, groups, head, _, layers, *_ = stack.sizes
     columns = 2 * groups * head
     each = (width + 1) * packed.padded(columns)
     every = stack.weights[len(stack.weights) - layers * each :].view(layers, each)
-    return torch.stack([packed.product(one, columns, features) for one in every])
+    source = features.new_empty(layers, *features.shape[:-1], columns)
+    for one, to in zip(every, source, strict=True):
+        packed.product(one, features, to)
+    return source
 
 
 def step(

@@ -67,8 +67,8 @@ class Embedding(nn.Module):
                 self.positions = None
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, tokens: Tokens, start: int = 0) -> Features:
-        """(B, T) → (B, T, E); the first token stands at position start."""
+    def forward(self, tokens: Tokens, start: int | Tensor = 0) -> Features:
+        """(B, T) → (B, T, E); the first token stands at position start, one number or (1,)."""
         features = self.tokens(tokens)
         return self.dropout(features if self.positions is None else self.positions(features, start))
 

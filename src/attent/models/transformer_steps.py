@@ -24,7 +24,7 @@ from attent.models.transformer_compiled import Stack, Start
 from attent.models.transformer_layers import Decoder, Embedding
 
 # Room is made for so many tokens at a time: on a CPU what is not written yet takes no memory.
-ROOM = 64
+ROOM = 32
 
 
 class Written:

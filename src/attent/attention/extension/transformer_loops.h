@@ -198,6 +198,11 @@ static void encode(const Encoding& job, int64_t task, float* scratch) {
     for (int64_t j = 0; j < job.lengths[b]; ++j, ++i) finish(block, reader, i, job.memory + (b * job.length + j) * stack.width);
 }
 
+// So many numbers, on their way to the cache.
+static inline void fetch(const float* from, int64_t numbers) {
+  for (int64_t d = 0; d < numbers; d += 16) __builtin_prefetch(from + d);
+}
+
 // Some rows, one token further.
 static void step(const Step& job, int64_t task, float* scratch) {
   const Stack& stack = job.stack;
@@ -214,6 +219,9 @@ static void step(const Step& job, int64_t task, float* scratch) {
     float* written = job.written + l * job.layer;
     for (int64_t i = 0; i < number; ++i) {
       const int64_t b = first + i, *rows = job.rows + b * job.stride;
+      // where the next row's lie nobody could guess
+      if (i + 1 < number)
+        for (int64_t j = 0; j < job.count; ++j) fetch(written + rows[job.stride + j] * job.row + j * job.place, kept);
       float* here = block.projected + i * block.broad;
       if (job.angles.cosine) turn(stack, job.angles, 0, here);
       for (int64_t j = 0; j < job.count; ++j) block.at[j] = rows[j] * job.row + j * job.place;
@@ -228,6 +236,8 @@ static void step(const Step& job, int64_t task, float* scratch) {
     multiply(question, enter(block, norm), number, block.narrow, 0, keys, block.projected, block.broad);
     for (int64_t i = 0; i < number; ++i) {
       const int64_t b = first + i, length = job.lengths[b];
+      if (i + 1 < number && job.origin[b + 1] != job.origin[b])
+        fetch(job.source + (l * job.sources + job.origin[b + 1]) * job.longest * kept, job.lengths[b + 1] * kept);
       for (int64_t j = 0; j < length; ++j) block.at[j] = j * kept;
       const float* source = job.source + (l * job.sources + job.origin[b]) * job.longest * kept;
       look(block.heads(), block.projected + i * block.broad, source, block.at, length, block.weights, block.context + i * block.inner);
