@@ -4,7 +4,8 @@
 
 RUN is a run folder; an engine whose package is not installed, or which has no export in RUN/export, is left out. Hugging Face's `generate`
 of a Marian model as large as RUN's takes part where RUN holds a Transformer and scripts/peers has made the environment: its weights are
-random, and each batch takes as many steps as the longest of attent's own translations of its lines.
+random, and each batch takes as many steps as the longest of attent's own translations of its lines. Where RUN has an export to CTranslate2
+it is also said how many lines its int8 translates otherwise than its float32.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from attent.benchmarking.report import Column, Table
 from attent.benchmarking.translating import SIZES, compare
 from attent.data.reading import lines
 from attent.decoding.translator import load
+from attent.errors import AttentError
+from attent.export import comparison
 from attent.export.comparison import SEARCHES
+from attent.export.exporting import export
+from attent.export.exporting import load as exported
 from attent.runs.folder import read_config
 
 
@@ -57,6 +62,25 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
     return tables, [*peers.versions.values(), *peers.notes]
 
 
+def quantised(run: Path, texts: Sequence[str]) -> list[Table]:
+    """The share of lines that CTranslate2 translates otherwise once its weights are int8; nothing where it cannot be had."""
+    try:
+        exact = exported(run, "ctranslate2")
+    except AttentError:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        out, _ = export(run, "ctranslate2", Path(folder) / "int8", quantisation="int8")
+        found = comparison.compare(exact, exported(run, "ctranslate2", out), texts)
+    shares = {name: 100 * len(lines) / found.lines for name, lines in found.differences.items()}
+    return [
+        Table(
+            "lines that ctranslate2 translates otherwise in int8 than in float32, per cent",
+            [Column(name, name, ".1f") for name in shares],
+            [shares],
+        )
+    ]
+
+
 def main() -> None:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -70,7 +94,7 @@ def main() -> None:
     texts = list(islice((line for line in lines(given.file) if line), given.lines))
     report = compare(given.run, texts, rounds=given.rounds, say=lambda line: print(line, file=sys.stderr, flush=True))
     tables, notes = generated(given.run, texts, given.threads, given.rounds)
-    show(replace(report, tables=[*report.tables, *tables], notes=[*report.notes, *notes]))
+    show(replace(report, tables=[*report.tables, *tables, *quantised(given.run, texts)], notes=[*report.notes, *notes]))
 
 
 if __name__ == "__main__":

@@ -66,3 +66,9 @@ def test_a_prefix_comes_first() -> None:
 
 def test_no_prefixes_force_nothing() -> None:
     assert Constraints.of(FAR, [[], []]).prefixes.shape == (2, 0)
+
+
+def test_they_are_free_where_anything_but_pad_and_start_may_come() -> None:
+    constraints = Constraints.of(torch.tensor([7, 5]), [[4, 6], []], minimum_length=3)
+    assert [constraints.free(step) for step in range(7)] == [False, False, False, True, True, False, False]
+    assert not Constraints.of(torch.tensor([9]), no_repeat_ngram=2).free(2)

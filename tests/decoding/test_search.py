@@ -92,6 +92,18 @@ def test_finished_sentences_leave_in_eights() -> None:
     assert model.batches == [24, 24, 16, 16, 8, 8]
 
 
+class EachRowAlone(Echo):
+    @property
+    def rowwise(self) -> bool:
+        return True
+
+
+def test_a_batch_is_not_filled_up_where_each_row_is_computed_alone() -> None:
+    model = EachRowAlone()
+    assert tokens_of(search(model, SOURCE, LENGTHS, Constraints.of(FAR))) == [[4, 5, 6, 7, 8], [9], [5, 4]]
+    assert model.batches == [3, 3, 2, 1, 1, 1]
+
+
 class Sure(Echo):
     def output(self, features: Tensor) -> Tensor:
         return 99 * torch.nn.functional.one_hot(features[..., 0].long(), 11).float()

@@ -3,6 +3,8 @@ import torch
 
 from attent.models.encoder_decoder import EncoderDecoder, Memory
 from attent.models.rnn_decoder import RnnState
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
 
 
 def test_memory_selects_rows_in_order_and_twice() -> None:
@@ -19,3 +21,23 @@ def test_a_model_that_breaks_the_contract_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match=r"decode.*encode.*start.*step"):
         Half()  # pyright: ignore[reportAbstractUsage]
+
+
+def test_what_was_learnt_between_two_searches_is_used() -> None:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2)
+    model, source, lengths = Transformer(settings, 11, 11), torch.randint(4, 11, (3, 7)), torch.full((3,), 7)
+    tokens = torch.tensor([2, 2, 2])
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=True)
+
+    def logits() -> torch.Tensor:
+        return model.output(model.step(model.start(model.encode(source, lengths)), tokens)[0])
+
+    for _ in range(2):
+        model.eval()
+        with torch.inference_mode():
+            found = logits()
+        with torch.no_grad():
+            torch.testing.assert_close(found, logits())
+        model.train()
+        logits().logsumexp(-1).sum().backward()
+        optimizer.step()

@@ -6,15 +6,16 @@ from attent.attention.extension import library as extension
 from attent.attention.watch import watch
 from attent.models import transformer_steps
 from attent.models.transformer import Transformer, TransformerState
+from attent.models.transformer_compiled import TURNS
 from attent.models.transformer_settings import TransformerSettings
-from attent.models.transformer_steps import TURNS, Standing
+from attent.models.transformer_steps import Standing
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 2, "width": 24, "feed_forward": 11, "heads": 4, "maximum_length": 31}
 SERVED = [
     {"position": "sinusoidal", "norm": "post", "key_value_heads": 2},
     {"position": "learned", "norm": "pre", "share_embeddings": "none"},
     {"position": "rotary", "norm": "post", "key_value_heads": 1},
-    {"position": "rotary", "norm": "pre"},
+    {"position": "rotary", "norm": "pre", "activation": "gelu"},
     {"position": "none", "score": "dot"},
 ]
 LEFT = [{"position": "alibi"}, {"position": "relative_bias"}, {"score": "cosine"}, {"normaliser": "sparsemax"}]

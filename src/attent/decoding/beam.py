@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from attent.attention.extension import library as extension
+from attent.data.tokenizer import PAD, START, STOP
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 
 # Tokens whose highest is found before any order is: on a CPU the highest of many takes a tenth of the time of saying which it
@@ -33,6 +35,8 @@ def likeliest(so_far: Tensor, told: Tensor, who: Tensor, step: int) -> tuple[Ten
         The log-probabilities, (S, C), and where each is in (K, V), laid end to end, (S, C).
     """
     width, size = told.shape[1:]
+    if countable(told):
+        return _ranked(so_far, told)
     # rounding keeps the order, so that a block's highest sum is the sum with its highest
     highest = so_far[..., None] + _highest(told)  # (S, K, N)
     blocks = highest.shape[2]
@@ -52,6 +56,26 @@ def likeliest(so_far: Tensor, told: Tensor, who: Tensor, step: int) -> tuple[Ten
     if len(rows := tied.any(1).nonzero()[:, 0]):
         every = (so_far[rows, :, None] + told[rows]).flatten(1)
         places = places.index_copy(0, rows, _first_of_equals(every, places.shape[1]))
+    return scores, places
+
+
+def countable(told: Tensor) -> bool:
+    """Whether the extension finds the likeliest."""
+    return told.device.type == "cpu" and told.dtype == torch.float32 and told.is_contiguous() and extension.library() is not None
+
+
+def likeliest_of_logits(so_far: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """`likeliest` of logits (S, K, V), which are written over, where neither PAD nor START may be said; they must be `countable`."""
+    return _ranked(so_far, logits, logits=True)
+
+
+def _ranked(so_far: Tensor, told: Tensor, *, logits: bool = False) -> tuple[Tensor, Tensor]:
+    """The same by the extension; logits are normalised as they are read."""
+    number, width, size = told.shape
+    count = min(2 * width, width * size) if width > 1 else 1
+    scores, places = told.new_empty(number, count), so_far.new_empty(number, count, dtype=torch.int64)
+    given = (so_far.contiguous(), told, scores, places)
+    extension.run("attent_likeliest", given, number, width, size, count, logits, PAD, START, STOP)
     return scores, places
 
 

@@ -57,13 +57,14 @@ class Constraints:
         """The constraints of these rows, in this order; a row may be named twice."""
         return replace(self, prefixes=self.prefixes[rows], limits=self.limits[rows])
 
+    def free(self, step: int) -> bool:
+        """Whether so many tokens further anything but PAD and START may come."""
+        repeats, begun = 0 < self.no_repeat_ngram <= step, step < self.prefixes.shape[1]
+        return not (repeats or begun or step < self.minimum_length or step >= self.nearest)
+
     def apply_(self, told: Tensor, written: Tensor) -> Tensor:
         """`apply`, which may write over what it is given."""
-        step = written.shape[1]
-        repeats, begun = 0 < self.no_repeat_ngram <= step, step < self.prefixes.shape[1]
-        if repeats or begun or step < self.minimum_length or step >= self.nearest:
-            return self.apply(told, written)
-        return _speakable_(told)
+        return _speakable_(told) if self.free(written.shape[1]) else self.apply(told, written)
 
     def apply(self, told: Tensor, written: Tensor) -> Tensor:
         """The log-probabilities (B, V) of what comes after the tokens written (B, t), −∞ for what may not."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from attent.axes import Lengths, Tokens
 from attent.data.batches import ROWS, round_up
 from attent.data.tokenizer import START, STOP
-from attent.decoding.beam import likeliest, settled
+from attent.decoding.beam import countable, likeliest, likeliest_of_logits, settled
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
@@ -31,8 +32,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Translate a batch: every hypothesis is continued until STOP.
 
-    Settled sentences leave the batch. Its rows stay a multiple of 8 throughout (repeating a row where hypotheses are too
-    few), so that a translation does not depend on what is translated beside it.
+    Settled sentences leave the batch. A translation does not depend on what is translated beside it: unless the model computes each
+    row by itself, the batch's rows stay a multiple of 8 throughout (repeating a row where hypotheses are too few).
 
     Args:
         model: in evaluation mode.
@@ -51,78 +52,87 @@ def search(
     if not finished:
         return []
     limits = constraints.limits.repeat_interleave(copies).tolist()
-    # Which sentence each place of the batch writes for, and whether it still does.
-    who = torch.arange(len(finished), device=source.device)
-    sentences, open_places = who.tolist(), who.tolist()
-    every = _filled(torch.arange(len(source), device=source.device))
-    rows = _filled(who.repeat_interleave(width) // copies)
+    multiple = 1 if model.rowwise else ROWS
+    # Which sentence each place of the batch writes for; all but one hypothesis of a sentence would be the same at first.
+    who = np.arange(len(finished))
+    so_far = np.full((len(who), width), -np.inf, np.float32)
+    so_far[:, 0] = 0
+    every = _filled(np.arange(len(source)), multiple).to(source.device)
+    rows = _filled(who.repeat(width) // copies, multiple).to(source.device)
     state = model.start(model.encode(source[every], lengths[every])).select(rows)
     constraints = constraints.select(rows)
     written = rows.new_empty(len(rows), 0)
     tokens = torch.full_like(rows, START)
-    # All but one hypothesis of a sentence would be the same at first.
-    so_far = torch.full((len(who), width), -torch.inf, device=source.device).index_fill(1, who.new_zeros(1), 0.0)
     while True:
         features, state = model.step(state, tokens)
-        told = constraints.apply_(model.output(features).float().log_softmax(-1), written)  # (R, V)
-        told = told[: len(who) * width].unflatten(0, (-1, width))  # (S, K, V)
         step = written.shape[1]
-        scores, places = choose(so_far, told, who, step)  # (S, C)
-        hypotheses = places // told.shape[-1] + width * torch.arange(len(who), device=who.device)[:, None]
-        said = places % told.shape[-1]
-
+        # what is decided about so few numbers is decided on the CPU
+        scores, hypotheses, said = _chosen(model.output(features), so_far, constraints, written, choose, who)
         ends = said == STOP
-        endings = ends[:, :width] & ~scores[:, :width].isneginf()
-        still_open = set(open_places)
-        ended = [(place, rank) for place, rank in endings.nonzero().tolist() if place in still_open]
-        if ended:
+        endings = ends[:, :width] & (scores[:, :width] != -np.inf)
+        if endings.any():
             penalty = length_penalty(step + 1, settings.length_penalty)
-            at, ranks = torch.tensor(ended, device=who.device).unbind(1)
-            found = zip(written[hypotheses[at, ranks]].tolist(), scores[at, ranks].tolist(), strict=True)
-            for (place, _), (tokens_said, total) in zip(ended, found, strict=True):
-                finished[sentences[place]].append(Hypothesis(tuple(tokens_said), total, penalty))
+            ended = [
+                (who[place], row, total)
+                for place, row, total in zip(
+                    endings.nonzero()[0].tolist(), hypotheses[:, :width][endings].tolist(), scores[:, :width][endings].tolist(), strict=True
+                )
+                if len(best := finished[who[place]]) < wanted or total / penalty > best[-1].score
+            ]
+            said_before = written[torch.tensor([row for _, row, _ in ended], device=written.device, dtype=torch.long)].tolist()
+            for (sentence, _, total), before in zip(ended, said_before, strict=True):
+                best = [*finished[sentence], Hypothesis(tuple(before), total, penalty)]
+                finished[sentence] = sorted(best, key=lambda hypothesis: -hypothesis.score)[:wanted]
         if width > 1:
-            going = ends.byte().argsort(dim=1, stable=True)[:, :width]
-            said, hypotheses, scores = said.gather(1, going), hypotheses.gather(1, going), scores.gather(1, going)
-            ends = ends.gather(1, going)
-        so_far = scores.masked_fill(ends, -torch.inf)
-        running = so_far[:, 0].tolist()
-        open_places = [
+            going = ends.argsort(axis=1, kind="stable")[:, :width] + ends.shape[1] * np.arange(len(ends))[:, None]
+            said, hypotheses, scores, ends = (found.take(going) for found in (said, hypotheses, scores, ends))
+        so_far = np.where(ends, np.float32(-np.inf), scores)
+        still = [
             place
-            for place in open_places
+            for place, (sentence, running) in enumerate(zip(who.tolist(), so_far[:, 0].tolist(), strict=True))
             # what neither ended anything nor came to an end goes on
-            if (not finished[sentences[place]] and running[place] > -torch.inf)
-            or not settled(
-                finished[sentences[place]],
-                running[place],
-                limits[sentences[place]],
-                width=width,
-                wanted=wanted,
-                alpha=settings.length_penalty,
-            )
+            if (not finished[sentence] and running > -np.inf)
+            or not settled(finished[sentence], running, limits[sentence], width=width, wanted=wanted, alpha=settings.length_penalty)
         ]
-        if not open_places:
+        if not still:
             break
-        if leaving := round_up(len(open_places) * width, ROWS) < len(tokens):
-            kept = torch.tensor(open_places, device=who.device)
-            who, so_far, said, hypotheses = who[kept], so_far[kept], said[kept], hypotheses[kept]
-            sentences, open_places = who.tolist(), list(range(len(kept)))
-        tokens = _filled(said.flatten())
+        if leaving := round_up(len(still) * width, multiple) < len(tokens):
+            who, so_far, said, hypotheses = who[still], so_far[still], said[still], hypotheses[still]
+        elif len(still) < len(who):
+            # those that stay to fill up the batch go on with nothing
+            so_far[np.delete(np.arange(len(who)), still)] = -np.inf
+        tokens = _filled(said.ravel(), multiple).to(source.device)
+        moved = _filled(hypotheses.ravel(), multiple)
         if leaving:
-            rows = _filled(hypotheses.flatten())
+            rows = moved.to(source.device)
             state, written, constraints = state.select(rows), written[rows], constraints.select(rows)
-        elif width > 1:
-            rows = _filled(hypotheses.flatten())
+        elif width > 1 and not torch.equal(moved, torch.arange(len(moved))):
+            rows = moved.to(source.device)
             # hypotheses move within their own sentence, whose source all its rows have
             state, written = state.reorder(rows), written[rows]
         written = torch.cat((written, tokens[:, None]), 1)
     return [_best(finished[first : first + copies], settings.n_best) for first in range(0, len(finished), copies)]
 
 
-def _filled(rows: Tensor) -> Tensor:
-    """The rows, and the last of them again until they are a multiple of 8."""
-    lacking = -len(rows) % ROWS
-    return torch.cat((rows, rows[-1:].expand(lacking))) if lacking else rows
+def _chosen(
+    logits: Tensor, so_far: np.ndarray, constraints: Constraints, written: Tensor, choose: Choice, who: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The log-probabilities of each sentence's next hypotheses, the rows that they continue, and their new tokens, (S, C) each."""
+    (number, width), step = so_far.shape, written.shape[1]
+    logits, before = logits.float(), torch.from_numpy(so_far).to(logits.device)
+    if choose is likeliest and constraints.free(step) and countable(logits):
+        scores, places = likeliest_of_logits(before, logits[: number * width].unflatten(0, (-1, width)))
+    else:
+        told = constraints.apply_(logits.log_softmax(-1), written)  # (R, V)
+        told = told[: number * width].unflatten(0, (-1, width))  # (S, K, V)
+        scores, places = choose(before, told, torch.from_numpy(who).to(logits.device), step)
+    hypotheses, said = np.divmod(places.cpu().numpy(), logits.shape[-1])
+    return scores.cpu().numpy(), hypotheses + width * np.arange(number)[:, None], said
+
+
+def _filled(rows: np.ndarray, multiple: int) -> Tensor:
+    """The rows, and the last of them again until they are a multiple of so many."""
+    return torch.from_numpy(np.pad(rows, (0, lacking), "edge") if (lacking := -len(rows) % multiple) else rows)
 
 
 def _best(finished: list[list[Hypothesis]], count: int) -> list[Hypothesis]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,13 +101,11 @@ class Translator:
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise ArgumentError(f"there must be a prefix for each of {len(texts)} texts, got {len(prefixes)}")
-        begun = [self.target_tokenizer.encode(prefix) for prefix in prefixes or [""] * len(texts)]
+        begun = [self.target_tokenizer.encode(prefix) if prefix else [] for prefix in prefixes or [""] * len(texts)]
         encoded = [self.source_tokenizer.encode(text) for text in texts]
         sources = Sequences(encoded)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
-        order = np.argsort(sources.lengths, kind="stable")
-        order = order[(sources.lengths[order] > 0) & (sources.lengths[order] <= (self.longest_source or np.inf))]
-        for rows in cut(order, sources.lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch):
+        for rows in batches(sources.lengths, self.longest_source, batch):
             # of what the model can number, one is START
             most = np.iinfo(np.int64).max if self.model.longest is None else self.model.longest - 1
             limits = torch.from_numpy(np.minimum(settings.limits(sources.lengths[rows]), most)).to(self.device)
@@ -180,6 +178,19 @@ class Translator:
             else:
                 maps[name] = LabelledMap(weights, targets, (START_LABEL, *targets[:-1]))
         return maps
+
+
+def batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) -> Iterator[np.ndarray]:
+    """The rows that are translated side by side, from short to long; those that cannot be are left out.
+
+    Args:
+        lengths: tokens of each source.
+        longest: the most that one may have; None where there is no limit.
+        batch: how many are translated at a time, in texts unless said otherwise.
+    """
+    order = np.argsort(lengths, kind="stable")
+    order = order[(lengths[order] > 0) & (lengths[order] <= (longest or np.inf))]
+    return cut(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
 
 
 def load(path: Path | str, device: torch.device | str = "cpu") -> Translator:

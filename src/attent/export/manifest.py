@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError, AttentError, RunError
 from attent.runs.durable import new_file
 from attent.runs.folder import MODEL, SOURCE_TOKENIZER, TARGET_TOKENIZER, read_config, versions
 
@@ -113,6 +114,23 @@ def read(folder: Path, engine: str, run: Path) -> Manifest:
     if changed := sorted(name for name in found if found[name] != manifest.run.get(name)):
         raise ArgumentError(f"{folder} was made of another state of {run} ({', '.join(changed)} changed); {again} makes it anew")
     return manifest
+
+
+def package(module: str, name: str, extra: str) -> Any:
+    """A package that an engine needs.
+
+    Args:
+        module: what is imported.
+        name: what a message calls it.
+        extra: what of ours installs it.
+
+    Raises:
+        AttentError: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise AttentError(f"this needs {name}: pip install 'attent[{extra}]' ({error})") from error
 
 
 def version_of(package: str) -> str:

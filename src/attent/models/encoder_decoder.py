@@ -19,6 +19,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from torch import Tensor, nn
 
 from attent.axes import Features, Lengths, Tokens
+from attent.models import packed
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,20 @@ class EncoderDecoder(nn.Module, ABC, Generic[S]):
 
     to_logits: nn.Linear
 
+    def train(self, mode: bool = True) -> Self:
+        """To training mode or back; between the two parameters may change in ways that PyTorch does not count."""
+        packed.forget(self)
+        return super().train(mode)
+
     @property
     def longest(self) -> int | None:
         """The most tokens, padding included, that a sequence may have on either side; None where there is no limit."""
         return None
+
+    @property
+    def rowwise(self) -> bool:
+        """Whether, as things stand, every number of a row is the same however many rows there are, be it of encode, step or output."""
+        return False
 
     @abstractmethod
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
@@ -84,4 +95,4 @@ class EncoderDecoder(nn.Module, ABC, Generic[S]):
 
     def output(self, features: Tensor) -> Tensor:
         """Logits over the target vocabulary for the token that comes next, (…, E) → (…, V)."""
-        return self.to_logits(features)
+        return packed.linear(self.to_logits, features)

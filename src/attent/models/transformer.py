@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
-from attent.attention.positions.learned import Learned
-from attent.attention.positions.sinusoidal import Sinusoidal
 from attent.axes import Features, Lengths, Tokens
 from attent.errors import ArgumentError, ShapeError
-from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
-from attent.models import transformer_steps
+from attent.models import packed, transformer_steps
+from attent.models import transformer_compiled as compiled
 from attent.models.encoder_decoder import EncoderDecoder, Memory
-from attent.models.transformer_layers import Decoder, Encoder
+from attent.models.transformer_compiled import Start
+from attent.models.transformer_layers import Decoder, Embedding, Encoder
 from attent.models.transformer_settings import TransformerSettings
 from attent.models.transformer_steps import Standing
 
@@ -51,27 +50,6 @@ class TransformerState:
 
     def _written(self, rows: Tensor) -> tuple[KeyValueCache | None, ...]:
         return tuple(None if cache is None else cache.select(rows) for cache in self.written)
-
-
-class Embedding(nn.Module):
-    """Token embedding, plus positions where these are added, with dropout on the sum (Vaswani et al. 2017, §5.4)."""
-
-    def __init__(self, tokens: TokenEmbedding, settings: TransformerSettings) -> None:
-        super().__init__()
-        self.tokens = tokens
-        match settings.position:
-            case "sinusoidal":
-                self.positions = Sinusoidal(settings.width)
-            case "learned":
-                self.positions = Learned(settings.width, settings.maximum_length)
-            case _:
-                self.positions = None
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, tokens: Tokens, start: int = 0) -> Features:
-        """(B, T) → (B, T, E); the first token stands at position start."""
-        features = self.tokens(tokens)
-        return self.dropout(features if self.positions is None else self.positions(features, start))
 
 
 class Transformer(EncoderDecoder[TransformerState | Standing]):
@@ -111,6 +89,11 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
         """As many tokens as learned positions can number; None for the others."""
         return self.settings.maximum_length if self.settings.position == "learned" else None
 
+    @property
+    def rowwise(self) -> bool:
+        """Whether both stacks and the logits are the extension's."""
+        return all(map(compiled.serves, (self.encoder, self.decoder))) and packed.possible(self.to_logits.weight)
+
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
         """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.
 
@@ -119,6 +102,9 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
         """
         if source.dim() != 2 or lengths.shape != source.shape[:1]:
             raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
+        if source.numel() and compiled.serves(self.encoder):
+            begun = Start(self.source_embedding.tokens, self.source_embedding.added(0, source.shape[1]))
+            return Memory(compiled.encode(self.encoder, begun, source, lengths), lengths)
         return self.encoder(self.source_embedding(source), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
@@ -132,7 +118,7 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
 
     def step(self, state: TransformerState | Standing, tokens: Tensor) -> tuple[Tensor, TransformerState | Standing]:
         if isinstance(state, Standing):
-            return transformer_steps.step(self.decoder, state, self.target_embedding(tokens[:, None], state.length)[:, 0])
+            return transformer_steps.step(self.decoder, self.target_embedding, state, tokens)
         features, state = self._continue(state, tokens[:, None])
         return features[:, 0], state
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
 from attent.attention.masks import Causal
 from attent.attention.multihead import MultiHeadAttention
-from attent.axes import Features, Lengths
+from attent.attention.positions.learned import Learned
+from attent.attention.positions.sinusoidal import Sinusoidal
+from attent.axes import Features, Lengths, Tokens
+from attent.layers.dropout import Dropout
+from attent.layers.embeddings import TokenEmbedding
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual, Stream
 from attent.models.encoder_decoder import Memory
@@ -46,6 +50,32 @@ def residual(settings: TransformerSettings) -> Residual:
 def last_norm(settings: TransformerSettings) -> nn.Module:
     """What ends a stack: with pre-norm its output has not been normalised yet."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+
+
+class Embedding(nn.Module):
+    """Token embedding, plus positions where these are added, with dropout on the sum (Vaswani et al. 2017, §5.4)."""
+
+    def __init__(self, tokens: TokenEmbedding, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.tokens = tokens
+        match settings.position:
+            case "sinusoidal":
+                self.positions = Sinusoidal(settings.width)
+            case "learned":
+                self.positions = Learned(settings.width, settings.maximum_length)
+            case _:
+                self.positions = None
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, tokens: Tokens, start: int | Tensor = 0) -> Features:
+        """(B, T) → (B, T, E); the first token stands at position start, one number or (1,)."""
+        features = self.tokens(tokens)
+        return self.dropout(features if self.positions is None else self.positions(features, start))
+
+    def added(self, start: int, count: int) -> Tensor | None:
+        """What so many positions from start on add to embeddings, (T, E); None where nothing is added."""
+        weight = self.tokens.weight
+        return None if self.positions is None else self.positions(weight.new_zeros(1, count, weight.shape[1]), start)[0]
 
 
 class EncoderLayer(nn.Module):

@@ -1,30 +1,13 @@
-"""Both ways to look at what an index finds: the compiled extension, at each width of registers, and plain PyTorch."""
-
 import pytest
 import torch
 from torch import Tensor
 
 from attent.attention.attend import attend
-from attent.attention.extension import library as extension
 from attent.attention.kernels.looks import keep, looks
 from attent.attention.positions.rotary import Rotary
 
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
-WAYS = [pytest.param(level, id=f"extension-{level}", marks=needs_extension) for level in (0, 1, 2)]
-WAYS.append(pytest.param(None, id="eager"))
 # (B, H, G, T, S, D)
 SHAPES = [(1, 1, 1, 1, 1, 1), (5, 3, 3, 7, 11, 5), (3, 6, 2, 37, 2, 33), (7, 4, 1, 17, 7, 48), (67, 4, 4, 19, 67, 32)]
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    level = request.param
-    if level is None:
-        monkeypatch.setattr(extension, "library", lambda: None)
-        return
-    if level > extension.level():
-        pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: level)
 
 
 def some(shape: tuple[int, ...], *, one_row: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -45,7 +28,6 @@ def expected(query: Tensor, memory: Tensor, rows: Tensor, counts: Tensor, groups
 
 @pytest.mark.parametrize("one_row", [False, True])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.usefixtures("way")
 def test_it_is_the_formula(shape: tuple[int, ...], one_row: bool) -> None:
     query, memory, rows, counts = some(shape, one_row=one_row)
     for apart in (query, torch.randn(shape[0], shape[1] + 2, shape[5])[:, 1:-1].copy_(query)):
@@ -53,14 +35,12 @@ def test_it_is_the_formula(shape: tuple[int, ...], one_row: bool) -> None:
         torch.testing.assert_close(found.double(), expected(query, memory, rows, counts, shape[2], 0.7), atol=2e-6, rtol=2e-6)
 
 
-@pytest.mark.usefixtures("way")
 def test_any_order_of_the_axes_in_memory() -> None:
     query, memory, rows, counts = some(SHAPES[2], one_row=True)
     turned = memory.transpose(0, 1).contiguous().transpose(0, 1)
     assert torch.equal(looks(query, turned, rows, counts, 2, 1.0), looks(query, memory, rows, counts, 2, 1.0))
 
 
-@pytest.mark.usefixtures("way")
 def test_scores_far_apart_do_not_overflow() -> None:
     query, memory, rows, counts = some(SHAPES[1], one_row=False)
     torch.testing.assert_close(
@@ -68,17 +48,7 @@ def test_scores_far_apart_do_not_overflow() -> None:
     )
 
 
-@needs_extension
-def test_neighbours_do_not_change_a_bit() -> None:
-    query, memory, rows, counts = some(SHAPES[4], one_row=False)
-    whole = looks(query, memory, rows, counts, 4, 0.3)
-    for row in range(0, len(query), 9):
-        alone = slice(row, row + 1)
-        assert torch.equal(looks(query[alone], memory, rows[alone], counts[alone], 4, 0.3), whole[alone])
-
-
 @pytest.mark.parametrize(("batch", "heads", "groups", "width"), [(1, 1, 1, 2), (5, 3, 1, 6), (37, 4, 2, 34), (8, 4, 4, 32)])
-@pytest.mark.usefixtures("way")
 def test_keys_stay_turned_and_values_as_they_are(batch: int, heads: int, groups: int, width: int) -> None:
     projected = torch.randn(batch, (heads + 2 * groups) * width)
     query, key, value = projected.clone().split((heads * width, groups * width, groups * width), 1)

@@ -9,7 +9,7 @@ from attent.data.subword_tokenizer import BpeTokenizer
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, AttentError, RunError
-from attent.export.ctranslate2.engine import CTranslate2Engine, load, package, write
+from attent.export.ctranslate2.engine import CTranslate2Engine, load, write
 from attent.export.manifest import Manifest
 from attent.runs.folder import Run, read
 
@@ -121,7 +121,7 @@ def test_a_damaged_export_is_named(run: Run, tmp_path: Path) -> None:
         load(tmp_path, Manifest(engine="ctranslate2", run={}), run.source_tokenizer, run.target_tokenizer)
 
 
-def test_it_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_asked_for_where_it_is_missing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(AttentError, match=r"needs CTranslate2: pip install 'attent\[ctranslate2\]'"):
-        package()
+        load(tmp_path, Manifest(engine="ctranslate2", run={}), run.source_tokenizer, run.target_tokenizer)

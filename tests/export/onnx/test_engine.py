@@ -11,7 +11,7 @@ from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, AttentError, RunError
 from attent.export.manifest import Manifest
-from attent.export.onnx.engine import OnnxModel, OnnxTranslator, load, package, write
+from attent.export.onnx.engine import OnnxModel, OnnxTranslator, load, write
 from attent.runs.folder import Run, read
 
 # lengths that leave padding, an empty text, and a character that nobody knows
@@ -116,7 +116,7 @@ def test_a_damaged_export_is_named(exported, tmp_path: Path) -> None:
         OnnxModel(tmp_path, exported.manifest)
 
 
-def test_it_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(AttentError, match=r"needs onnxruntime: pip install 'attent\[onnx\]'"):
-        package()
+        OnnxModel(tmp_path, Manifest(engine="onnx", run={}))

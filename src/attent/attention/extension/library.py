@@ -19,8 +19,10 @@ SIGNATURES = {
     "attent_kept": [POINTER] * 3 + [INTEGER] * 2 + [WORD],
     "attent_residual_norm": [POINTER] * 7 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER] * 2,
     "attent_residual_norm_gradients": [POINTER] * 9 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER],
-    "attent_looks": [POINTER] * 5 + [INTEGER] * 11 + [NUMBER],
-    "attent_turned": [POINTER] * 4 + [INTEGER] * 6,
+    "attent_products": [POINTER] * 3 + [INTEGER] * 3,
+    "attent_encoder": [POINTER] * 8 + [INTEGER] * 10 + [NUMBER] * 3,
+    "attent_step": [POINTER] * 12 + [INTEGER] * 16 + [NUMBER] * 3,
+    "attent_likeliest": [POINTER] * 4 + [INTEGER] * 8,
     "attent_dropped": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
     "attent_short": [POINTER] * 8 + [WORD] * 2 + [NUMBER] * 2,
     "attent_short_gradients": [POINTER] * 11 + [WORD] * 2 + [NUMBER] * 2,
@@ -74,17 +76,17 @@ def torchs_threads() -> int | None:
     return None
 
 
-def run(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
+def run(name: str, tensors: tuple[Tensor | None, ...], *numbers: float) -> None:
     """Call a function of the extension, which must be there, on as many threads as torch uses.
 
     Args:
         name: the function.
-        tensors: contiguous, on the CPU.
+        tensors: contiguous, on the CPU; None where the function has no need of one.
         numbers: the sizes, and what else it takes.
 
     Raises:
         MemoryError: it had no memory left.
     """
-    pointers = [tensor.data_ptr() for tensor in tensors]
+    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     if getattr(library(), name)(*pointers, *numbers, torch.get_num_threads(), torchs_threads(), level()):
         raise MemoryError("no memory left for the extension's threads")

@@ -10,32 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from attent.data.batches import KEYS, BatchSize, Sequences, cut
+from attent.data.batches import KEYS, BatchSize, Sequences
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.hypothesis import Translation, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
-from attent.decoding.translator import BATCH
-from attent.errors import ArgumentError, AttentError, RunError
+from attent.decoding.translator import BATCH, batches
+from attent.errors import ArgumentError, RunError
 from attent.export.ctranslate2.specification import SPECIAL, START, longest, specification, why_not
-from attent.export.manifest import Manifest
+from attent.export.manifest import Manifest, package
 from attent.runs.folder import Run
 
 NAME = "ctranslate2"
 # What it forbids at every step, as our own search does.
 NEVER = [[SPECIAL[0]], [START]]
-
-
-def package() -> Any:
-    """CTranslate2.
-
-    Raises:
-        AttentError: it is not installed.
-    """
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise AttentError(f"this needs CTranslate2: pip install 'attent[ctranslate2]' ({error})") from error
-    return ctranslate2
 
 
 def write(run: Run, name: str, folder: Path, quantisation: str | None) -> Manifest:
@@ -51,7 +38,7 @@ def write(run: Run, name: str, folder: Path, quantisation: str | None) -> Manife
         ArgumentError: CTranslate2 cannot express the model, or has no such quantisation.
         AttentError: CTranslate2 is not installed.
     """
-    found = package()
+    found = package(NAME, "CTranslate2", NAME)
     if reason := why_not(run):
         raise ArgumentError(f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx takes every model")
     from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES
@@ -88,7 +75,7 @@ class CTranslate2Engine:
     def __init__(self, folder: Path, manifest: Manifest, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self._longest = manifest.longest
-        found = package()
+        found = package(NAME, "CTranslate2", NAME)
         try:
             shared = folder / "shared_vocabulary.json"
             names = [shared, shared] if shared.is_file() else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
@@ -124,9 +111,7 @@ class CTranslate2Engine:
         lengths = Sequences(encoded).lengths
         limits = np.minimum(settings.limits(lengths), np.iinfo(np.int64).max if self._longest is None else self._longest - 1)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
-        order = np.argsort(lengths, kind="stable")
-        order = order[(lengths[order] > 0) & (lengths[order] <= (self.longest_source or np.inf))]
-        for rows in cut(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch):
+        for rows in batches(lengths, self.longest_source, batch):
             # one call has one limit: what goes beyond its own is translated again, with others of the same
             beyond: dict[int, list[int]] = {}
             for row, result in self._translated(encoded, rows.tolist(), int(limits[rows].max()), settings):

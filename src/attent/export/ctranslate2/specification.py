@@ -17,7 +17,8 @@ from attent.attention.scores import Dot, ScaledDot
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.evaluation.unknown import pieces_of
 from attent.layers.feed_forward import FeedForward
-from attent.models.transformer import Embedding, Transformer
+from attent.models.transformer import Transformer
+from attent.models.transformer_layers import Embedding
 from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import Run
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +13,8 @@ from torch import Tensor
 from attent.axes import Features, Lengths, Tokens
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.translator import Translator
-from attent.errors import ArgumentError, AttentError, RunError
-from attent.export.manifest import Manifest, version_of
+from attent.errors import ArgumentError, RunError
+from attent.export.manifest import Manifest, package, version_of
 from attent.export.onnx import graphs
 from attent.export.onnx.graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS
 from attent.models.encoder_decoder import EncoderDecoder, Memory
@@ -25,19 +24,6 @@ NAME = "onnx"
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 Arrays = dict[str, np.ndarray]
-
-
-def package() -> Any:
-    """onnxruntime.
-
-    Raises:
-        AttentError: it is not installed.
-    """
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise AttentError(f"this needs onnxruntime: pip install 'attent[onnx]' ({error})") from error
-    return onnxruntime
 
 
 def write(run: Run, name: str, folder: Path, quantisation: str | None) -> Manifest:
@@ -55,9 +41,9 @@ def write(run: Run, name: str, folder: Path, quantisation: str | None) -> Manife
     """
     if quantisation is not None:
         raise ArgumentError(f"{name} is written as ONNX in float32 alone; quantisation is for --to ctranslate2")
-    package()
+    package("onnxruntime", "onnxruntime", NAME)
     manifest = Manifest(engine=NAME, run={}, longest=run.model.longest, state=graphs.write(run, folder))
-    manifest.versions.update({package: version_of(package) for package in PACKAGES})
+    manifest.versions.update({needed: version_of(needed) for needed in PACKAGES})
     return manifest
 
 
@@ -103,7 +89,7 @@ class OnnxModel(EncoderDecoder[OnnxState]):
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__()
-        runtime = package()
+        runtime = package("onnxruntime", "onnxruntime", NAME)
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3

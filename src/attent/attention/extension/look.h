@@ -1,7 +1,5 @@
-// The loops of looks.cpp for one width of vector registers, LANES. Included once for each, inside a namespace of its own and under that
-// width's compiler target. Every sum has one order, whatever is computed beside it.
-
-#include "lanes.h"
+// One query's heads, whose keys and values are found by an index. Included by the loops, inside their namespaces, behind lanes.h. Every sum
+// has one order, whatever is computed beside it.
 
 static inline float total(Vector vector) {
   typedef float Four __attribute__((vector_size(16)));
@@ -12,7 +10,7 @@ static inline float total(Vector vector) {
   return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-static float product(const float* one, const float* other, int64_t width) {
+static inline float dot(const float* one, const float* other, int64_t width) {
   Vector sum{};
   int64_t d = 0;
   for (; d + LANES <= width; d += LANES) sum += load(one + d) * load(other + d);
@@ -21,19 +19,22 @@ static float product(const float* one, const float* other, int64_t width) {
   return found;
 }
 
-// All heads of one sequence.
-static void look(const Looks& job, int64_t b, float* scratch) {
-  const int64_t count = job.counts[b], width = job.width, *rows = job.rows + b * job.stride;
-  int64_t* at = reinterpret_cast<int64_t*>(scratch);
-  float* weights = scratch + 2 * job.most;
-  for (int64_t j = 0; j < count; ++j) at[j] = rows[j * job.each] * job.row + j * job.place;
-  for (int64_t h = 0; h < job.heads; ++h) {
-    const float* query = job.query + b * job.apart + h * width;
-    const float* keys = job.memory + h / (job.heads / job.groups) * width;
-    const float* values = keys + job.behind;
+struct Heads {
+  int64_t heads, groups, width;
+  float scale;
+};
+
+// context (H·D) of query (H·D): softmax of scale · q·k over `count` keys, the j-th of which begins at memory + at[j], its value G·D numbers
+// behind it; zeros where there is none. `weights` has room for count + LANES numbers.
+static void look(const Heads& of, const float* query, const float* memory, const int64_t* at, int64_t count, float* weights,
+                 float* context) {
+  const int64_t width = of.width, shared = of.heads / of.groups;
+  if (!count) memset(context, 0, 4 * of.heads * width);
+  for (int64_t h = 0; h < of.heads && count; ++h, query += width, context += width) {
+    const float *keys = memory + h / shared * width, *values = keys + of.groups * width;
     float highest = -__builtin_inff();
     for (int64_t j = 0; j < count; ++j) {
-      weights[j] = job.scale * product(query, keys + at[j], width);
+      weights[j] = of.scale * dot(query, keys + at[j], width);
       highest = weights[j] > highest ? weights[j] : highest;
     }
     // what stands behind the last weighs next to nothing
@@ -46,7 +47,6 @@ static void look(const Looks& job, int64_t b, float* scratch) {
       sum += weight;
     }
     const float share = 1.0f / total(sum);
-    float* context = job.context + (b * job.heads + h) * width;
     int64_t d = 0;
     for (; d + 2 * LANES <= width; d += 2 * LANES) {
       Vector one{}, other{};
@@ -68,23 +68,5 @@ static void look(const Looks& job, int64_t b, float* scratch) {
       for (int64_t j = 0; j < count; ++j) mixed += weights[j] * values[at[j] + d];
       context[d] = mixed * share;
     }
-  }
-}
-
-// Some sequences.
-static void turn(const Turned& job, int64_t task, float*) {
-  const int64_t last = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number, half = job.width / 2;
-  for (int64_t b = task * ROWS; b < last; ++b) {
-    float* own = job.projected + b * job.apart;
-    for (int64_t h = 0; h < job.turned; ++h) {
-      float *__restrict one = own + h * job.width, *__restrict other = one + half;
-      const float *__restrict cosine = job.cosine, *__restrict sine = job.sine;
-      for (int64_t d = 0; d < half; ++d) {
-        const float first = one[d], second = other[d];
-        one[d] = first * cosine[d] - second * sine[d];
-        other[d] = first * sine[d] + second * cosine[d];
-      }
-    }
-    memcpy(job.to + b * job.kept, own + job.queries, 4 * job.kept);
   }
 }
