@@ -10,6 +10,7 @@ from attent.attention.attend import run
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import Prepared, lower_key, prepare
 from attent.attention.map import AttentionMap
+from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import Score
 from attent.attention.scores import Additive, Concat, General
 from attent.attention.watch import report, watched
@@ -57,6 +58,13 @@ class RecurrentAttention(nn.Module):
     def context(self, prepared: Prepared, queries: Tensor) -> Tensor:
         """The contexts (B, T, memory_width) of queries (B, T, query_width), as many as the call was prepared for."""
         return run(prepared._replace(query=queries[:, None].to(prepared.query.dtype)))[:, 0]
+
+    def additive(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """v, W and b of an additive score under a softmax, v·tanh(W q + b + k'); None where it is another one."""
+        score = self.score
+        if not isinstance(score, Additive) or not isinstance(self.normaliser, Softmax) or score.v is None or score.bias is None:
+            return None
+        return score.v, score.query_weight, score.bias
 
     def tell(self, queries: Tensor, source: KeyValueCache, lengths: Tensor) -> None:
         """Hand the map of all steps' queries (B, T, query_width), as one, to those who watch."""

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
 from attent.axes import Features
+from attent.layers.gated_steps import product_type, serves
 from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn_attention import RecurrentAttention
+from attent.models.rnn_forced import Layer, Source, forced
 from attent.models.rnn_settings import RnnSettings
 
 
@@ -79,6 +81,10 @@ class RnnDecoder(nn.Module, ABC):
 
         Row t of the attention's map is about the token that step t emits.
         """
+
+    def forced(self, embedded: Features, memory: Memory) -> Features:
+        """The output of a whole known target from its beginning: embedded tokens (B, T, embedding_width) → as many features."""
+        return self(embedded, self.start(memory))[0]
 
     def first(self, summary: Tensor) -> tuple[RecurrentState, ...]:
         """Every layer's first state, tanh(W summary + b); an LSTM's cell too."""
@@ -172,6 +178,30 @@ class BahdanauDecoder(AttendingDecoder):
                 queries.append(query)
         self.tell(queries, state)
         return self.shown(torch.stack(states, 1), embedded, torch.stack(contexts, 1)), replace(state, layers=layers)
+
+    def forced(self, embedded: Features, memory: Memory) -> Features:
+        """All steps as one function while training on a CPU, where the extension can; elsewhere one after another."""
+        source = self._source(embedded, memory)
+        if source is None:
+            return super().forced(embedded, memory)
+        first = self.first(ends(memory.features, memory.lengths))
+        layers = [Layer(state.hidden, state.cell, *layer.parameters()) for layer, state in zip(self.recurrent.layers, first, strict=True)]
+        steps = embedded.transpose(0, 1).to(source.values.dtype)  # (T, B, embedding_width)
+        states, contexts = forced(steps, source, layers)
+        return self.shown(states, steps, contexts).transpose(0, 1)
+
+    def _source(self, embedded: Features, memory: Memory) -> Source | None:
+        """What the function of all steps reads; None where it does not serve."""
+        attention = self.cross_attention
+        parameters = (*self.recurrent.parameters(), *attention.parameters())
+        if not self.training or attention.watched or not serves(embedded, memory.features, *parameters):
+            return None
+        parts = attention.additive()
+        if parts is None or any(parameter.dtype != torch.float32 for parameter in parameters):
+            return None
+        values = memory.features.to(product_type(memory.features))
+        keys = attention.score.lower_key(values).features
+        return Source(values, keys, memory.lengths, *parts)
 
 
 class LuongDecoder(AttendingDecoder):
