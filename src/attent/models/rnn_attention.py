@@ -59,12 +59,14 @@ class RecurrentAttention(nn.Module):
         """The contexts (B, T, memory_width) of queries (B, T, query_width), as many as the call was prepared for."""
         return run(prepared._replace(query=queries[:, None].to(prepared.query.dtype)))[:, 0]
 
-    def additive(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """v, W and b of an additive score under a softmax, v·tanh(W q + b + k'); None where it is another one."""
+    def parts(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
+        """W, b and v of v·tanh(W q + b + k'), or W alone of W q·k', under a softmax; None where the score or the normaliser is another."""
         score = self.score
-        if not isinstance(score, Additive) or not isinstance(self.normaliser, Softmax) or score.v is None or score.bias is None:
+        if not isinstance(self.normaliser, Softmax):
             return None
-        return score.v, score.query_weight, score.bias
+        if isinstance(score, General):
+            return score.weight, None, None
+        return (score.query_weight, score.bias, score.v) if isinstance(score, Additive) and score.v is not None else None
 
     def tell(self, queries: Tensor, source: KeyValueCache, lengths: Tensor) -> None:
         """Hand the map of all steps' queries (B, T, query_width), as one, to those who watch."""

@@ -15,8 +15,10 @@ from attent.layers.gated_steps import product_type, serves
 from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn_attention import RecurrentAttention
-from attent.models.rnn_forced import Layer, Source, forced
+from attent.models.rnn_forced import bahdanau, luong
+from attent.models.rnn_glances import Source
 from attent.models.rnn_settings import RnnSettings
+from attent.models.rnn_stack import Layer
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,18 @@ class AttendingDecoder(RnnDecoder):
         nothing = memory.features.new_zeros(memory.lengths.shape[0], self.fed)
         return RnnState(self.first(ends(memory.features, memory.lengths)), nothing, memory.lengths, self.cross_attention.remember(memory))
 
+    def read(self, embedded: Features, memory: Memory) -> tuple[Source, list[Layer]] | None:
+        """What the function of all steps takes of the source and of each layer; None where it does not serve."""
+        attention, parts = self.cross_attention, self.cross_attention.parts()
+        if parts is None or not self.training or attention.watched or not serves(embedded, memory.features, *self.parameters()):
+            return None
+        if any(parameter.dtype != torch.float32 for parameter in self.parameters()):
+            return None
+        values = memory.features.to(product_type(memory.features))
+        source = Source(values, attention.score.lower_key(values).features, memory.lengths, *parts)
+        first = self.first(ends(memory.features, memory.lengths))
+        return source, [Layer(one.hidden, one.cell, *layer.parameters()) for layer, one in zip(self.recurrent.layers, first, strict=True)]
+
     def remembered(self, state: RnnState) -> KeyValueCache:
         """The source's keys and values."""
         assert state.source is not None
@@ -181,27 +195,12 @@ class BahdanauDecoder(AttendingDecoder):
 
     def forced(self, embedded: Features, memory: Memory) -> Features:
         """All steps as one function while training on a CPU, where the extension can; elsewhere one after another."""
-        source = self._source(embedded, memory)
-        if source is None:
+        read = self.read(embedded, memory)
+        if read is None:
             return super().forced(embedded, memory)
-        first = self.first(ends(memory.features, memory.lengths))
-        layers = [Layer(state.hidden, state.cell, *layer.parameters()) for layer, state in zip(self.recurrent.layers, first, strict=True)]
-        steps = embedded.transpose(0, 1).to(source.values.dtype)  # (T, B, embedding_width)
-        states, contexts = forced(steps, source, layers)
+        steps = embedded.transpose(0, 1).to(read[0].values.dtype)  # (T, B, embedding_width)
+        states, contexts = bahdanau(steps, *read)
         return self.shown(states, steps, contexts).transpose(0, 1)
-
-    def _source(self, embedded: Features, memory: Memory) -> Source | None:
-        """What the function of all steps reads; None where it does not serve."""
-        attention = self.cross_attention
-        parameters = (*self.recurrent.parameters(), *attention.parameters())
-        if not self.training or attention.watched or not serves(embedded, memory.features, *parameters):
-            return None
-        parts = attention.additive()
-        if parts is None or any(parameter.dtype != torch.float32 for parameter in parameters):
-            return None
-        values = memory.features.to(product_type(memory.features))
-        keys = attention.score.lower_key(values).features
-        return Source(values, keys, memory.lengths, *parts)
 
 
 class LuongDecoder(AttendingDecoder):
@@ -227,6 +226,13 @@ class LuongDecoder(AttendingDecoder):
         if attention.watched:
             attention.tell(queries, source, state.lengths)
         return self.shown(contexts, queries), replace(state, layers=layers)
+
+    def forced(self, embedded: Features, memory: Memory) -> Features:
+        """With input feeding as Bahdanau's; without it, all steps are at once as it is."""
+        read = self.read(embedded, memory) if self.fed and isinstance(self.norm, nn.Identity) else None
+        if read is None:
+            return super().forced(embedded, memory)
+        return luong(embedded.transpose(0, 1), *read, self.readout.weight, self.readout.bias).transpose(0, 1)
 
     def _one_by_one(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         layers, fed, attention = state.layers, state.beside, self.cross_attention

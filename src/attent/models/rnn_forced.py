@@ -1,61 +1,24 @@
-"""Bahdanau's recurrence over a known target as one function, its steps by the extension: what training spends its time on."""
+"""Attending decoders over a known target, each as one function whose steps are the extension's: what training spends its time on."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
-from attent.attention.extension import library as extension
-from attent.layers.gated_steps import GatedSteps, Share
+from attent.models.rnn_glances import Glances, Source
+from attent.models.rnn_stack import Layer, Stack
 
-# What features are padded to, so that they end with whole registers.
-LANES = 16
-# Tensors of the source and of the score, and of each layer.
-SOURCE, LAYER = 7, 6
+Gradients = tuple[Tensor | None, ...]
+FIELDS = len(Layer._fields)
 
 
-class Source(NamedTuple):
-    """What the attention reads, and the parameters of its score v·tanh(W q + b + k').
-
-    Args:
-        values: the memory's features, float32 or bfloat16, as products are to be (B, Tk, n).
-        keys: k', in their type (B, Tk, D).
-        lengths: how many of the keys are real, (B,).
-        v: (D,).
-        weight: W, (E, D).
-        bias: (D,).
-    """
-
-    values: Tensor
-    keys: Tensor
-    lengths: Tensor
-    v: Tensor
-    weight: Tensor
-    bias: Tensor
-
-
-class Layer(NamedTuple):
-    """A layer's first state and parameters, in PyTorch's order; the lowest one's weight for its input takes an embedding and a context."""
-
-    hidden: Tensor
-    cell: Tensor | None
-    input_weight: Tensor
-    weight: Tensor
-    input_bias: Tensor
-    bias: Tensor
-
-
-def forced(embedded: Tensor, source: Source, layers: list[Layer]) -> tuple[Tensor, Tensor]:
+def bahdanau(embedded: Tensor, source: Source, layers: list[Layer]) -> tuple[Tensor, Tensor]:
     """The topmost states and the contexts of all steps, in the type of the values.
 
         c_t = Σⱼ α(s_{t−1}, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t])
-
-    Each state is multiplied once with the matrices of all who read it: its own layer a step later, the layer above it, the attention.
-    Gradients of matrices are products over all steps at once.
 
     Args:
         embedded: of each step, (T, B, embedding_width).
@@ -65,165 +28,117 @@ def forced(embedded: Tensor, source: Source, layers: list[Layer]) -> tuple[Tenso
     Returns:
         (T, B, E) and (T, B, n).
     """
-    flat = [tensor for layer in layers for tensor in layer]
-    return _Forced.apply(embedded, *source, *flat)
+    return _Bahdanau.apply(embedded, *source, *(tensor for layer in layers for tensor in layer))
 
 
-class Glances:
-    """The attention's steps: queries, weights and contexts of all of them."""
+def luong(embedded: Tensor, source: Source, layers: list[Layer], weight: Tensor, bias: Tensor) -> Tensor:
+    """The attentional vectors of all steps, each of which enters the next, in the type of the values.
 
-    def __init__(self, source: Source, steps: int) -> None:
-        self.source, self.half = source, source.values.dtype == torch.bfloat16
-        rows, keys, features = source.values.shape
-        width = source.keys.shape[-1]
-        self.sizes = rows, steps, keys, width, features
-        self.queries = torch.empty(rows, steps, width)
-        self.weights = torch.empty(rows, steps, keys)
-        self.contexts = source.values.new_empty(steps, rows, features)
-        line = -(-width // LANES) * LANES
-        self.v = F.pad(source.v, (0, line - width))
-        self.lines, self.most = source.values.new_empty(rows, keys, line), torch.empty(rows)
-        extension.run("attent_glanced_keys", (source.keys, self.lines, self.most), rows, keys, width, self.half)
+        s_t = f(s_{t−1}, [e_t; h̃_{t−1}]),  c_t = Σⱼ α(s_t, h_j) h_j,  h̃_t = tanh(W [c_t; s_t] + b),  h̃_0 = 0
 
-    def look(self, place: int, product: Tensor) -> Tensor:
-        """The context of one step, (B, n), from its query's product with W, (B, D)."""
-        source = self.source
-        tensors = (
-            product,
-            source.bias,
-            self.v,
-            source.keys,
-            self.lines,
-            self.most,
-            source.values,
-            source.lengths,
-            self.queries,
-            self.weights,
-            self.contexts,
-        )
-        extension.run("attent_glance", tensors, *self.sizes, place, product.stride(0), self.half)
-        return self.contexts[place]
+    Args:
+        embedded: of each step, (T, B, embedding_width).
+        source: what the attention reads.
+        layers: from the lowest.
+        weight: W.
+        bias: b.
 
-    def slopes(self) -> None:
-        """Begin with gradients."""
-        rows, steps, _, _, features = self.sizes
-        self.dcontexts = self.contexts.new_empty(rows, steps, features)
-        self.dscores = torch.empty_like(self.weights)
-
-    def slope(self, place: int, product: Tensor, outer: Tensor | None, dqueries: Tensor) -> None:
-        """The gradients of one step.
-
-        Args:
-            place: which.
-            product: the gradient of its context, (B, n).
-            outer: what is added to that, of all steps (T, B, n).
-            dqueries: gets those of the queries' products, of all steps (T, B, D).
-        """
-        source = self.source
-        tensors = (
-            self.queries,
-            self.weights,
-            self.v,
-            source.keys,
-            self.lines,
-            self.most,
-            source.values,
-            source.lengths,
-            product,
-            torch.empty(0) if outer is None else outer,
-            self.dcontexts,
-            self.dscores,
-            dqueries,
-        )
-        extension.run("attent_glance_gradients", tensors, *self.sizes, place, dqueries.stride(0), dqueries.stride(1), self.half)
-
-    def summed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradients of values, keys and v, when all steps have theirs."""
-        rows, steps, keys, width, _ = self.sizes
-        source, dkeys, dv = self.source, torch.empty_like(self.source.keys), torch.empty(rows, width)
-        tensors = (self.queries, self.dscores, self.v, source.keys, self.most, source.lengths, dkeys, dv)
-        extension.run("attent_glanced_keys_gradients", tensors, rows, steps, keys, width, self.half)
-        return torch.bmm(self.weights.to(self.dcontexts.dtype).mT, self.dcontexts), dkeys, dv.sum(0)
+    Returns:
+        (T, B, embedding_width).
+    """
+    return _Luong.apply(embedded, weight, bias, *source, *(tensor for layer in layers for tensor in layer))
 
 
-class _Forced(torch.autograd.Function):
+def _read(tensors: tuple[Any, ...]) -> tuple[Source, list[Layer]]:
+    source, flat = Source(*tensors[: len(Source._fields)]), tensors[len(Source._fields) :]
+    source = source._replace(values=source.values.contiguous(), keys=source.keys.contiguous(), lengths=source.lengths.contiguous())
+    return source, [Layer(*flat[at : at + FIELDS]) for at in range(0, len(flat), FIELDS)]
+
+
+class _Bahdanau(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, embedded: Tensor, *tensors: Any) -> tuple[Tensor, Tensor]:
-        source, flat = Source(*(tensor.contiguous() for tensor in tensors[: SOURCE - 1])), tensors[SOURCE - 1 :]
-        layers = [Layer(*flat[at : at + LAYER]) for at in range(0, len(flat), LAYER)]
+        source, layers = _read(tensors)
         dtype = source.values.dtype
         embedded, (steps, rows, width) = embedded.to(dtype).contiguous(), embedded.shape
         glances = Glances(source, steps)
-        units = [GatedSteps(layer.cell is not None, (steps, rows, layer.hidden.shape[1]), dtype) for layer in layers]
+        stack = Stack(layers, source.weight.T, (steps, rows), dtype, ahead=True)
         lowest = layers[0].input_weight.to(dtype)
         of_token, of_context = lowest[:, :width], lowest[:, width:]
-        readers = _readers(source, layers, dtype)
-        given = Share((embedded.flatten(0, 1) @ of_token.T).view(steps, rows, -1))
-        beside = embedded.new_empty(rows, units[0].gates)
-        products = [embedded.new_empty(1, rows, len(reader)) for reader in readers]
-        for unit, layer, reader, product in zip(units, layers, readers, products, strict=True):
-            unit.start(layer.hidden, layer.cell)
-            torch.mm(unit.operands[0], reader.T, out=product[0])
+        given = (embedded.flatten(0, 1) @ of_token.T).view(steps, rows, -1)
+        beside = embedded.new_empty(rows, stack.gates)
         for place in range(steps):
-            context = glances.look(place, products[-1][0, :, units[-1].gates :])
-            torch.mm(context, of_context.T, out=beside)
-            for number, (unit, layer) in enumerate(zip(units, layers, strict=True)):
-                # what the layer below has said of this step, which it says anew with each
-                below = Share(products[number - 1].expand(steps, -1, -1), units[number - 1].gates) if number else given
-                unit.step(place, below, products[number][0], layer.bias, None if number else beside, layer.input_bias)
-                torch.mm(unit.operands_after[place], readers[number].T, out=products[number][0])
-        ctx.held = embedded, units, glances, of_token, of_context, readers
+            torch.mm(glances.look(place, stack.said), of_context.T, out=beside)
+            stack.advance(place, given, beside)
+        ctx.held = embedded, stack, glances, of_token, of_context
         ctx.set_materialize_grads(False)
-        return units[-1].operands_after, glances.contexts
+        return stack.units[-1].operands_after, glances.contexts
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        embedded, units, glances, of_token, of_context, readers = ctx.held
+    def backward(ctx: Any, *gradients: Tensor | None) -> Gradients:  # pyright: ignore[reportIncompatibleMethodOverride]
+        embedded, stack, glances, of_token, of_context = ctx.held
         dstates, dcontexts = (None if gradient is None else gradient.contiguous() for gradient in gradients)
-        steps, rows, _ = embedded.shape
-        top = len(units) - 1
-        # of each layer's products, state by state; nobody reads the topmost state behind the last step
-        dproducts = [embedded.new_zeros(steps + (number < top), rows, len(reader)) for number, reader in enumerate(readers)]
-        dgiven, dcontext = embedded.new_empty(steps, rows, units[0].gates), torch.empty_like(glances.contexts[0])
-        products = [embedded.new_empty(rows, reader.shape[1]) for reader in readers]
+        dgiven, dcontext = embedded.new_empty(*embedded.shape[:2], stack.gates), torch.empty_like(glances.contexts[0])
         glances.slopes()
-        for unit in units:
-            unit.slopes(None, None)
-        for place in reversed(range(steps)):
-            for number in range(top, -1, -1):
-                unit, read = units[number], place + 1 < len(dproducts[number])
-                if read:
-                    torch.mm(dproducts[number][place + 1], readers[number], out=products[number])
-                to = Share(dproducts[number - 1][1:], units[number - 1].gates) if number else Share(dgiven)
-                unit.slope(place, products[number] if read else None, dstates if number == top else None, to, dproducts[number])
+        stack.slopes()
+        for place in reversed(range(len(embedded))):
+            stack.retreat(place, dstates, dgiven)
             torch.mm(dgiven[place], of_context, out=dcontext)
-            glances.slope(place, dcontext, dcontexts, dproducts[top][..., units[top].gates :])
+            glances.slope(place, dcontext, dcontexts, stack.dsaid)
         tokens = dgiven.flatten(0, 1)
-        dembedded = (tokens @ of_token).view_as(embedded)
         dlowest = torch.cat((tokens.T @ embedded.flatten(0, 1), tokens.T @ glances.contexts.flatten(0, 1)), 1).float()
+        of_layers, weight, bias = stack.summed(dlowest, tokens.sum(0).float())
         dvalues, dkeys, dv = glances.summed()
-        of_layers, weight, bias = _of_layers(units, readers, dproducts, dlowest, tokens.sum(0).float())
-        return dembedded, dvalues, dkeys, None, dv, weight.T, bias, *of_layers
+        of_bias = None if glances.source.bias is None else bias
+        return (tokens @ of_token).view_as(embedded), dvalues, dkeys, None, weight.T, of_bias, dv, *of_layers
 
 
-def _readers(source: Source, layers: list[Layer], dtype: torch.dtype) -> list[Tensor]:
-    """Of each layer the matrices of all who read its state, below one another: its own, and the next layer's or the attention's."""
-    above = [layer.input_weight for layer in layers[1:]] + [source.weight.T]
-    return [torch.cat((layer.weight, reader)).to(dtype) for layer, reader in zip(layers, above, strict=True)]
+class _Luong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, embedded: Tensor, weight: Tensor, bias: Tensor, *tensors: Any) -> Tensor:
+        source, layers = _read(tensors)
+        dtype, features, scored = source.values.dtype, source.values.shape[-1], source.weight.shape[1]
+        embedded, (steps, rows, width) = embedded.to(dtype).contiguous(), embedded.shape
+        glances = Glances(source, steps)
+        stack = Stack(layers, torch.cat((source.weight.T, weight[:, features:])), (steps, rows), dtype, ahead=False)
+        lowest, of_context = layers[0].input_weight.to(dtype), weight[:, :features].to(dtype)
+        of_token, of_fed = lowest[:, :width], lowest[:, width:]
+        given = (embedded.flatten(0, 1) @ of_token.T).view(steps, rows, -1)
+        beside, shown = embedded.new_zeros(rows, stack.gates), embedded.new_empty(steps, rows, len(weight))
+        for place in range(steps):
+            stack.advance(place, given, beside)
+            context = glances.look(place, stack.said[:, :scored])
+            total = torch.mm(context, of_context.T).float().add_(stack.said[:, scored:]).add_(bias)
+            shown[place] = total.tanh_()
+            torch.mm(shown[place], of_fed.T, out=beside)
+        ctx.held = embedded, stack, glances, of_token, of_fed, of_context, shown
+        return shown
 
-
-def _of_layers(
-    units: list[GatedSteps], readers: list[Tensor], dproducts: list[Tensor], weight: Tensor, bias: Tensor
-) -> tuple[list[Tensor | None], Tensor, Tensor]:
-    """The gradients of each layer's tensors, from those of the lowest weight for inputs and of its bias; last of the attention's."""
-    found: list[Tensor | None] = []
-    for unit, reader, dproduct in zip(units, readers, dproducts, strict=True):
-        rows = dproduct.flatten(0, 1)
-        matrices = (rows.T @ unit.all_operands[: len(dproduct)].flatten(0, 1)).float()
-        sums = rows.sum(0).float()
-        hidden = unit.carried + dproduct[0] @ reader
-        cell = unit.carried_cell if unit.lstm else None
-        found += [hidden, cell, weight, matrices[: unit.gates], bias, sums[: unit.gates]]
-        weight, bias = matrices[unit.gates :], sums[unit.gates :]
-    return found, weight, bias
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Gradients:  # pyright: ignore[reportIncompatibleMethodOverride]
+        embedded, stack, glances, of_token, of_fed, of_context, shown = ctx.held
+        steps, scored = len(embedded), glances.source.weight.shape[1]
+        dgiven, dcontext = embedded.new_empty(*embedded.shape[:2], stack.gates), torch.empty_like(glances.contexts[0])
+        glances.slopes()
+        stack.slopes()
+        # of the state behind each step
+        dqueries, dtotals = stack.dsaid[1:, :, :scored], stack.dsaid[1:, :, scored:]
+        for place in reversed(range(steps)):
+            dshown = gradients[0][place].float()
+            if place + 1 < steps:
+                dshown = dshown + torch.mm(dgiven[place + 1], of_fed)
+            dtotals[place] = dshown * (1 - shown[place].float().square())
+            torch.mm(dtotals[place], of_context, out=dcontext)
+            glances.slope(place, dcontext, None, dqueries)
+            stack.retreat(place, None, dgiven)
+        tokens, totals = dgiven.flatten(0, 1), dtotals.flatten(0, 1)
+        fed = dgiven[1:].flatten(0, 1).T @ shown[:-1].flatten(0, 1)
+        dlowest = torch.cat((tokens.T @ embedded.flatten(0, 1), fed), 1).float()
+        of_layers, weight, bias = stack.summed(dlowest, tokens.sum(0).float())
+        dweight = torch.cat(((totals.T @ glances.contexts.flatten(0, 1)).float(), weight[scored:]), 1)
+        dvalues, dkeys, dv = glances.summed()
+        of_bias = None if glances.source.bias is None else bias[:scored]
+        of_source = dvalues, dkeys, None, weight[:scored].T, of_bias, dv
+        return (tokens @ of_token).view_as(embedded), dweight, bias[scored:], *of_source, *of_layers

@@ -73,7 +73,8 @@ static void backward_of(const Backward& job, int64_t task) {
   const int64_t width = job.width, gates = LSTM ? 4 : 3, last = task * ROWS + ROWS < job.rows ? task * ROWS + ROWS : job.rows;
   for (int64_t row = task * ROWS; row < last; ++row) {
     const int64_t here = row * width, before = (job.place * job.rows + row) * width;
-    const int64_t input = job.place * job.of_inputs.step + row * job.of_inputs.row, our = job.place * job.of_ours.step + row * job.of_ours.row;
+    const int64_t input = job.place * job.of_inputs.step + row * job.of_inputs.row;
+    const int64_t our = job.place * job.of_ours.step + row * job.of_ours.row;
     if (job.lengths && job.place >= job.lengths[row]) {
       nothing(job.dinputs, HALF, input, gates * width);
       nothing(job.dours, HALF, our, gates * width);
@@ -86,8 +87,9 @@ static void backward_of(const Backward& job, int64_t task) {
       Vector slope = get(job.carried, false, here + j, count);
       if (job.product) slope += get(job.product, HALF, here + j, count);
       if (job.outer) slope += get(job.outer, job.outer_half, before + j, count);
-      const Vector first = get(job.kept, HALF, 4 * before + j, count), second = get(job.kept, HALF, 4 * before + width + j, count);
-      const Vector third = get(job.kept, HALF, 4 * before + 2 * width + j, count), fourth = get(job.kept, HALF, 4 * before + 3 * width + j, count);
+      const int64_t kept = 4 * before + j;
+      const Vector first = get(job.kept, HALF, kept, count), second = get(job.kept, HALF, kept + width, count);
+      const Vector third = get(job.kept, HALF, kept + 2 * width, count), fourth = get(job.kept, HALF, kept + 3 * width, count);
       Vector theirs[4], ours;
       if (LSTM) {
         const Vector shown = hyperbolic(get(job.cell_after, false, before + j, count));

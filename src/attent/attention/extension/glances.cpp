@@ -1,9 +1,9 @@
-// One step of a recurrent decoder's attention with an additive score, for every row of a batch, and its gradients, on a CPU: scores
-// v·tanh(q' + k'), their softmax and the context. docs/design.md derives the scores.
+// One step of a recurrent decoder's attention, for every row of a batch, and its gradients, on a CPU: scores v·tanh(q' + k') or, where
+// there is no v, q'·k', their softmax and the context. docs/design.md derives the former; only they have lines of keys.
 //
 // Arrays hold all steps, (rows, steps, …) or where it is said (steps, rows, …), and `place` is the step that is meant. Those called
-// products are bfloat16 if `half` says so, as are keys, values and contexts, the others float32. Lines are features, followed by others up to
-// whole registers that count for nothing. Rows are computed each by itself.
+// products are bfloat16 if `half` says so, as are keys, values and contexts, the others float32. Lines are features, and up to whole
+// registers others that count for nothing. Rows are computed each by itself.
 
 #include "extension.h"
 

@@ -76,12 +76,14 @@ static inline void choose(int64_t j, int64_t length, int64_t (&chosen)[TOGETHER]
 template <int64_t SHARE, bool HALF>
 static inline __attribute__((always_inline)) void take(const void* key, int64_t width, const int64_t (&chosen)[TOGETHER], int64_t d,
                                                        Vector (&other)[TOGETHER]) {
-  for (int64_t k = 0; k < TOGETHER; ++k) other[k] = get(key, HALF, chosen[k] * width + d, SHARE ? LANES : width - d);
+  for (int64_t k = 0; k < TOGETHER; ++k)
+    other[k] = SHARE || d < width ? get(key, HALF, chosen[k] * width + d, SHARE ? LANES : width - d) : Vector{};
 }
 
 // Σ v − 2 Σ v r for each key.
 template <int64_t SHARE, bool HALF>
-static void scores(const float* mine, const float* v, const void* key, int64_t width, int64_t line, int64_t length, float total, float* found) {
+static void scores(const float* mine, const float* v, const void* key, int64_t width, int64_t line, int64_t length, float total,
+                   float* found) {
   for (int64_t j = 0; j < length; j += TOGETHER) {
     int64_t chosen[TOGETHER];
     choose(j, length, chosen);
@@ -96,10 +98,40 @@ static void scores(const float* mine, const float* v, const void* key, int64_t w
   }
 }
 
+// The products of a line with rows of so many features.
+template <bool HALF>
+static void dots(const float* mine, const void* rows, int64_t features, int64_t length, float* found) {
+  for (int64_t j = 0; j < length; j += TOGETHER) {
+    int64_t chosen[TOGETHER];
+    choose(j, length, chosen);
+    Vector sums[TOGETHER] = {};
+    for (int64_t f = 0; f < features; f += LANES)
+      for (int64_t k = 0; k < TOGETHER; ++k) sums[k] += load(mine + f) * get(rows, HALF, chosen[k] * features + f, features - f);
+    for (int64_t k = 0; k < TOGETHER && j + k < length; ++k) found[j + k] = sum(sums[k]);
+  }
+}
+
+// The sum of rows, each as much as it weighs, as a line.
+template <bool HALF>
+static void mix(const float* weights, const void* rows, int64_t features, int64_t length, float* found) {
+  memset(found, 0, 4 * whole(features));
+  for (int64_t j = 0; j < length; j += TOGETHER) {
+    int64_t chosen[TOGETHER];
+    choose(j, length, chosen);
+    float of[TOGETHER];
+    for (int64_t k = 0; k < TOGETHER; ++k) of[k] = j + k < length ? weights[j + k] : 0;
+    for (int64_t f = 0; f < features; f += LANES) {
+      Vector some = load(found + f);
+      for (int64_t k = 0; k < TOGETHER; ++k) some += of[k] * get(rows, HALF, chosen[k] * features + f, features - f);
+      store(found + f, some);
+    }
+  }
+}
+
 // In place; zeros behind the length.
 static void softmax(float* scores, int64_t length, int64_t keys) {
-  float most = scores[0], total = 0;
-  for (int64_t j = 1; j < length; ++j) most = scores[j] > most ? scores[j] : most;
+  float most = -INFINITY, total = 0;
+  for (int64_t j = 0; j < length; ++j) most = scores[j] > most ? scores[j] : most;
   for (int64_t j = 0; j < length; ++j) total += scores[j] = std::exp(scores[j] - most);
   for (int64_t j = 0; j < length; ++j) scores[j] /= total;
   for (int64_t j = length; j < keys; ++j) scores[j] = 0;
@@ -111,14 +143,23 @@ static inline const void* behind(const void* numbers, int64_t count) {
   return static_cast<const char*>(numbers) + (HALF ? 2 : 4) * count;
 }
 
+// A query as a line: itself, or e^2q'.
+static void lay(const float* query, int64_t width, bool exponents, float* line) {
+  for (int64_t d = 0; d < whole(width); d += LANES) {
+    const Vector x = d < width ? get(query, false, d, width - d) : Vector{};
+    store(line + d, exponents ? exponential(2.0f * x) : x);
+  }
+}
+
 // Some rows of a step.
 template <bool HALF>
 static void forward_of(const Forward& job, int64_t task, float* scratch) {
-  const int64_t width = job.width, line = whole(width), features = job.features, all_features = whole(features);
+  const int64_t width = job.width, line = whole(width), features = job.features;
   float *mine = scratch, *context = scratch + line, total = 0;
-  for (int64_t d = 0; d < width; ++d) total += job.v[d];
+  for (int64_t d = 0; job.v && d < width; ++d) total += job.v[d];
   for (int64_t row = task * ROWS; row < job.rows && row < (task + 1) * ROWS; ++row) {
     const int64_t place = row * job.steps + job.place, length = job.lengths[row] < job.keys ? job.lengths[row] : job.keys;
+    const void *key = behind<HALF>(job.key, row * job.keys * width), *values = behind<HALF>(job.values, row * job.keys * features);
     float *query = job.queries + place * width, *weights = job.weights + place * job.keys;
     Vector most = {};
     for (int64_t d = 0; d < width; d += LANES) {
@@ -127,30 +168,17 @@ static void forward_of(const Forward& job, int64_t task, float* scratch) {
       most = larger(most, x);
       put(query, false, d, width - d, x);
     }
-    const int64_t share = sharing(largest(most), job.most[row]);
-    for (int64_t d = 0; d < line; d += LANES) {
-      const Vector x = d < width ? get(query, false, d, width - d) : Vector{};
-      store(mine + d, share ? exponential(2.0f * x) : x);
-    }
-    memset(context, 0, 4 * all_features);
-    if (length > 0) {
-      const void* key = share ? behind<HALF>(job.lines, row * job.keys * line) : behind<HALF>(job.key, row * job.keys * width);
+    const int64_t share = job.v ? sharing(largest(most), job.most[row]) : 0;
+    lay(query, width, share, mine);
+    if (share) key = behind<HALF>(job.lines, row * job.keys * line);
+    if (!job.v) {
+      dots<HALF>(mine, key, width, length, weights);
+    } else {
       auto score = share == 4 ? scores<4, HALF> : share == 2 ? scores<2, HALF> : share ? scores<1, HALF> : scores<0, HALF>;
       score(mine, job.v, key, width, line, length, total, weights);
     }
     softmax(weights, length, job.keys);
-    for (int64_t j = 0; j < length; j += TOGETHER) {
-      int64_t chosen[TOGETHER];
-      choose(j, length, chosen);
-      float of[TOGETHER];
-      for (int64_t k = 0; k < TOGETHER; ++k) of[k] = j + k < length ? weights[j + k] : 0;
-      for (int64_t f = 0; f < features; f += LANES) {
-        Vector some = load(context + f);
-        for (int64_t k = 0; k < TOGETHER; ++k)
-          some += of[k] * get(job.values, HALF, (row * job.keys + chosen[k]) * features + f, features - f);
-        store(context + f, some);
-      }
-    }
+    mix<HALF>(weights, values, features, length, context);
     for (int64_t f = 0; f < features; f += LANES)
       put(job.contexts, HALF, (job.place * job.rows + row) * features + f, features - f, load(context + f));
   }
@@ -184,39 +212,30 @@ static void backward_of(const Backward& job, int64_t task, float* scratch) {
   float *mine = scratch, *slope = scratch + line, *context = scratch + 2 * line;
   for (int64_t row = task * ROWS; row < job.rows && row < (task + 1) * ROWS; ++row) {
     const int64_t place = row * job.steps + job.place, length = job.lengths[row] < job.keys ? job.lengths[row] : job.keys;
+    const void *key = behind<HALF>(job.key, row * job.keys * width), *values = behind<HALF>(job.values, row * job.keys * features);
     const float *query = job.queries + place * width, *weights = job.weights + place * job.keys;
-    float* dscores = job.dscores + place * job.keys;
+    float *dscores = job.dscores + place * job.keys, together = 0;
     for (int64_t f = 0; f < features; f += LANES) {
       Vector some = get(job.product, HALF, row * features + f, features - f);
       if (job.outer) some += get(job.outer, HALF, (job.place * job.rows + row) * features + f, features - f);
       store(context + f, some);
       put(job.dcontexts, HALF, place * features + f, features - f, some);
     }
-    float together = 0;
-    for (int64_t j = 0; j < length; j += TOGETHER) {
-      int64_t chosen[TOGETHER];
-      choose(j, length, chosen);
-      Vector sums[TOGETHER] = {};
-      for (int64_t f = 0; f < features; f += LANES)
-        for (int64_t k = 0; k < TOGETHER; ++k)
-          sums[k] += load(context + f) * get(job.values, HALF, (row * job.keys + chosen[k]) * features + f, features - f);
-      for (int64_t k = 0; k < TOGETHER && j + k < length; ++k) {
-        dscores[j + k] = sum(sums[k]);
-        together += weights[j + k] * dscores[j + k];
-      }
-    }
+    dots<HALF>(context, values, features, length, dscores);
+    for (int64_t j = 0; j < length; ++j) together += weights[j] * dscores[j];
     for (int64_t j = 0; j < length; ++j) dscores[j] = weights[j] * (dscores[j] - together);
     for (int64_t j = length; j < job.keys; ++j) dscores[j] = 0;
-    Vector most = {};
-    for (int64_t d = 0; d < width; d += LANES) most = larger(most, get(query, false, d, width - d));
-    const int64_t share = sharing(largest(most), job.most[row]);
-    for (int64_t d = 0; d < line; d += LANES) {
-      const Vector x = d < width ? get(query, false, d, width - d) : Vector{};
-      store(mine + d, share ? exponential(2.0f * x) : x);
+    if (!job.v) {
+      mix<HALF>(dscores, key, width, length, slope);
+    } else {
+      Vector most = {};
+      for (int64_t d = 0; d < width; d += LANES) most = larger(most, get(query, false, d, width - d));
+      const int64_t share = sharing(largest(most), job.most[row]);
+      lay(query, width, share, mine);
+      if (share) key = behind<HALF>(job.lines, row * job.keys * line);
+      auto pull = share == 4 ? slopes<4, HALF> : share == 2 ? slopes<2, HALF> : share ? slopes<1, HALF> : slopes<0, HALF>;
+      pull(mine, job.v, key, dscores, width, line, length, slope);
     }
-    const void* key = share ? behind<HALF>(job.lines, row * job.keys * line) : behind<HALF>(job.key, row * job.keys * width);
-    auto pull = share == 4 ? slopes<4, HALF> : share == 2 ? slopes<2, HALF> : share ? slopes<1, HALF> : slopes<0, HALF>;
-    pull(mine, job.v, key, dscores, width, line, length, slope);
     for (int64_t d = 0; d < width; d += LANES)
       put(job.dqueries, HALF, job.place * job.query_step + row * job.query_row + d, width - d, load(slope + d));
   }
@@ -229,11 +248,7 @@ static void finish_row(const Ends& job, int64_t row, float* scratch) {
   float *queries = scratch, *key = queries + job.steps * line, *once = key + line, *twice = once + line, *shares = twice + line;
   float *of_key = shares + line, total = 0;
   memset(shares, 0, 4 * line);
-  for (int64_t t = 0; t < job.steps; ++t)
-    for (int64_t d = 0; d < line; d += LANES) {
-      const Vector x = d < width ? get(job.queries, false, (row * job.steps + t) * width + d, width - d) : Vector{};
-      store(queries + t * line + d, SHARE ? exponential(2.0f * x) : x);
-    }
+  for (int64_t t = 0; t < job.steps; ++t) lay(job.queries + (row * job.steps + t) * width, width, SHARE, queries + t * line);
   for (int64_t j = 0; j < length; ++j) {
     for (int64_t t = 0; t < job.steps; ++t) total += of_key[t] = job.dscores[(row * job.steps + t) * job.keys + j];
     for (int64_t d = 0; d < line; d += LANES) {
