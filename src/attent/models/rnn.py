@@ -71,7 +71,7 @@ class RNN(EncoderDecoder[RnnState]):
         return Memory(self.context_dropout(self.norm(features)), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        return self._continue(self.start(memory), tokens)[0]
+        return self.output_dropout(self.decoder.forced(self.embedding_dropout(self.target_embedding(tokens)), memory))
 
     def start(self, memory: Memory) -> RnnState:
         """The state before the first token; with attention it holds the memory's keys, lowered once for all steps."""

@@ -10,6 +10,7 @@ from attent.attention.attend import run
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import Prepared, lower_key, prepare
 from attent.attention.map import AttentionMap
+from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import Score
 from attent.attention.scores import Additive, Concat, General
 from attent.attention.watch import report, watched
@@ -57,6 +58,15 @@ class RecurrentAttention(nn.Module):
     def context(self, prepared: Prepared, queries: Tensor) -> Tensor:
         """The contexts (B, T, memory_width) of queries (B, T, query_width), as many as the call was prepared for."""
         return run(prepared._replace(query=queries[:, None].to(prepared.query.dtype)))[:, 0]
+
+    def parts(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
+        """W, b and v of v·tanh(W q + b + k'), or W alone of W q·k', under a softmax; None where the score or the normaliser is another."""
+        score = self.score
+        if not isinstance(self.normaliser, Softmax):
+            return None
+        if isinstance(score, General):
+            return score.weight, None, None
+        return (score.query_weight, score.bias, score.v) if isinstance(score, Additive) and score.v is not None else None
 
     def tell(self, queries: Tensor, source: KeyValueCache, lengths: Tensor) -> None:
         """Hand the map of all steps' queries (B, T, query_width), as one, to those who watch."""

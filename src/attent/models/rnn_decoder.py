@@ -11,10 +11,14 @@ from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
 from attent.axes import Features
+from attent.layers.gated_steps import product_type, serves
 from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn_attention import RecurrentAttention
+from attent.models.rnn_forced import bahdanau, luong
+from attent.models.rnn_glances import Source
 from attent.models.rnn_settings import RnnSettings
+from attent.models.rnn_stack import Layer
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,10 @@ class RnnDecoder(nn.Module, ABC):
         Row t of the attention's map is about the token that step t emits.
         """
 
+    def forced(self, embedded: Features, memory: Memory) -> Features:
+        """The output of a whole known target from its beginning: embedded tokens (B, T, embedding_width) → as many features."""
+        return self(embedded, self.start(memory))[0]
+
     def first(self, summary: Tensor) -> tuple[RecurrentState, ...]:
         """Every layer's first state, tanh(W summary + b); an LSTM's cell too."""
         parts = torch.tanh(self.first_state(summary).to(self.first_state.weight.dtype)).chunk(self.settings.decoder_layers * self.parts, -1)
@@ -132,6 +140,18 @@ class AttendingDecoder(RnnDecoder):
         nothing = memory.features.new_zeros(memory.lengths.shape[0], self.fed)
         return RnnState(self.first(ends(memory.features, memory.lengths)), nothing, memory.lengths, self.cross_attention.remember(memory))
 
+    def read(self, embedded: Features, memory: Memory) -> tuple[Source, list[Layer]] | None:
+        """What the function of all steps takes of the source and of each layer; None where it does not serve."""
+        attention, parts = self.cross_attention, self.cross_attention.parts()
+        if parts is None or not self.training or attention.watched or not serves(embedded, memory.features, *self.parameters()):
+            return None
+        if any(parameter.dtype != torch.float32 for parameter in self.parameters()):
+            return None
+        values = memory.features.to(product_type(memory.features))
+        source = Source(values, attention.score.lower_key(values).features, memory.lengths, *parts)
+        first = self.first(ends(memory.features, memory.lengths))
+        return source, [Layer(one.hidden, one.cell, *layer.parameters()) for layer, one in zip(self.recurrent.layers, first, strict=True)]
+
     def remembered(self, state: RnnState) -> KeyValueCache:
         """The source's keys and values."""
         assert state.source is not None
@@ -173,6 +193,15 @@ class BahdanauDecoder(AttendingDecoder):
         self.tell(queries, state)
         return self.shown(torch.stack(states, 1), embedded, torch.stack(contexts, 1)), replace(state, layers=layers)
 
+    def forced(self, embedded: Features, memory: Memory) -> Features:
+        """All steps as one function while training on a CPU, where the extension can; elsewhere one after another."""
+        read = self.read(embedded, memory)
+        if read is None:
+            return super().forced(embedded, memory)
+        steps = embedded.transpose(0, 1).to(read[0].values.dtype)  # (T, B, embedding_width)
+        states, contexts = bahdanau(steps, *read)
+        return self.shown(states, steps, contexts).transpose(0, 1)
+
 
 class LuongDecoder(AttendingDecoder):
     """Attention from the state behind the step; the context enters the output, and with input feeding the next step.
@@ -197,6 +226,13 @@ class LuongDecoder(AttendingDecoder):
         if attention.watched:
             attention.tell(queries, source, state.lengths)
         return self.shown(contexts, queries), replace(state, layers=layers)
+
+    def forced(self, embedded: Features, memory: Memory) -> Features:
+        """With input feeding as Bahdanau's; without it, all steps are at once as it is."""
+        read = self.read(embedded, memory) if self.fed and isinstance(self.norm, nn.Identity) else None
+        if read is None:
+            return super().forced(embedded, memory)
+        return luong(embedded.transpose(0, 1), *read, self.readout.weight, self.readout.bias).transpose(0, 1)
 
     def _one_by_one(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         layers, fed, attention = state.layers, state.beside, self.cross_attention

@@ -31,6 +31,12 @@ SIGNATURES = {
     "attent_linear": [POINTER] * 10 + [INTEGER] * 6,
     "attent_linear_inputs": [POINTER] * 8 + [INTEGER] * 5,
     "attent_linear_weights": [POINTER] * 4 + [INTEGER] * 3,
+    "attent_gates": [POINTER] * 12 + [INTEGER] * 8,
+    "attent_gates_gradients": [POINTER] * 11 + [INTEGER] * 10,
+    "attent_glanced_keys": [POINTER] * 3 + [INTEGER] * 4,
+    "attent_glanced_keys_gradients": [POINTER] * 8 + [INTEGER] * 5,
+    "attent_glance": [POINTER] * 11 + [INTEGER] * 8,
+    "attent_glance_gradients": [POINTER] * 13 + [INTEGER] * 9,
 }
 
 

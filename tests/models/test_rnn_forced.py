@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attent.attention.extension import library as extension
+from attent.attention.watch import watch
+from attent.models import rnn_decoder
+from attent.models.encoder_decoder import Memory
+from attent.models.rnn import RNN
+from attent.models.rnn_decoder import DECODERS, AttendingDecoder
+from attent.models.rnn_settings import RnnSettings
+
+pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+LENGTHS = torch.tensor([4, 11, 1, 9, 7])
+
+
+ADDITIVE: dict[str, Any] = {"attention": "bahdanau", "attention_hidden": 21}
+LUONG: dict[str, Any] = {"attention": "luong"}
+VARIANTS = [
+    ADDITIVE,
+    ADDITIVE | {"decoder_layers": 3},
+    ADDITIVE | {"cell": "lstm"},
+    {"attention": "bahdanau", "score": "general", "cell": "lstm", "decoder_layers": 2, "layer_norm": True},
+    LUONG,
+    LUONG | {"score": "additive", "attention_hidden": 5, "decoder_layers": 2},
+    LUONG | {"cell": "lstm", "decoder_layers": 2},
+]
+both = pytest.mark.parametrize("kind", [ADDITIVE, LUONG], ids=["bahdanau", "luong"])
+
+
+def decoder_of(variant: dict[str, Any]) -> AttendingDecoder:
+    decoder = DECODERS[variant["attention"]](RnnSettings.model_validate({"embedding_width": 3, "width": 10, "encoder_width": 9} | variant))
+    assert isinstance(decoder, AttendingDecoder)
+    return decoder
+
+
+def error(found: Tensor, exact: Tensor) -> float:
+    return ((found.double() - exact).norm() / exact.norm()).item()
+
+
+def learnt(
+    decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, wanted: Tensor, lengths: Tensor = LENGTHS, half: bool = False
+) -> list[Tensor]:
+    """The output over a whole target, and the gradients of everything."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        found = decoder.forced(embedded, Memory(memory, lengths))
+    return [found, *torch.autograd.grad(found, [memory, embedded, *decoder.parameters()], wanted.to(found.dtype))]
+
+
+def of_random_numbers() -> tuple[Tensor, Tensor, Tensor]:
+    return torch.randn(5, 11, 18, requires_grad=True), torch.randn(5, 6, 3, requires_grad=True), torch.randn(5, 6, 3)
+
+
+def exactly(decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, wanted: Tensor, lengths: Tensor = LENGTHS) -> list[Tensor]:
+    """The same by the formula in float64."""
+    memory, embedded = (tensor.detach().double().requires_grad_() for tensor in (memory, embedded))
+    return learnt(copy.deepcopy(decoder).double(), memory, embedded, wanted, lengths)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS, ids=["-".join(map(str, variant.values())) for variant in VARIANTS])
+def test_agrees_with_the_formula(variant: dict[str, Any], half: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if level > extension.level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(extension, "level", lambda: level)
+    torch.manual_seed(1)
+    decoder, given = decoder_of(variant), of_random_numbers()
+    for parameter in decoder.parameters():
+        if parameter.dim() == 1:
+            nn.init.normal_(parameter)
+    exact = exactly(decoder, *given)
+    found = learnt(decoder, *given, half=half)
+    monkeypatch.setattr(rnn_decoder, "serves", lambda *tensors: False)
+    plain = learnt(decoder, *given, half=half)
+    for ours, theirs, right in zip(found, plain, exact, strict=True):
+        assert error(ours, right) < max(3 * error(theirs, right), 0.05 if half else 5e-6)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("attention", DECODERS)
+def test_a_whole_model_learns_the_same_with_dropout_and_without_the_extension(
+    attention: str, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropout = {"embedding_dropout": 0.2, "context_dropout": 0.3, "output_dropout": 0.1}
+    sizes = {"embedding_width": 8, "width": 10, "encoder_layers": 2}
+    model = RNN(RnnSettings.model_validate({"attention": attention} | sizes | dropout), 13, 11)
+    source, tokens, wanted = torch.randint(4, 13, (5, 11)), torch.randint(2, 11, (5, 6)), torch.randn(5, 6, 8)
+    parameters = [parameter for name, parameter in model.named_parameters() if not name.startswith("to_logits")]
+
+    def gradients() -> list[Tensor]:
+        torch.manual_seed(7)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            features = model.decode(model.encode(source, LENGTHS), tokens)
+        return [features, *torch.autograd.grad(features, parameters, wanted.to(features.dtype))]
+
+    ours = gradients()
+    monkeypatch.setattr(extension, "library", lambda: None)
+    for one, other in zip(ours, gradients(), strict=True):
+        assert error(one, other.double()) < (0.06 if half else 5e-6)
+
+
+@both
+@pytest.mark.parametrize("half", [False, True])
+def test_a_row_depends_on_nothing_but_itself(kind: dict[str, Any], half: bool) -> None:
+    decoder, (memory, embedded, wanted) = decoder_of(kind), of_random_numbers()
+    whole = learnt(decoder, memory, embedded, wanted, half=half)
+    for row, length in enumerate(LENGTHS.tolist()):
+        some = memory[row : row + 1, :length].detach().requires_grad_(), embedded[row : row + 1].detach().requires_grad_()
+        alone = learnt(decoder, *some, wanted[row : row + 1], LENGTHS[row : row + 1], half=half)
+        for found, right in ((alone[0], whole[0][row]), (alone[1], whole[1][row, :length]), (alone[2], whole[2][row])):
+            assert error(found[0], right.double()) < (0.05 if half else 5e-6)
+        assert not whole[1][row, length:].any()
+
+
+@both
+def test_a_source_without_tokens_gives_nothing_and_takes_no_gradient(kind: dict[str, Any]) -> None:
+    decoder, given = decoder_of(kind), of_random_numbers()
+    lengths = torch.tensor([4, 0, 1, 9, 7])
+    found = learnt(decoder, *given, lengths)
+    assert all(one.isfinite().all() for one in found)
+    for ours, right in zip(found, exactly(decoder, *given, lengths), strict=True):
+        assert error(ours, right) < 5e-6
+
+
+@both
+def test_only_what_is_needed_gets_gradients(kind: dict[str, Any]) -> None:
+    decoder, (memory, embedded, wanted) = decoder_of(kind), of_random_numbers()
+    for parameter in decoder.recurrent.parameters():
+        parameter.requires_grad_(False)
+    output = decoder.forced(embedded.detach(), Memory(memory.detach(), LENGTHS))
+    score = decoder.cross_attention.score
+    found = torch.autograd.grad(output, list(score.parameters()), wanted)
+    exact = copy.deepcopy(decoder).double()
+    output = exact.forced(embedded.detach().double(), Memory(memory.detach().double(), LENGTHS))
+    for ours, right in zip(
+        found, torch.autograd.grad(output, list(exact.cross_attention.score.parameters()), wanted.double()), strict=True
+    ):
+        assert error(ours, right) < 5e-6
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        ADDITIVE | {"score": "concat"},
+        ADDITIVE | {"normaliser": "sparsemax"},
+        LUONG | {"layer_norm": True},
+        LUONG | {"input_feeding": False},
+    ],
+)
+def test_other_parts_are_left_to_the_steps(variant: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rnn_decoder, "bahdanau", None)
+    monkeypatch.setattr(rnn_decoder, "luong", None)
+    learnt(decoder_of(variant), *of_random_numbers())
+
+
+def test_whoever_watches_sees_the_steps() -> None:
+    model = RNN(RnnSettings(embedding_width=8, width=10), 13, 11).train()
+    source, tokens = torch.randint(4, 13, (5, 11)), torch.randint(2, 11, (5, 6))
+    with watch(model) as seen:
+        watched = model.decode(model.encode(source, LENGTHS), tokens)
+    assert seen["decoder.cross_attention"].shape == (5, 1, 6, 11)
+    torch.testing.assert_close(model.decode(model.encode(source, LENGTHS), tokens), watched)
+
+
+@both
+def test_bits_do_not_depend_on_the_run(kind: dict[str, Any]) -> None:
+    decoder, given = decoder_of(kind), of_random_numbers()
+    for one, another in zip(learnt(decoder, *given), learnt(decoder, *given), strict=True):
+        assert torch.equal(one, another)
