@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 import torch
 
+from attent.cli.overrides import changed
 from attent.config.recipe import follow, resume
-from attent.config.settings import parse
+from attent.config.settings import parse, read
 from attent.data.batches import BatchSize, Bitext
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
@@ -246,31 +247,9 @@ def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> No
     assert speaks()
 
 
-SMALL = """
-[dates]
-locales = ["en", "fr"]
-training_pairs = 64
-validation_pairs = 8
-held_out_dates = 20
-held_out_pairs = 8
-held_out_combinations = 2
-[model]
-encoder_layers = 1
-decoder_layers = 1
-width = 8
-feed_forward = 8
-heads = 2
-[training]
-updates = 6
-batch_pairs = 8
-save_every = 2
-precision = "float32"
-"""
-
-
-def followed(folder: Path) -> tuple[Any, str]:
+def followed(folder: Path, file: Path) -> tuple[Any, str]:
     stream = io.StringIO()
-    return follow(parse(SMALL, "small.toml"), folder, progress=Progress(stream)), stream.getvalue()
+    return follow(changed(read(file), updates=6, save_every=2), folder, progress=Progress(stream)), stream.getvalue()
 
 
 def gone_on(folder: Path) -> Any:
@@ -281,8 +260,8 @@ def of_standard_input(folder: Path) -> None:
     follow(parse('[text]\ntrain = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n', "small.toml"), folder)
 
 
-def test_a_recipe_is_followed_together(together, tmp_path: Path) -> None:
-    (first, said), (second, nothing) = together(2, followed, tmp_path / "run")
+def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: Path) -> None:
+    (first, said), (second, nothing) = together(2, followed, tmp_path / "run", settings_file)
     assert set(first) == {"held-out dates", "held-out combinations"}
     assert first == second
     assert said
@@ -291,7 +270,7 @@ def test_a_recipe_is_followed_together(together, tmp_path: Path) -> None:
     first, second = together(2, gone_on, tmp_path / "run")
     assert first == second == read_config(tmp_path / "run").results
     assert read_state(newest(tmp_path / "run")).update == 9
-    first, second = together(2, followed, tmp_path / "run")
+    first, second = together(2, followed, tmp_path / "run", settings_file)
     assert (str(first), type(second)) == (f"{tmp_path / 'run'} is there already", RunError)
     first, _ = together(2, of_standard_input, tmp_path / "other")
     assert str(first) == "standard input cannot be read by several processes: put the pairs into a file"
@@ -299,8 +278,7 @@ def test_a_recipe_is_followed_together(together, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_trains_on_what_torchrun_starts(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(SMALL, encoding="utf-8")
+def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_path: Path) -> None:
     train, source = ["-m", "attent", "train"], str(Path(__file__).parents[2] / "src")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
@@ -308,7 +286,7 @@ def test_the_command_trains_on_what_torchrun_starts(tmp_path: Path) -> None:
         environment = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
         return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
-    done = call(*torchrun, *train, "--config", "small.toml", "--out", "run")
+    done = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "run: run"
     assert len(done.stdout.splitlines()) == 3
@@ -317,6 +295,6 @@ def test_the_command_trains_on_what_torchrun_starts(tmp_path: Path) -> None:
     again = call(sys.executable, *train, "--resume", "run", "--updates", "8")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, "run: run")
     assert "1 process instead of 2" in again.stderr
-    there = call(*torchrun, *train, "--config", "small.toml", "--out", "run")
+    there = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert there.returncode != 0
     assert "attent: run is there already" in there.stderr
