@@ -13,6 +13,7 @@ at the source, any other attention of the decoder is the target looking at its o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -65,6 +66,11 @@ class EncoderDecoder(nn.Module, ABC, Generic[S]):
     def longest(self) -> int | None:
         """The most tokens, padding included, that a sequence may have on either side; None where there is no limit."""
         return None
+
+    @property
+    def units(self) -> Sequence[nn.Module]:
+        """The layers, each of which is called as a module and alone uses its weights, so that they are needed one after another."""
+        return ()
 
     @abstractmethod
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:

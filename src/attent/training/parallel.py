@@ -1,8 +1,9 @@
 """Training on several processes: what one knows of the others, and the calls by which they keep in step.
 
-Every process holds the whole model and walks the same order of batches; of each batch it learns its own rows. The
-gradients of all are added up on the way back, so that the loss is the mean over all the tokens of the batch, however
-many processes share it. The first one decides, judges, saves and speaks; the others wait for it.
+Every process holds the whole model (or its part of it, `attent.training.sharding`) and walks the same order of batches; of
+each batch it learns its own rows. The gradients of all are added up on the way back, so that the loss is the mean over all
+the tokens of the batch, however many processes share it. The first one decides, judges, saves and speaks; the others wait
+for it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
@@ -25,9 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from attent.data.batches import Batch, Endless
 from attent.errors import RunError
 from attent.models.encoder_decoder import EncoderDecoder
-from attent.training.checkpoint import State
 from attent.training.loss import loss_of
-from attent.training.optimizer import restore, state_of
 from attent.training.pace import Precision
 from attent.training.progress import Progress
 
@@ -49,9 +48,10 @@ class Processes:
     Attributes:
         rank: which of them this one is, from 0.
         number: how many they are.
+        sharded: whether each holds a part of the weights, rather than all of them.
     """
 
-    rank, number = 0, 1
+    rank, number, sharded = 0, 1, False
 
     @property
     def first(self) -> bool:
@@ -83,9 +83,30 @@ class Processes:
         """What the first process found, which all get; it is such as JSON can say."""
         return work()
 
-    def take_up(self, state: State | None, model: nn.Module, optimizer: torch.optim.Adam) -> State | None:
-        """Where training stands: what the first process knows of it, whose moments all get; its weights come with `loss_of`."""
-        return state
+    def trained(self, model: EncoderDecoder[Any]) -> EncoderDecoder[Any]:
+        """What holds the weights that are trained here: the model itself, unless they are divided."""
+        return model
+
+    def parts(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
+        """What this process needs of the first one's tensors, by name.
+
+        Args:
+            tensors: whole; those of the other processes are not looked at.
+            like: a name to the weight that the tensor is about.
+        """
+        return dict(tensors)
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What `parts` were taken of: in the first process; nothing in the others."""
+        return tensors
+
+    @contextmanager
+    def gathered(self, model: EncoderDecoder[Any]) -> Iterator[None]:
+        """The weights that are trained, whole in the first one's model, until the block ends."""
+        yield
+
+    def end(self, model: EncoderDecoder[Any]) -> None:
+        """Leave the weights that were trained in the first one's model."""
 
     def alike(self, pairs: int) -> None:
         """Check that all have as many pairs as the first."""
@@ -112,7 +133,7 @@ class Group(Processes):
         return batches.next_part(self.rank, self.number)
 
     def loss_of(self, model: EncoderDecoder[Any]) -> LossOf:
-        together = DistributedDataParallel(_Loss(model), gradient_as_bucket_view=True)
+        together = DistributedDataParallel(Loss(model), gradient_as_bucket_view=True)
         # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
         together.register_comm_hook(None, _add_up)
         return together
@@ -136,24 +157,17 @@ class Group(Processes):
         dist.broadcast(text, 0)
         return json.loads(bytes(text.tolist()))
 
-    def take_up(self, state: State | None, model: nn.Module, optimizer: torch.optim.Adam) -> State | None:
-        known = self.by_first(lambda: None if state is None else state.model_dump(mode="json"))
-        if known is None:
-            return None
-        parameters = dict(model.named_parameters())
-        moments = state_of(optimizer, parameters)
-        shapes = self.by_first(lambda: {name: (list(moment.shape), str(moment.dtype)) for name, moment in moments.items()})
-        if not self.first:
-            device = next(iter(parameters.values())).device
-            moments = {
-                name: torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device=device)
-                for name, (shape, dtype) in shapes.items()
-            }
-        for name in shapes:
-            dist.broadcast(moments[name], 0)
-        if not self.first:
-            restore(optimizer, parameters, moments)
-        return State.model_validate(known)
+    def parts(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
+        known = self.by_first(lambda: {name: _form(tensor) for name, tensor in tensors.items()})
+        found: dict[str, Tensor] = {}
+        for name, (shape, dtype, device) in known.items():
+            tensor = tensors[name].detach().contiguous() if self.first else torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+            dist.broadcast(tensor, 0)
+            found[name] = self._part(tensor, like(name))
+        return found
+
+    def _part(self, tensor: Tensor, like: Tensor) -> Tensor:
+        return tensor
 
     def alike(self, pairs: int) -> None:
         most = self.by_first(lambda: pairs)
@@ -199,12 +213,17 @@ def joined(device: torch.device | str = "cpu") -> Iterator[Processes]:
         yield group
         group.meet()
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and GLOO not in str(error):
+        if not left(error):
             raise
         raise RunError("another process of this training has ended, and this one with it; the reason is in its messages") from error
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def left(error: Exception) -> bool:
+    """Whether it is by an error of this kind that a process hears of the end of another."""
+    return isinstance(error, dist.DistError) or GLOO in str(error)
 
 
 def speaks() -> bool:
@@ -222,8 +241,8 @@ class _Nowhere(io.StringIO):
         return len(text)
 
 
-class _Loss(nn.Module):
-    """What DistributedDataParallel looks for: a module whose forward is the loss."""
+class Loss(nn.Module):
+    """What PyTorch's ways to train together look for: a module whose forward is the loss."""
 
     def __init__(self, model: EncoderDecoder[Any]) -> None:
         super().__init__()
@@ -231,6 +250,10 @@ class _Loss(nn.Module):
 
     def forward(self, batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
         return loss_of(self.model, batch, label_smoothing, precision)
+
+
+def _form(tensor: Tensor) -> tuple[list[int], str, str]:
+    return list(tensor.shape), str(tensor.dtype).removeprefix("torch."), tensor.device.type
 
 
 # PyTorch reads the annotations of such a function, if there are any, and knows none that are text.
