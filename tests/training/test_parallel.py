@@ -9,14 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 
 from attent.cli.overrides import changed
-from attent.config.recipe import follow, resume
+from attent.config.recipe import follow, prepared, resume
 from attent.config.settings import parse, read
-from attent.data.batches import Bitext
+from attent.data import corpus as files
+from attent.data.batches import BatchSize, Bitext
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
@@ -136,12 +138,45 @@ def test_all_hear_the_same(together) -> None:
     assert first[4] == second[4] == max(1, cores // 2)
 
 
+LINES = [(f"{number:03}", f"{7 * number % 100:02}") for number in range(100)]
+DIGITS = CharTokenizer("0123456789")
+
+
+def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
+    """The pairs that one process sees in an epoch, and how often it read the corpus; its place on its machine is given by rank."""
+    os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
+    settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
+    with joined() as processes, patch.object(files, "text", wraps=files.text) as reading:
+        bitext, corpus = prepared(processes, settings, DIGITS, DIGITS)
+        batches, seen = bitext.endless(BatchSize(7), 1), list[str]()
+        for _ in range(len(bitext.shuffled(BatchSize(7), 1, 0))):
+            batch, _ = processes.next_part(batches)
+            pairs = zip(batch.source, batch.source_lengths, batch.target_out, strict=True) if batch.tokens else ()
+            seen += [f"{DIGITS.decode(source[:length].tolist())} {DIGITS.decode(target.tolist())}" for source, length, target in pairs]
+        processes.meet()
+        assert (corpus is not None) == bool(reading.call_count)
+        return seen, reading.call_count
+
+
+@pytest.mark.parametrize("places", [[0], [0, 1], [0, 0], [0, 1, 0], [0, 1, 2]])
+def test_every_pair_is_learnt_once_and_read_once_a_machine(together, tmp_path: Path, places: list[int]) -> None:
+    """The last batch has two pairs, of which three processes get none, or one."""
+    (tmp_path / "train.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in LINES), encoding="utf-8")
+    (tmp_path / "valid.tsv").write_text("7\t7\n", encoding="utf-8")
+    found = together(len(places), read_in_parts, tmp_path / "train.tsv", places)
+    assert sorted(line for seen, _ in found for line in seen) == [f"{source} {target}" for source, target in LINES]
+    assert [calls for _, calls in found] == [int(place == 0) for place in places]
+
+
 def other_data(small: Any, other: Bitext) -> None:
     with joined() as processes:
         train(small.model("transformer", 0.0), small.data if processes.first else other, small.settings(), processes=processes)
 
 
 def test_other_data_is_noticed(small, together) -> None:
+    _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * len(small.data), TOKENIZER, TOKENIZER))
+    assert isinstance(second, RunError)
+    assert str(second) == "process 1 has other pairs to learn than the first one"
     _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * 10, TOKENIZER, TOKENIZER))
     assert isinstance(second, RunError)
     assert str(second) == "process 1 has 10 pairs to learn where the first one has 11"
@@ -170,10 +205,13 @@ def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> No
 
 def followed(folder: Path, file: Path) -> tuple[Any, str]:
     stream = io.StringIO()
+    # the others need no run folder
+    folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
     return follow(changed(read(file), updates=6, save_every=2), folder, progress=Progress(stream)), stream.getvalue()
 
 
 def gone_on(folder: Path) -> Any:
+    folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
     return resume(folder, {"updates": 9}, progress=silent())
 
 

@@ -143,7 +143,7 @@ class Training:
         if self.device.type == "cpu":
             keep_little()
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
-        processes.alike(pairs=len(data))
+        processes.alike(data)
         found = take_up(checkpoints, self.trained, self.optimizer, self.average, processes)
         # Whether there is anything that the last checkpoint does not hold, and the update whose weights it holds.
         self.unsaved, self.stored = found is None, None if found is None else found.update

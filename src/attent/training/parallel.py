@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -23,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from attent.data.batches import Batch, Endless
+from attent.data.batches import Batch, Bitext, Endless
 from attent.errors import RunError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.training.loss import loss_of
@@ -49,9 +50,10 @@ class Processes:
         rank: which of them this one is, from 0.
         number: how many they are.
         sharded: whether each holds a part of the weights, rather than all of them.
+        first_here: whether this is the one that prepares what all on its machine use.
     """
 
-    rank, number, sharded = 0, 1, False
+    rank, number, sharded, first_here = 0, 1, False, True
 
     @property
     def first(self) -> bool:
@@ -83,6 +85,10 @@ class Processes:
         """What the first process found, which all get; it is such as JSON can say."""
         return work()
 
+    def by_first_here(self, work: Callable[[], T]) -> T:
+        """What the first process of this machine found, which all on it get; it is such as JSON can say."""
+        return work()
+
     def trained(self, model: EncoderDecoder[Any]) -> EncoderDecoder[Any]:
         """What holds the weights that are trained here: the model itself, unless they are divided."""
         return model
@@ -108,8 +114,8 @@ class Processes:
     def end(self, model: EncoderDecoder[Any]) -> None:
         """Leave the weights that were trained in the first one's model."""
 
-    def alike(self, pairs: int) -> None:
-        """Check that all have as many pairs as the first."""
+    def alike(self, data: Bitext) -> None:
+        """Check that all have as many pairs as the first, each of the same lengths."""
 
     def vary(self, seed: int, update: int) -> None:
         """Have each process draw other random numbers in an update, the same whenever it is repeated."""
@@ -124,10 +130,16 @@ class Group(Processes):
     Args:
         rank: which of them this one is, from 0.
         number: how many they are.
+        here: the rank of the first one on this machine; its own unless given.
     """
 
-    def __init__(self, rank: int, number: int) -> None:
+    def __init__(self, rank: int, number: int, here: int | None = None) -> None:
         self.rank, self.number = rank, number
+        self._here = rank if here is None else here
+
+    @property
+    def first_here(self) -> bool:
+        return self.rank == self._here
 
     def next_part(self, batches: Endless) -> tuple[Batch, int]:
         return batches.next_part(self.rank, self.number)
@@ -157,6 +169,15 @@ class Group(Processes):
         dist.broadcast(text, 0)
         return json.loads(bytes(text.tolist()))
 
+    def by_first_here(self, work: Callable[[], T]) -> T:
+        text = json.dumps(work()).encode() if self.first_here else b""
+        longest = torch.tensor(len(text))
+        dist.all_reduce(longest, dist.ReduceOp.MAX)
+        found = [torch.empty(int(longest), dtype=torch.uint8) for _ in range(self.number)]
+        # JSON has nothing against blanks at its end
+        dist.all_gather(found, torch.tensor(list(text.ljust(len(found[0]))), dtype=torch.uint8))
+        return json.loads(bytes(found[self._here].tolist()))
+
     def parts(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
         known = self.by_first(lambda: {name: _form(tensor) for name, tensor in tensors.items()})
         found: dict[str, Tensor] = {}
@@ -169,10 +190,14 @@ class Group(Processes):
     def _part(self, tensor: Tensor, like: Tensor) -> Tensor:
         return tensor
 
-    def alike(self, pairs: int) -> None:
-        most = self.by_first(lambda: pairs)
+    def alike(self, data: Bitext) -> None:
+        lengths = [sequences.lengths.astype(np.int32) for sequences in (data.source, data.target)]
+        pairs, digest = len(data), [zlib.crc32(side.tobytes()) for side in lengths]
+        most, first = self.by_first(lambda: (pairs, digest))
         if pairs != most:
             raise RunError(f"process {self.rank} has {pairs:,} pairs to learn where the first one has {most:,}")
+        if digest != first:
+            raise RunError(f"process {self.rank} has other pairs to learn than the first one")
 
     def vary(self, seed: int, update: int) -> None:
         # The first one's generator is in the checkpoints; those of the others need not be.
@@ -209,7 +234,8 @@ def joined(device: torch.device | str = "cpu") -> Iterator[Processes]:
         torch.set_num_threads(max(1, _cores() // int(os.environ.get(LOCAL_WORLD, number))))
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
-        group = Group(dist.get_rank(), number)
+        # a launcher that says nothing of machines may have started each process on one of its own
+        group = Group(dist.get_rank(), number, dist.get_rank() - int(os.environ.get(LOCAL_RANK, "0")))
         yield group
         group.meet()
     except RuntimeError as error:
