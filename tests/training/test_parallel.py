@@ -254,6 +254,10 @@ def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_pat
     again = call(sys.executable, *train, "--resume", "run", "--updates", "8")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, "run: run")
     assert "1 process instead of 2" in again.stderr
+    divided = call(*torchrun, *train, "--resume", "run", "--updates", "9", "--sharded")
+    assert (divided.returncode, divided.stdout.splitlines()[0]) == (0, "run: run"), divided.stderr
+    assert "divided weights instead of whole weights" in divided.stderr
+    assert read_config(tmp_path / "run").training["sharded"]
     there = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert there.returncode != 0
     assert "attent: run is there already" in there.stderr
