@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from attent.training.averaging import Average
 from attent.training.checkpoint import newest, read_state
 from attent.training.loop import Training
 from attent.training.optimizer import state_of
-from attent.training.parallel import ALONE, joined, silent
-from attent.training.sharding import sharded
+from attent.training.parallel import joined, silent
+from attent.training.sharding import Sharded
 
 # With the usual epsilon Adam would make steps of rounding where a gradient is nothing else, such as that of the keys' bias.
 EXACT = {"epsilon": 1e-4}
@@ -79,6 +80,17 @@ def test_a_run_goes_on_divided_or_not(small, together, tmp_path: Path, before: t
     assert ("whole weights instead of divided weights" in said) == (before[1] and not held)
 
 
+def test_a_signal_to_one_saves_what_all_hold(small, together, tmp_path: Path) -> None:
+    values = EVERY | {"sharded": True, "updates": 20}
+    ended = together(2, small.go, values, "transformer", 0.0, tmp_path, (signal.SIGTERM, 1, 13))
+    assert all(isinstance(error, KeyboardInterrupt) for error in ended)
+    assert read_state(newest(tmp_path)).update == 13
+    whole, weights, *_ = small.go(values | {"sharded": False})
+    losses, ours, *_ = small.go(values, "transformer", 0.0, tmp_path)
+    assert losses == pytest.approx({update: loss for update, loss in whole.items() if update > 13}, abs=1e-5)
+    assert ours == pytest.approx(weights, abs=1e-4)
+
+
 @pytest.mark.slow
 def test_dropout_and_precision_are_the_same_again(small, together, tmp_path: Path) -> None:
     values = {"save_every": 5, "updates": 20, "averaging": "last", "last_every": 4, "sharded": True, "precision": "bfloat16"}
@@ -90,7 +102,6 @@ def test_dropout_and_precision_are_the_same_again(small, together, tmp_path: Pat
 
 
 def test_one_alone_holds_everything(small) -> None:
-    assert sharded(ALONE) is ALONE
     *learnt, said = small.go({"sharded": True, "updates": 3})
     assert learnt == list(small.go({"updates": 3})[:3])
     assert said.splitlines()[0] == "one process alone has nobody to divide its weights with: it holds them all"
@@ -133,7 +144,7 @@ def test_each_holds_its_part_alone(small, together, kind: str) -> None:
 
 def parts(small: Any) -> tuple[list[list[int]], bool]:
     with joined() as processes:
-        divided = sharded(processes)
+        divided = Sharded(processes.rank, processes.number)
         trained = divided.trained(small.model("transformer", 0.0))
         places = tensors_of(trained)
         average = Average(list(trained.parameters()), small.settings(averaging="ema"))

@@ -27,7 +27,6 @@ from attent.training.parallel import ALONE, Processes, silent
 from attent.training.progress import Log, Progress
 from attent.training.schedules import SCHEDULES, share_done
 from attent.training.settings import TrainingSettings
-from attent.training.sharding import sharded
 
 Validate = Callable[[], Mapping[str, float]]
 
@@ -81,7 +80,8 @@ def train(
         progress: where a person sees it; standard error unless said otherwise.
         checkpoints: where training is saved.
         processes: those that train together, each of which calls this with the same model, data and settings. The first
-            one alone validates, logs, shows and saves, and ends with the weights that are kept.
+            one alone validates, logs, shows and saves, and ends with the weights that are kept; where weights are divided, the
+            models of the others end empty.
 
     The number of threads that training chooses stays that of the process.
 
@@ -121,10 +121,13 @@ class Training:
         checkpoints: Checkpoints | None,
         processes: Processes = ALONE,
     ) -> None:
-        if settings.sharded:
-            if processes.number == 1:
-                progress.say("one process alone has nobody to divide its weights with: it holds them all")
-            processes = sharded(processes)
+        if settings.sharded and processes.number == 1:
+            progress.say("one process alone has nobody to divide its weights with: it holds them all")
+        elif settings.sharded:
+            # here, as what it imports takes a second
+            from attent.training.sharding import Sharded
+
+            processes = Sharded(processes.rank, processes.number)
         if not processes.first:
             # what is judged, saved and shown is the first one's
             checkpoints, log, progress = None, lambda record: None, silent()

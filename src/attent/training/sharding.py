@@ -1,7 +1,8 @@
 """Training on several processes, each of which holds a part of the weights, of their gradients, moments and means.
 
-A layer's weights are gathered when it is used, and let go behind it. The model itself is empty meanwhile: its weights are
-whole in the first process alone, and only while it is judged and when training has ended.
+A layer's weights are gathered when it is used, and let go behind it (but not the 16-bit copies that autocast makes of them,
+which stay until gradients are computed). The model itself is empty meanwhile: its weights are whole in the first process
+alone, and only while it is judged and when training has ended.
 """
 
 from __future__ import annotations
@@ -20,12 +21,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.weights import tensors_of
-from attent.training.parallel import ALONE, Group, Loss, LossOf, Processes
-
-
-def sharded(processes: Processes) -> Processes:
-    """The same processes, each of which holds a part of the weights; one alone holds all of them."""
-    return ALONE if processes.number == 1 else Sharded(processes.rank, processes.number)
+from attent.training.parallel import Group, Loss, LossOf
 
 
 class Sharded(Group):
