@@ -25,6 +25,29 @@ torch.set_num_threads(1)
 hypothesis.settings.register_profile("attent", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("attent")
 
+SMALL = """
+[dates]
+locales = ["en", "fr"]
+training_pairs = 64
+validation_pairs = 8
+held_out_dates = 20
+held_out_pairs = 8
+held_out_combinations = 2
+
+[model]
+encoder_layers = 2
+decoder_layers = 2
+width = 8
+feed_forward = 8
+heads = 2
+dropout = 0.0
+
+[training]
+updates = 2
+batch_pairs = 8
+precision = "float32"
+"""
+
 
 @pytest.fixture(autouse=True)
 def seeds() -> None:
@@ -42,3 +65,11 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no corpora: {folder} is not a folder (ATTENT_DATA names it)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def settings_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Settings of a run that takes less than a second."""
+    file = tmp_path_factory.mktemp("settings") / "small.toml"
+    file.write_text(SMALL, encoding="utf-8")
+    return file

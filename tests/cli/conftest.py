@@ -10,29 +10,6 @@ import pytest
 
 from attent.cli.app import run
 
-SMALL = """
-[dates]
-locales = ["en", "fr"]
-training_pairs = 64
-validation_pairs = 8
-held_out_dates = 20
-held_out_pairs = 8
-held_out_combinations = 2
-
-[model]
-encoder_layers = 2
-decoder_layers = 2
-width = 8
-feed_forward = 8
-heads = 2
-dropout = 0.0
-
-[training]
-updates = 2
-batch_pairs = 8
-precision = "float32"
-"""
-
 
 class Done(NamedTuple):
     """How a command ended, and the lines that it wrote."""
@@ -56,14 +33,6 @@ def attent(capsys: pytest.CaptureFixture[str]) -> Attent:
         return Done(code, written.out.splitlines(), written.err.splitlines())
 
     return command
-
-
-@pytest.fixture(scope="session")
-def settings_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Settings of a run that takes less than a second."""
-    file = tmp_path_factory.mktemp("settings") / "small.toml"
-    file.write_text(SMALL, encoding="utf-8")
-    return file
 
 
 @pytest.fixture(scope="session")

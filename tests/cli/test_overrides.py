@@ -32,6 +32,7 @@ def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings)
         "save_every": 7,
         "tensorboard": True,
     }
+    assert changed(start, sharded=True).training.sharded
     assert changed(start, seed=9).training.model_dump() == start.training.model_dump() | {"seed": 9}
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from attent.config.corpora import material, of_text
+from attent.config.corpora import borrowed, material, of_text
 from attent.config.settings import parse
 from attent.data.settings import TextSettings
 from attent.errors import DataError
@@ -24,12 +25,18 @@ def pairs(tmp_path: Path) -> Path:
 
 def test_dates_are_the_corpus_unless_text_is() -> None:
     small = "[dates]\nlocales = ['en']\ntraining_pairs = 11\nvalidation_pairs = 3\nheld_out_pairs = 2\nheld_out_combinations = 1\n"
-    made = material(parse(small + TRAINING, "some.toml"))
+    settings = parse(small + TRAINING, "some.toml")
+    made = material(settings)
     assert list(made.held_out) == ["held-out dates", "held-out combinations"]
     assert (len(made.validation), made.translated) == (3, 3)
     source, target = made.learn()
-    assert len(made.bitext(source, target)) == 11
+    encoded = made.bitext(source, target)
+    assert len(encoded) == 11
     assert list(made.table) == ["dates"]
+    theirs = borrowed(settings, made.lend(encoded), source, target)
+    rows = np.arange(11)
+    assert theirs.source.padded(rows).tolist() == encoded.source.padded(rows).tolist()
+    assert theirs.target.padded(rows).tolist() == encoded.target.padded(rows).tolist()
 
 
 def test_text_is_read_split_and_encoded(pairs: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attent.data.batches import BatchSize
-from attent.data.corpus import bitext, text, tokenizers
+from attent.data.corpus import bitext, lent, text, tokenizers
 from attent.data.index import StoredBitext
 from attent.data.resampled import ResampledBitext
 from attent.data.settings import TextSettings
@@ -87,6 +87,18 @@ def test_dropout_cuts_anew(tmp_path: Path) -> None:
         bitext(corpus, settings, CharTokenizer("abc"), target)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_another_process_opens_what_was_encoded(tmp_path: Path, dropout: float) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=dropout, maximum_length=12)
+    corpus = text(settings)
+    both = tokenizers(corpus, settings)
+    mine, theirs = bitext(corpus, settings, *both), lent(corpus.folder.path, settings, *both)
+    assert len(mine) == len(theirs) > 0
+    for _, one, other in zip(range(20), mine.endless(BatchSize(7), 1), theirs.endless(BatchSize(7), 1), strict=False):
+        assert one.source.equal(other.source)
+        assert one.target_out.equal(other.target_out)
+
+
 def test_real_text(data_folder: Path) -> None:
     name = str(data_folder / "multi30k" / "{}.{}.gz")
     files = {"train_source": name.format("val", "en"), "train_target": name.format("val", "de")}
@@ -105,7 +117,7 @@ def test_real_text(data_folder: Path) -> None:
 LARGE = """
 import itertools, resource, sys
 from attent.data.batches import BatchSize
-from attent.data.corpus import bitext, text, tokenizers
+from attent.data.corpus import bitext, lent, text, tokenizers
 from attent.data.settings import TextSettings
 settings = TextSettings(train=sys.argv[1], vocabulary=2000)
 corpus = text(settings, sys.argv[2])

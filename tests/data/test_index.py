@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attent.data.batches import BatchSize, Bitext, Sequences
-from attent.data.index import EncodedBitext, StoredBitext, index
+from attent.data.index import EncodedBitext, StoredBitext, index, put
 from attent.data.reading import Report
 from attent.data.stored import StoredPairs, WorkingFolder, store
 from attent.data.text import Pair
@@ -24,7 +24,8 @@ def test_batches_from_disk_are_those_from_memory(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("attent.data.index.APART", 4)
     in_memory, size = Bitext(PAIRS, TOKENIZER, TOKENIZER), BatchSize(tokens=97)
     on_disk = index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path / "index", maximum_length=99)
-    for data in (on_disk, StoredBitext(tmp_path / "index")):
+    put(in_memory, tmp_path / "put")
+    for data in (on_disk, StoredBitext(tmp_path / "index"), StoredBitext(tmp_path / "put")):
         assert len(data) == 101
         assert not hasattr(data.source, "tokens")
         for _, (mine, other) in zip(range(19), zip(data.endless(size, 3), in_memory.endless(size, 3), strict=False), strict=False):

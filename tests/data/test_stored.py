@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.data.stored import StoredPairs, WorkingFolder, store
+from attent.data.stored import StoredPairs, WorkingFolder, opened, store
 from attent.data.text import Pair
 from attent.errors import ArgumentError
 
@@ -53,3 +53,14 @@ def test_a_file_is_written_once() -> None:
     store(enumerate(PAIRS), folder, "pairs")
     with pytest.raises(ArgumentError, match="there already"):
         store(enumerate(PAIRS), folder, "pairs")
+
+
+def test_another_process_opens_them_and_leaves_them_there(tmp_path: Path) -> None:
+    folder = WorkingFolder(tmp_path)
+    some = store(((2 * row + 1, pair) for row, pair in enumerate(PAIRS)), folder, "pairs").only(np.array([5, 2, 17]))
+    some.describe()
+    theirs = opened(WorkingFolder.of_another(folder.path), "pairs")
+    assert list(theirs) == list(some) == [PAIRS[5], PAIRS[2], PAIRS[17]]
+    assert theirs.number(1) == 5
+    del theirs
+    assert list(some) == [PAIRS[5], PAIRS[2], PAIRS[17]]

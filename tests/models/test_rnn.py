@@ -56,6 +56,12 @@ def test_all_steps_at_once_equal_one_step_after_another(variant: dict[str, objec
 
 @every_variant
 @torch.no_grad()
+def test_units_are_needed_one_after_another(variant: dict[str, object], weights_are_needed_within) -> None:
+    weights_are_needed_within(make(variant), *some_source(), some_target())
+
+
+@every_variant
+@torch.no_grad()
 def test_neighbours_and_padding_do_not_matter(variant: dict[str, object]) -> None:
     model, (source, lengths), tokens = make(variant), some_source(), some_target()
     whole = model.decode(model.encode(source, lengths), tokens)

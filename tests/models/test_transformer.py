@@ -51,6 +51,12 @@ def test_all_steps_at_once_equal_one_step_after_another(variant: dict[str, objec
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
 @torch.no_grad()
+def test_units_are_needed_one_after_another(variant: dict[str, object], weights_are_needed_within) -> None:
+    weights_are_needed_within(make(variant), *some_source(), torch.randint(2, 11, (3, 5)))
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
+@torch.no_grad()
 def test_neighbours_and_padding_do_not_matter(variant: dict[str, object]) -> None:
     model, (source, lengths), tokens = make(variant), some_source(), torch.randint(2, 11, (3, 5))
     whole = model.decode(model.encode(source, lengths), tokens)

@@ -9,7 +9,7 @@ from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
-from attent.runs.folder import FORMAT, RunConfig, RunWriter, held, read, read_config
+from attent.runs.folder import FORMAT, RunConfig, RunWriter, held, read, read_config, tokenizers_as_text, tokenizers_of_text
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
 SOURCE, TARGET = CharTokenizer("abc"), CharTokenizer("01")
@@ -250,3 +250,11 @@ def test_a_run_of_the_first_format_is_read(tmp_path: Path) -> None:
     run = read(tmp_path / "run")
     assert run.config.state == "finished"
     assert torch.equal(run.model.to_logits.weight, made.to_logits.weight)
+
+
+def test_tokenizers_travel_as_text(tmp_path: Path) -> None:
+    write(tmp_path / "run")
+    config = read_config(tmp_path / "run")
+    source, target = tokenizers_of_text(tokenizers_as_text(tmp_path / "run"), config)
+    assert (source.encode("cab"), target.encode("10")) == (SOURCE.encode("cab"), TARGET.encode("10"))
+    assert (source.size, target.size) == (SOURCE.size, TARGET.size)

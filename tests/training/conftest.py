@@ -1,15 +1,35 @@
-"""Several processes on this machine, as a launcher starts them."""
+"""Several processes on this machine, as a launcher starts them, and a training so small that each test can afford some."""
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+import signal
 import socket
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
+
+from attent.data.batches import BatchSize, Bitext
+from attent.data.text import Pair
+from attent.data.tokenizer import CharTokenizer
+from attent.models.rnn import RNN
+from attent.models.rnn_settings import RnnSettings
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.training import meter
+from attent.training.checkpoint import Checkpoints
+from attent.training.loop import Trained, train
+from attent.training.loss import mean_loss
+from attent.training.parallel import joined
+from attent.training.progress import Progress
+from attent.training.settings import TrainingSettings
 
 Together = Callable[..., list[Any]]
 # Seconds that all of them together may take.
@@ -69,3 +89,91 @@ def _received(answer: Any) -> Any:
         return answer.recv()
     except EOFError:
         return None
+
+
+TOKENIZER = CharTokenizer("abcde")
+PAIRS = [Pair(text, text[::-1]) for text in ("a", "bc", "deb", "cead", "ba", "e", "dd", "abcdeabc", "ecb", "ddca", "bbbbbbbbbbb")]
+DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER, keys=1)
+
+
+class BrokenError(Exception):
+    """What goes wrong in one process."""
+
+
+def model(kind: str, dropout: float) -> Any:
+    torch.manual_seed(5)
+    if kind == "transformer":
+        settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=dropout)
+        return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
+    return RNN(RnnSettings(width=8, embedding_width=6, attention=kind), TOKENIZER.size, TOKENIZER.size)
+
+
+def settings(**values: object) -> TrainingSettings:
+    least = {"updates": 50, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+    return TrainingSettings.model_validate(least | values)
+
+
+def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, folder: Path | None = None, end: Any = None) -> Any:
+    """Train on what is started; returns the losses by update, the weights, the last scores and what was said.
+
+    Args:
+        values: settings of training.
+        kind: "transformer", or the attention of a recurrent model.
+        dropout: 0 to 1.
+        folder: where checkpoints are.
+        end: how a process ends before its time, in which process, and after which update.
+    """
+    how, made, stream, losses = settings(**values), model(kind, dropout), io.StringIO(), {}
+    with joined() as processes, patch.object(meter, "INTERVAL", 0.0):
+        # the others start from other weights, and get the first one's
+        if not processes.first:
+            torch.nn.init.zeros_(made.to_logits.weight)
+
+        class Counted(Bitext):
+            def endless(self, *arguments: Any, **named: Any) -> Any:
+                batches, turns = super().endless(*arguments, **named), [0]
+                plain = batches.next_rows
+
+                def next_rows() -> np.ndarray:
+                    turns[0] += 1
+                    if end and end[1] == processes.rank and turns[0] == end[2]:
+                        if end[0] == "killed":
+                            os._exit(9)
+                        if end[0] == "broken":
+                            raise BrokenError
+                        signal.raise_signal(end[0])
+                    return plain()
+
+                batches.next_rows = next_rows
+                return batches
+
+        data = Counted(PAIRS, TOKENIZER, TOKENIZER, keys=1)
+        checkpoints = Checkpoints(folder, how) if folder else None
+        trained = train(
+            made,
+            data,
+            how,
+            validate=lambda: {"loss": mean_loss(made, DATA, BatchSize(3))},
+            log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
+            progress=Progress(stream),
+            checkpoints=checkpoints,
+            processes=processes,
+        )
+    assert isinstance(trained, Trained)
+    weights = torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()
+    return losses, weights, trained.validation, stream.getvalue()
+
+
+class Small(NamedTuple):
+    """A training that takes a second, in parts that may be handed to other processes."""
+
+    go: Callable[..., Any]
+    model: Callable[[str, float], Any]
+    settings: Callable[..., TrainingSettings]
+    data: Bitext
+    broken: type[Exception]
+
+
+@pytest.fixture(scope="session")
+def small() -> Small:
+    return Small(go, model, settings, DATA, BrokenError)

@@ -11,100 +11,24 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 import torch
 
-from attent.config.recipe import follow, resume
-from attent.config.settings import parse
+from attent.cli.overrides import changed
+from attent.config.recipe import follow, prepared, resume
+from attent.config.settings import parse, read
+from attent.data import corpus as files
 from attent.data.batches import BatchSize, Bitext
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
-from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
-from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import read_config
-from attent.training import meter
-from attent.training.checkpoint import Checkpoints, newest, read_state
-from attent.training.loop import Trained, train
-from attent.training.loss import mean_loss
+from attent.training.checkpoint import newest, read_state
+from attent.training.loop import train
 from attent.training.parallel import ALONE, joined, silent, speaks
 from attent.training.progress import Progress
-from attent.training.settings import TrainingSettings
 
-TOKENIZER = CharTokenizer("abcde")
-PAIRS = [Pair(text, text[::-1]) for text in ("a", "bc", "deb", "cead", "ba", "e", "dd", "abcdeabc", "ecb", "ddca", "bbbbbbbbbbb")]
-DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER, keys=1)
-
-
-class BrokenError(Exception):
-    """What goes wrong in one process."""
-
-
-def model(kind: str, dropout: float) -> Any:
-    torch.manual_seed(5)
-    if kind == "transformer":
-        settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=dropout)
-        return Transformer(settings, TOKENIZER.size, TOKENIZER.size)
-    return RNN(RnnSettings(width=8, embedding_width=6, attention=kind), TOKENIZER.size, TOKENIZER.size)
-
-
-def settings(**values: object) -> TrainingSettings:
-    least = {"updates": 50, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
-    return TrainingSettings.model_validate(least | values)
-
-
-def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, folder: Path | None = None, end: Any = None) -> Any:
-    """Train; returns the losses by update, the weights, the last scores and what was said.
-
-    Args:
-        values: settings of training.
-        kind: "transformer", or the attention of a recurrent model.
-        dropout: 0 to 1.
-        folder: where checkpoints are.
-        end: how a process ends before its time, in which process, and after which update.
-    """
-    how, made, stream, losses = settings(**values), model(kind, dropout), io.StringIO(), {}
-    with joined() as processes, patch.object(meter, "INTERVAL", 0.0):
-        # the others start from other weights, and get the first one's
-        if not processes.first:
-            torch.nn.init.zeros_(made.to_logits.weight)
-
-        class Counted(Bitext):
-            def endless(self, *arguments: Any, **named: Any) -> Any:
-                batches, turns = super().endless(*arguments, **named), [0]
-                plain = batches.next_rows
-
-                def next_rows() -> np.ndarray:
-                    turns[0] += 1
-                    if end and end[1] == processes.rank and turns[0] == end[2]:
-                        if end[0] == "killed":
-                            os._exit(9)
-                        if end[0] == "broken":
-                            raise BrokenError
-                        signal.raise_signal(end[0])
-                    return plain()
-
-                batches.next_rows = next_rows
-                return batches
-
-        data = Counted(PAIRS, TOKENIZER, TOKENIZER, keys=1)
-        checkpoints = Checkpoints(folder, how) if folder else None
-        trained = train(
-            made,
-            data,
-            how,
-            validate=lambda: {"loss": mean_loss(made, DATA, BatchSize(3))},
-            log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
-            progress=Progress(stream),
-            checkpoints=checkpoints,
-            processes=processes,
-        )
-    assert isinstance(trained, Trained)
-    weights = torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()
-    return losses, weights, trained.validation, stream.getvalue()
+TOKENIZER = CharTokenizer("ab")
 
 
 @pytest.mark.parametrize(
@@ -118,10 +42,10 @@ def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, 
         pytest.param("none", {"batch_pairs": 1}, marks=pytest.mark.slow),
     ],
 )
-def test_losses_are_those_of_one_process(together, kind: str, values: dict[str, Any]) -> None:
+def test_losses_are_those_of_one_process(small, together, kind: str, values: dict[str, Any]) -> None:
     """Also where a batch has fewer pairs than there are processes, and another number of tokens in each."""
-    alone, _, scores, _ = go(values, kind)
-    (first, _, judged, _), (second, _, told, said) = together(2, go, values, kind)
+    alone, _, scores, _ = small.go(values, kind)
+    (first, _, judged, _), (second, _, told, said) = together(2, small.go, values, kind)
     assert list(first) == list(alone) == list(range(1, 51))
     assert max(abs(first[update] - loss) for update, loss in alone.items()) < 1e-5
     assert judged == told
@@ -129,8 +53,8 @@ def test_losses_are_those_of_one_process(together, kind: str, values: dict[str, 
     assert (second, said) == ({}, "")
 
 
-def test_all_end_with_the_same_weights(together) -> None:
-    one, two, three = together(3, go, {"batch_pairs": 4, "updates": 20})
+def test_all_end_with_the_same_weights(small, together) -> None:
+    one, two, three = together(3, small.go, {"batch_pairs": 4, "updates": 20})
     assert one[1] == two[1] == three[1]
 
 
@@ -144,12 +68,12 @@ def test_all_end_with_the_same_weights(together) -> None:
         pytest.param(2, 3, "killed", marks=pytest.mark.slow),
     ],
 )
-def test_a_run_goes_on_on_another_number_of_processes(together, tmp_path: Path, before: int, after: int, end: Any) -> None:
+def test_a_run_goes_on_on_another_number_of_processes(small, together, tmp_path: Path, before: int, after: int, end: Any) -> None:
     values = {"save_every": 5, "averaging": "ema"}
-    alone, *_ = go(values)
+    alone, *_ = small.go(values)
 
     def on(number: int, *arguments: Any) -> list[Any]:
-        return together(number, go, values, "transformer", 0.0, tmp_path, *arguments)
+        return together(number, small.go, values, "transformer", 0.0, tmp_path, *arguments)
 
     ended = on(before, (end, before - 1, 23))
     if end == "killed":
@@ -167,12 +91,12 @@ def test_a_run_goes_on_on_another_number_of_processes(together, tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_dropout_differs_between_processes_and_is_the_same_again(together, tmp_path: Path) -> None:
+def test_dropout_differs_between_processes_and_is_the_same_again(small, together, tmp_path: Path) -> None:
     values = {"save_every": 5, "updates": 20, "averaging": "last", "last_every": 4}
-    whole, again = (together(2, go, values, "transformer", 0.3)[0] for _ in range(2))
+    whole, again = (together(2, small.go, values, "transformer", 0.3)[0] for _ in range(2))
     assert whole[:2] == again[:2]
-    together(2, go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
-    parts = together(2, go, values, "transformer", 0.3, tmp_path)[0]
+    together(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
+    parts = together(2, small.go, values, "transformer", 0.3, tmp_path)[0]
     assert parts[0] == {update: loss for update, loss in whole[0].items() if update > 10}
     assert parts[1] == whole[1]
     first, second = together(2, drawn)
@@ -188,10 +112,10 @@ def drawn() -> list[float]:
         return numbers
 
 
-def test_an_error_in_one_ends_all(together) -> None:
+def test_an_error_in_one_ends_all(small, together) -> None:
     for rank in range(2):
-        ended = together(2, go, {}, "transformer", 0.0, None, ("broken", rank, 9))
-        assert isinstance(ended[rank], BrokenError)
+        ended = together(2, small.go, {}, "transformer", 0.0, None, ("broken", rank, 9))
+        assert isinstance(ended[rank], small.broken)
         assert isinstance(ended[1 - rank], RunError)
         assert "another process of this training has ended" in str(ended[1 - rank])
 
@@ -214,25 +138,58 @@ def test_all_hear_the_same(together) -> None:
     assert first[4] == second[4] == max(1, cores // 2)
 
 
-def other_data() -> None:
+LINES = [(f"{number:03}", f"{7 * number % 100:02}") for number in range(100)]
+DIGITS = CharTokenizer("0123456789")
+
+
+def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
+    """The pairs that one process sees in an epoch, and how often it read the corpus; its place on its machine is given by rank."""
+    os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
+    settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
+    with joined() as processes, patch.object(files, "text", wraps=files.text) as reading:
+        bitext, corpus = prepared(processes, settings, DIGITS, DIGITS)
+        batches, seen = bitext.endless(BatchSize(7), 1), list[str]()
+        for _ in range(len(bitext.shuffled(BatchSize(7), 1, 0))):
+            batch, _ = processes.next_part(batches)
+            pairs = zip(batch.source, batch.source_lengths, batch.target_out, strict=True) if batch.tokens else ()
+            seen += [f"{DIGITS.decode(source[:length].tolist())} {DIGITS.decode(target.tolist())}" for source, length, target in pairs]
+        processes.meet()
+        assert (corpus is not None) == bool(reading.call_count)
+        return seen, reading.call_count
+
+
+@pytest.mark.parametrize("places", [[0], [0, 1], [0, 0], [0, 1, 0], [0, 1, 2]])
+def test_every_pair_is_learnt_once_and_read_once_a_machine(together, tmp_path: Path, places: list[int]) -> None:
+    """The last batch has two pairs, of which three processes get none, or one."""
+    (tmp_path / "train.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in LINES), encoding="utf-8")
+    (tmp_path / "valid.tsv").write_text("7\t7\n", encoding="utf-8")
+    found = together(len(places), read_in_parts, tmp_path / "train.tsv", places)
+    assert sorted(line for seen, _ in found for line in seen) == [f"{source} {target}" for source, target in LINES]
+    assert [calls for _, calls in found] == [int(place == 0) for place in places]
+
+
+def other_data(small: Any, other: Bitext) -> None:
     with joined() as processes:
-        train(model("transformer", 0.0), Bitext(PAIRS[processes.rank :], TOKENIZER, TOKENIZER), settings(), processes=processes)
+        train(small.model("transformer", 0.0), small.data if processes.first else other, small.settings(), processes=processes)
 
 
-def test_other_data_is_noticed(together) -> None:
-    _, second = together(2, other_data)
+def test_other_data_is_noticed(small, together) -> None:
+    _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * len(small.data), TOKENIZER, TOKENIZER))
+    assert isinstance(second, RunError)
+    assert str(second) == "process 1 has other pairs to learn than the first one"
+    _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * 10, TOKENIZER, TOKENIZER))
     assert isinstance(second, RunError)
     assert str(second) == "process 1 has 10 pairs to learn where the first one has 11"
 
 
-def in_time() -> int:
+def in_time(small: Any) -> int:
     with joined() as processes:
-        how = settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
-        return train(model("transformer", 0.0), DATA, how, progress=silent(), processes=processes).updates
+        how = small.settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
+        return train(small.model("transformer", 0.0), small.data, how, progress=silent(), processes=processes).updates
 
 
-def test_all_end_at_the_same_update_when_time_is_up(together) -> None:
-    first, second = together(2, in_time)
+def test_all_end_at_the_same_update_when_time_is_up(small, together) -> None:
+    first, second = together(2, in_time, small)
     assert first == second > 0
 
 
@@ -246,34 +203,15 @@ def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> No
     assert speaks()
 
 
-SMALL = """
-[dates]
-locales = ["en", "fr"]
-training_pairs = 64
-validation_pairs = 8
-held_out_dates = 20
-held_out_pairs = 8
-held_out_combinations = 2
-[model]
-encoder_layers = 1
-decoder_layers = 1
-width = 8
-feed_forward = 8
-heads = 2
-[training]
-updates = 6
-batch_pairs = 8
-save_every = 2
-precision = "float32"
-"""
-
-
-def followed(folder: Path) -> tuple[Any, str]:
+def followed(folder: Path, file: Path) -> tuple[Any, str]:
     stream = io.StringIO()
-    return follow(parse(SMALL, "small.toml"), folder, progress=Progress(stream)), stream.getvalue()
+    # the others need no run folder
+    folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
+    return follow(changed(read(file), updates=6, save_every=2), folder, progress=Progress(stream)), stream.getvalue()
 
 
 def gone_on(folder: Path) -> Any:
+    folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
     return resume(folder, {"updates": 9}, progress=silent())
 
 
@@ -281,8 +219,8 @@ def of_standard_input(folder: Path) -> None:
     follow(parse('[text]\ntrain = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n', "small.toml"), folder)
 
 
-def test_a_recipe_is_followed_together(together, tmp_path: Path) -> None:
-    (first, said), (second, nothing) = together(2, followed, tmp_path / "run")
+def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: Path) -> None:
+    (first, said), (second, nothing) = together(2, followed, tmp_path / "run", settings_file)
     assert set(first) == {"held-out dates", "held-out combinations"}
     assert first == second
     assert said
@@ -291,7 +229,7 @@ def test_a_recipe_is_followed_together(together, tmp_path: Path) -> None:
     first, second = together(2, gone_on, tmp_path / "run")
     assert first == second == read_config(tmp_path / "run").results
     assert read_state(newest(tmp_path / "run")).update == 9
-    first, second = together(2, followed, tmp_path / "run")
+    first, second = together(2, followed, tmp_path / "run", settings_file)
     assert (str(first), type(second)) == (f"{tmp_path / 'run'} is there already", RunError)
     first, _ = together(2, of_standard_input, tmp_path / "other")
     assert str(first) == "standard input cannot be read by several processes: put the pairs into a file"
@@ -299,8 +237,7 @@ def test_a_recipe_is_followed_together(together, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_trains_on_what_torchrun_starts(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(SMALL, encoding="utf-8")
+def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_path: Path) -> None:
     train, source = ["-m", "attent", "train"], str(Path(__file__).parents[2] / "src")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
@@ -308,7 +245,7 @@ def test_the_command_trains_on_what_torchrun_starts(tmp_path: Path) -> None:
         environment = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
         return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
-    done = call(*torchrun, *train, "--config", "small.toml", "--out", "run")
+    done = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "run: run"
     assert len(done.stdout.splitlines()) == 3
@@ -317,6 +254,10 @@ def test_the_command_trains_on_what_torchrun_starts(tmp_path: Path) -> None:
     again = call(sys.executable, *train, "--resume", "run", "--updates", "8")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, "run: run")
     assert "1 process instead of 2" in again.stderr
-    there = call(*torchrun, *train, "--config", "small.toml", "--out", "run")
+    divided = call(*torchrun, *train, "--resume", "run", "--updates", "9", "--sharded")
+    assert (divided.returncode, divided.stdout.splitlines()[0]) == (0, "run: run"), divided.stderr
+    assert "divided weights instead of whole weights" in divided.stderr
+    assert read_config(tmp_path / "run").training["sharded"]
+    there = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert there.returncode != 0
     assert "attent: run is there already" in there.stderr

@@ -23,6 +23,7 @@ def changed(
     threads: int | None = None,
     patience: int | None = None,
     save_every: int | None = None,
+    sharded: bool | None = None,
     tensorboard: bool | None = None,
 ) -> RunSettings:
     """Settings with some values replaced, checked as those of a file are.
@@ -36,6 +37,7 @@ def changed(
         threads: how many of the processor's cores take part.
         patience: how many validations may find nothing better before training ends.
         save_every: updates between checkpoints.
+        sharded: whether several processes divide weights and moments among them.
         tensorboard: whether TensorBoard is written for.
 
     Raises:
@@ -50,7 +52,7 @@ def changed(
         training.pop("minutes", None)
         training.pop("updates", None)
     limits = {"minutes": minutes, "updates": updates, "patience": patience}
-    others = {"seed": seed, "threads": threads, "save_every": save_every, "tensorboard": tensorboard}
+    others = {"seed": seed, "threads": threads, "save_every": save_every, "sharded": sharded, "tensorboard": tensorboard}
     training |= {name: value for name, value in (limits | others).items() if value is not None}
     for change in changes:
         _set(tables, change)

@@ -47,6 +47,9 @@ def train(
     save_every: Annotated[int | None, typer.Option(help="Updates between checkpoints, beside those of validation.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; measured unless given.")] = None,
+    sharded: Annotated[
+        bool | None, typer.Option("--sharded/--whole", help="Whether the processes of torchrun divide weights and moments among them.")
+    ] = None,
     tensorboard: Annotated[bool | None, typer.Option("--tensorboard", help="Write the log for TensorBoard too.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Give up a run folder that is there already.")] = False,
     init_from: Annotated[Path | None, typer.Option(help="A run folder whose weights and tokenizers to start from.")] = None,
@@ -85,7 +88,7 @@ def train(
         if wrong := [name for name, value in fixed.items() if value not in (None, [])]:
             raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {wrong[0]}")
         limits = {"minutes": minutes, "updates": updates, "patience": patience}
-        others = {"threads": threads, "save_every": save_every, "tensorboard": tensorboard}
+        others = {"threads": threads, "save_every": save_every, "sharded": sharded, "tensorboard": tensorboard}
         _go_on(Path(resume or out or ""), {name: value for name, value in (limits | others).items() if value is not None})
         return
 
@@ -110,6 +113,7 @@ def train(
         threads=threads,
         patience=patience,
         save_every=save_every,
+        sharded=sharded,
         tensorboard=tensorboard,
     )
     if data is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from attent.config.settings import RunSettings
 from attent.data import corpus as files
 from attent.data.batches import Bitext
 from attent.data.dates import DatesSettings, dates
+from attent.data.index import StoredBitext, put
 from attent.data.settings import TextSettings
 from attent.data.stored import WorkingFolder
 from attent.data.text import Pair
@@ -34,6 +36,7 @@ class Material:
         kinds: of the source's and the target's tokenizer.
         learn: learns the two tokenizers.
         bitext: encodes what is trained on.
+        lend: puts what `bitext` made into a folder, from where `borrowed` opens it as long as this is kept.
         measure: translations and references → scores by name; the last is the one that training is judged by.
         translated: how many pairs of validation are translated each time.
         said: what was done with every line, to be said once the pairs are encoded.
@@ -46,6 +49,7 @@ class Material:
     kinds: dict[str, str]
     learn: Callable[[], Tokenizers]
     bitext: Callable[[Tokenizer, Tokenizer], Bitext]
+    lend: Callable[[Bitext], Path]
     measure: Callable[[Sequence[str], Sequence[str]], dict[str, float]]
     translated: int
     said: Callable[[], list[str]]
@@ -62,9 +66,29 @@ def material(settings: RunSettings) -> Material:
     return of_dates(settings.dates) if settings.text is None else of_text(settings.text)
 
 
+def borrowed(settings: RunSettings, folder: Path, source: Tokenizer, target: Tokenizer) -> Bitext:
+    """What another process of this machine has encoded and lent.
+
+    Args:
+        settings: what its material was made by.
+        folder: where it put that.
+        source: the tokenizer that it used.
+        target: the tokenizer that it used.
+    """
+    return (
+        StoredBitext(folder / files.INDEX, keys=1) if settings.text is None else files.lent(folder, settings.text, source, target, keys=1)
+    )
+
+
 def of_dates(settings: DatesSettings) -> Material:
     """Dates, each side in characters."""
-    corpus = dates(settings)
+    corpus, folders = dates(settings), list[WorkingFolder]()
+
+    def lend(encoded: Bitext) -> Path:
+        folders.append(WorkingFolder())
+        put(encoded, folders[-1].path / files.INDEX)
+        return folders[-1].path
+
     return Material(
         validation=corpus.validation,
         held_out=corpus.held_out,
@@ -74,6 +98,7 @@ def of_dates(settings: DatesSettings) -> Material:
             CharTokenizer.learn(pair.target for pair in corpus.train),
         ),
         bitext=lambda source, target: Bitext(corpus.train, source, target, keys=1),
+        lend=lend,
         measure=lambda translations, references: {"exact match": exact_match(translations, references)},
         translated=len(corpus.validation),
         said=list,
@@ -101,6 +126,7 @@ def of_text(settings: TextSettings) -> Material:
         kinds={"source": settings.of("source")[0], "target": settings.of("target")[0]},
         learn=lambda: files.tokenizers(texts[0], settings),
         bitext=bitext,
+        lend=lambda encoded: folder.path,
         measure=lambda translations, references: {
             "exact match": exact_match(translations, references),
             "chrF2": chrf(translations, references).score,

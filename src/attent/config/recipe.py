@@ -10,20 +10,21 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from attent.config.corpora import Material, material
+from attent.config.corpora import Material, borrowed, material
 from attent.config.settings import RunSettings
 from attent.data.batches import BatchSize, Bitext
 from attent.data.dates.corpus import TARGET_YEAR
 from attent.data.reading import STANDARD_INPUT
 from attent.data.settings import FILES
 from attent.data.text import Pair
+from attent.data.tokenizer import Tokenizer
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, RunError
 from attent.evaluation.alignment import aligned
 from attent.evaluation.exact_match import exact_match
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.models.settings import build
-from attent.runs.folder import MODEL, RunConfig, RunWriter, read_config, read_tokenizers, versions
+from attent.runs.folder import MODEL, RunConfig, RunWriter, read_config, read_tokenizers, tokenizers_as_text, tokenizers_of_text, versions
 from attent.runs.weights import fill, tensors_of
 from attent.training.checkpoint import Checkpoints, newest, read_state
 from attent.training.loop import train
@@ -49,7 +50,7 @@ def follow(
     """Make the corpus, train the model, test it, and leave all of it in a run folder.
 
     Where a launcher such as torchrun has started several processes, each calls this with the same arguments, and they train
-    together; all need to see the corpus and the run folder.
+    together; the first one alone needs to see the run folder, and one on each machine the corpus.
 
     Args:
         settings: of corpus, model and training.
@@ -72,7 +73,7 @@ def follow(
         installed()
     with joined(device) as processes:
         if not processes.first:
-            return _helped(processes, path, device)
+            return _helped(processes, device)
         with RunWriter(path, replace=replace) as run:
             if processes.number > 1 and settings.text is not None and any(getattr(settings.text, name) == STANDARD_INPUT for name in FILES):
                 raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
@@ -125,7 +126,7 @@ def resume(
     """
     with joined(device) as processes:
         if not processes.first:
-            return _helped(processes, path, device)
+            return _helped(processes, device)
         with RunWriter.again(path) as run:
             config, changes = read_config(path), dict(changes or {})
             settings = _settings_of(config, changes)
@@ -152,15 +153,46 @@ def resume(
             return _trained(run, config, settings, corpus, translator, progress or Progress(), processes, update)
 
 
-def _helped(processes: Processes, path: Path | str, device: torch.device | str) -> Results:
+def _helped(processes: Processes, device: torch.device | str) -> Results:
     """What every process but the first does: learn its part of each batch of a run folder that has begun."""
-    config = RunConfig.model_validate(processes.by_first(dict))
+    told = processes.by_first(dict)
+    config = RunConfig.model_validate(told["config"])
     settings = _settings_of(config, {})
-    source, target = read_tokenizers(path, config)
-    corpus = material(settings)
+    source, target = tokenizers_of_text(told["tokenizers"], config)
+    bitext, corpus = prepared(processes, settings, source, target)
     model = build(config.model, source.size, target.size).to(device)
-    train(model, corpus.bitext(source, target), settings.training, processes=processes)
+    train(model, bitext, settings.training, processes=processes)
+    # others on this machine read what lies in its folder
+    del corpus
     return processes.by_first(dict)
+
+
+def prepared(
+    processes: Processes, settings: RunSettings, source: Tokenizer, target: Tokenizer, corpus: Material | None = None
+) -> tuple[Bitext, Material | None]:
+    """The pairs to train on, which the first process of each machine reads and encodes, and the others open.
+
+    Args:
+        processes: all of those that train call this at once.
+        settings: of the corpus.
+        source: what encodes the sources.
+        target: what encodes the targets.
+        corpus: where it has been read already.
+
+    Returns:
+        The pairs, and the corpus where this process has read it: to be kept as long as any process uses the pairs.
+    """
+    bitext = None
+    if processes.first_here:
+        corpus = corpus or material(settings)
+        bitext = corpus.bitext(source, target)
+    place = processes.by_first_here(lambda: str(corpus.lend(bitext)) if processes.number > 1 and corpus and bitext else "")
+    if bitext is None and Path(place).is_dir():
+        bitext = borrowed(settings, Path(place), source, target)
+    if bitext is None:
+        corpus = material(settings)
+        bitext = corpus.bitext(source, target)
+    return bitext, corpus
 
 
 def _trained(
@@ -174,8 +206,7 @@ def _trained(
     update: int = 0,
 ) -> Results:
     """Train, judge, and finish a run folder that has begun."""
-    # From here on the others find in the folder what they need.
-    processes.by_first(lambda: config.model_dump(mode="json"))
+    processes.by_first(lambda: {"config": config.model_dump(mode="json"), "tokenizers": tokenizers_as_text(run.path)})
     model, source, target = translator.model, translator.source_tokenizer, translator.target_tokenizer
     training = settings.training
     held_out = Bitext(corpus.validation, source, target)
@@ -196,7 +227,7 @@ def _trained(
         if board:
             board.log(record)
 
-    bitext = corpus.bitext(source, target)
+    bitext, _ = prepared(processes, settings, source, target, corpus)
     for line in corpus.said():
         progress.say(line)
     trained = train(

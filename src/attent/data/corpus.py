@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attent.data.batches import KEYS, Bitext
-from attent.data.index import index
+from attent.data.index import StoredBitext, index
 from attent.data.reading import Report, pairs, parallel
 from attent.data.resampled import ResampledBitext
 from attent.data.settings import TextSettings
 from attent.data.splitting import split, without
-from attent.data.stored import StoredPairs, WorkingFolder, store
+from attent.data.stored import StoredPairs, WorkingFolder, opened, store
 from attent.data.subword_tokenizer import SubwordTokenizer
 from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import learn
 from attent.errors import ArgumentError, DataError
+
+# What lies in a corpus' folder: the pairs to train on, and their index.
+TRAIN, INDEX = "train.txt", "index"
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,11 @@ def text(settings: TextSettings, within: Path | str | None = None) -> TextCorpus
             same lines are pairs differ in length.
     """
     folder = WorkingFolder(within)
-    train, report = _read(settings.train, settings.train_source, settings.train_target, folder, "train")
+    train, report = _read(settings.train, settings.train_source, settings.train_target, folder, TRAIN)
     if settings.valid is None and settings.valid_source is None:
         train, validation = split(train, settings.seed, report)
         return TextCorpus(train, validation, (report,), folder)
-    validation, seen = _read(settings.valid, settings.valid_source, settings.valid_target, folder, "validation")
+    validation, seen = _read(settings.valid, settings.valid_source, settings.valid_target, folder, "validation.txt")
     return TextCorpus(without(train, validation, report), validation, (report, seen), folder)
 
 
@@ -80,13 +83,35 @@ def bitext(corpus: TextCorpus, settings: TextSettings, source: Tokenizer, target
         ArgumentError: pieces are to be dropped out, which these tokenizers do not have.
         DataError: every pair is too long.
     """
-    report, folder = corpus.reports[0], corpus.folder.path / "index"
+    report, folder = corpus.reports[0], corpus.folder.path / INDEX
     encoded = index(corpus.train, source, target, folder, maximum_length=settings.maximum_length, report=report, keys=keys)
+    if settings.dropout:
+        corpus.train.describe()
+    return _resampled(encoded, corpus.train, settings, source, target)
+
+
+def lent(folder: Path | str, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, keys: int = KEYS) -> Bitext:
+    """The pairs to train on that another process has encoded, by `bitext`, and keeps as long as they are used.
+
+    Args:
+        folder: its corpus' folder.
+        settings: those of its corpus.
+        source: its source's tokenizer.
+        target: its target's tokenizer.
+        keys: see `bitext`.
+    """
+    encoded = StoredBitext(Path(folder) / INDEX, keys=keys)
+    pairs = opened(WorkingFolder.of_another(folder), TRAIN) if settings.dropout else None
+    return _resampled(encoded, pairs, settings, source, target)
+
+
+def _resampled(encoded: StoredBitext, pairs: StoredPairs | None, settings: TextSettings, source: Tokenizer, target: Tokenizer) -> Bitext:
     if not settings.dropout:
         return encoded
     if not isinstance(source, SubwordTokenizer) or not isinstance(target, SubwordTokenizer):
         raise ArgumentError("dropout of pieces needs bpe or unigram on both sides")
-    return ResampledBitext(encoded, corpus.train, source, target, settings.dropout)
+    assert pairs is not None
+    return ResampledBitext(encoded, pairs, source, target, settings.dropout)
 
 
 class _Texts(Iterable[str]):
@@ -109,7 +134,7 @@ def _read(one: str | None, source: str | None, target: str | None, folder: Worki
         assert source is not None and target is not None
         report = Report(f"{_named(source)} and {_named(target)}")
         numbered = parallel(source, target, report)
-    stored = store(numbered, folder, f"{name}.txt")
+    stored = store(numbered, folder, name)
     if not len(stored):
         raise DataError(f"no line holds a pair; {'; '.join(line.strip() for line in report.said())}")
     return stored, report

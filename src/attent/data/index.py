@@ -137,6 +137,21 @@ def index(
     return StoredBitext(folder, keys=keys)
 
 
+def put(bitext: Bitext, folder: Path | str) -> None:
+    """Write pairs that are encoded in memory as `index` writes others, so that another process may open them.
+
+    Args:
+        bitext: the pairs.
+        folder: where the index is to be; it is made if it is not there.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, sequences in zip(SIDES, (bitext.source, bitext.target), strict=True):
+        np.save(folder / f"{side}.tokens.npy", sequences.tokens.astype(np.int32))
+        np.save(folder / f"{side}.lengths.npy", sequences.lengths.astype(np.int32))
+    np.save(folder / ROWS, np.arange(len(bitext), dtype=np.int32))
+
+
 class _Writer:
     """Writes sequences to two .npy files, whose lengths are known only at the end."""
 

@@ -8,7 +8,7 @@ import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from attent.errors import ArgumentError
 
 # Pairs read with one call when all are read in order.
 TOGETHER = 1024
+PARTS = "starts", "numbers", "rows"
 
 
 class WorkingFolder:
@@ -30,6 +31,13 @@ class WorkingFolder:
     def __init__(self, within: Path | str | None = None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="attent-", dir=within))
         self._end = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    @classmethod
+    def of_another(cls, path: Path | str) -> Self:
+        """The folder that another process has made and is to remove."""
+        folder = cls.__new__(cls)
+        folder.path = Path(path)
+        return folder
 
 
 class StoredPairs(Sequence[Pair]):
@@ -71,6 +79,11 @@ class StoredPairs(Sequence[Pair]):
         """The line that a pair comes from, from 1."""
         return int(self._numbers[self._rows[row]])
 
+    def describe(self) -> None:
+        """Write beside the pairs what `opened` needs."""
+        for part, numbers in zip(PARTS, (self._starts, self._numbers, self._rows), strict=True):
+            np.save(self._folder.path / f"{self._name}.{part}.npy", numbers)
+
     def _read(self, rows: np.ndarray) -> Iterator[Pair]:
         with (self._folder.path / self._name).open("rb") as file:
             for row in rows.tolist():
@@ -78,6 +91,11 @@ class StoredPairs(Sequence[Pair]):
                 file.seek(start)
                 text = file.read(end - start)
                 yield Pair(text[: middle - start].decode(), text[middle - start :].decode())
+
+
+def opened(folder: WorkingFolder, name: str) -> StoredPairs:
+    """The pairs that a process has stored and described, in another; what describes them is in memory once for both."""
+    return StoredPairs(folder, name, *(np.load(folder.path / f"{name}.{part}.npy", mmap_mode="r") for part in PARTS))
 
 
 def store(numbered: Iterable[tuple[int, Pair]], folder: WorkingFolder, name: str) -> StoredPairs:

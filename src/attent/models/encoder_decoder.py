@@ -13,6 +13,7 @@ at the source, any other attention of the decoder is the target looking at its o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -76,6 +77,11 @@ class EncoderDecoder(nn.Module, ABC, Generic[S]):
     def rowwise(self) -> bool:
         """Whether, as things stand, every number of a row is the same however many rows there are, be it of encode, step or output."""
         return False
+
+    @property
+    def units(self) -> Sequence[nn.Module]:
+        """The layers, each of which is called as a module and alone uses its weights, so that they are needed one after another."""
+        return ()
 
     @abstractmethod
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:

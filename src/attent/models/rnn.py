@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from attent.axes import Features, Lengths, Tokens
@@ -58,6 +60,11 @@ class RNN(EncoderDecoder[RnnState]):
             nn.init.xavier_uniform_(self.to_logits.weight)
         else:
             self.to_logits.weight = self.target_embedding.weight
+
+    @property
+    def units(self) -> Sequence[nn.Module]:
+        """The encoder's layers; the decoder uses some of its own by steps and some all at once."""
+        return *self.encoder.forwards, *self.encoder.backwards
 
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
         """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.

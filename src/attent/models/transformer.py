@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -107,8 +108,13 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
             return Memory(compiled.encode(self.encoder, begun, source, lengths), lengths)
         return self.encoder(self.source_embedding(source), lengths)
 
+    @property
+    def units(self) -> Sequence[nn.Module]:
+        return *self.encoder.layers, *self.decoder.layers
+
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        return self._continue(self._start(memory), tokens)[0]
+        nothing = (None,) * len(self.decoder.layers)
+        return self.decoder(self.target_embedding(tokens), nothing, (memory.features,) * len(nothing), memory.lengths)[0]
 
     def start(self, memory: Memory) -> TransformerState | Standing:
         """The state before the first token: every layer's keys and values of the memory."""

@@ -117,19 +117,21 @@ class DecoderLayer(nn.Module):
         self.around_self, self.around_cross, self.around_feed_forward = (residual(settings) for _ in range(3))
 
     def forward(
-        self, stream: Stream, written: KeyValueCache | None, source: KeyValueCache, lengths: Lengths
+        self, stream: Stream, written: KeyValueCache | None, source: KeyValueCache | Tensor, lengths: Lengths
     ) -> tuple[Stream, KeyValueCache]:
         """Any number of further steps at once.
 
         Args:
             stream: the new positions, (B, T, E).
             written: keys and values of the positions before them; None at the start.
-            source: keys and values of the memory.
+            source: keys and values of the memory, or its features (B, Tk, E).
             lengths: how many of the source's keys are real, (B,).
 
         Returns:
             The new positions' stream (B, T, E), and the cache that now holds them too.
         """
+        if isinstance(source, Tensor):
+            source = self.cross_attention.remember(source)
         stream, query = self.around_self.enter(stream)
         written = self.self_attention.remember(query, written)
         # Right-padded target positions need no lengths: they come after every real one, so causality hides them.
@@ -174,10 +176,13 @@ class Decoder(nn.Module):
         self,
         features: Features,
         written: tuple[KeyValueCache | None, ...],
-        source: tuple[KeyValueCache, ...],
+        source: tuple[KeyValueCache | Tensor, ...],
         lengths: Lengths,
     ) -> tuple[Features, tuple[KeyValueCache, ...]]:
-        """Embedded new positions (B, T, E) → their features and every layer's cache that now holds them."""
+        """Embedded new positions (B, T, E) → their features and every layer's cache that now holds them.
+
+        The source is each layer's keys and values of the memory, or the memory's features, of which each layer makes its own.
+        """
         stream, caches = Stream(features), []
         for layer, own, cross in zip(self.layers, written, source, strict=True):
             stream, cache = layer(stream, own, cross, lengths)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -293,6 +294,19 @@ def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, Tok
     """
     source = _tokenizer(Path(path) / SOURCE_TOKENIZER, config.tokenizers, "source")
     return source, _tokenizer(Path(path) / TARGET_TOKENIZER, config.tokenizers, "target")
+
+
+def tokenizers_as_text(path: Path | str) -> dict[str, str]:
+    """What the files of a run folder's tokenizers hold, by name: to be sent to where the folder cannot be seen."""
+    return {name: (Path(path) / name).read_text(encoding="utf-8") for name in (SOURCE_TOKENIZER, TARGET_TOKENIZER)}
+
+
+def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tokenizer, Tokenizer]:
+    """The source's and the target's tokenizer of what `tokenizers_as_text` returned."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        return read_tokenizers(folder, config)
 
 
 def _tokenizer(file: Path, kinds: Mapping[str, str], side: str) -> Tokenizer:

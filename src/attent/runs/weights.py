@@ -44,6 +44,16 @@ def fill(places: Mapping[str, Tensor], file: Path) -> None:
     """Copy a file's tensors into those of the same names, once all of them are found to fit.
 
     Raises:
+        RunError: as `fitting`.
+    """
+    for name, tensor in fitting(places, file).items():
+        places[name].copy_(tensor)
+
+
+def fitting(places: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
+    """A file's tensors, all of which fit those of the same names.
+
+    Raises:
         RunError: the file is missing or damaged, or one of its tensors has no place, or a place none, or another shape.
     """
     tensors = read_tensors(file)
@@ -53,5 +63,4 @@ def fill(places: Mapping[str, Tensor], file: Path) -> None:
     for name, place in places.items():
         if tensors[name].shape != place.shape:
             raise RunError(f"{file} is damaged: {name} must be {tuple(place.shape)}, got {tuple(tensors[name].shape)}")
-    for name, place in places.items():
-        place.copy_(tensors[name])
+    return tensors

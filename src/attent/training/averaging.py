@@ -59,6 +59,10 @@ class Average:
         places = {"moving": self.moving} if self.moving else {f"{place}": copies for place, copies in enumerate(self.aside)}
         return {f"{place}/{number}": tensor for place, copies in places.items() for number, tensor in enumerate(copies)}
 
+    def weight(self, name: str) -> nn.Parameter:
+        """The weight that a tensor of `state` is about."""
+        return self.parameters[int(name.rpartition("/")[2])]
+
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go on from what `state` returned.

@@ -13,23 +13,24 @@ A checkpoint appears at once, when all of it is durable; the one before it is re
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
-from torch import nn
+from torch import Tensor, nn
 
 from attent.errors import RunError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.durable import draft_of, new_file, new_folder, sweep
 from attent.runs.folder import MODEL
-from attent.runs.weights import fill, read_tensors, tensors_of, write_tensors
+from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_tensors
 from attent.training.averaging import Average
 from attent.training.judge import Verdict
 from attent.training.optimizer import restore, state_of
 from attent.training.pace import Pace
+from attent.training.parallel import ALONE, Processes, left
 from attent.training.settings import TrainingSettings
 
 CHECKPOINTS, OPTIMIZER, AVERAGE, KEPT, STATE = (
@@ -56,6 +57,7 @@ class State(BaseModel):
         device: the kind of device.
         torch: its version.
         processes: how many trained together.
+        sharded: whether they divided the weights among them.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -71,6 +73,7 @@ class State(BaseModel):
     device: str
     torch: str = str(torch.__version__)
     processes: int = 1
+    sharded: bool = False
 
 
 class Checkpoints:
@@ -87,61 +90,41 @@ class Checkpoints:
         self.folder = self.run / CHECKPOINTS
         self._published: Path | None = None
 
-    def save(self, state: State, model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average) -> None:
+    def save(self, state: State, contents: Iterable[tuple[str, Mapping[str, Tensor]]] | None) -> None:
         """Write a checkpoint, remove those that are no longer wanted, and put the best weights into the run folder.
+
+        Args:
+            state: where training stands.
+            contents: as `contents_of` yields them; None where they are in a checkpoint of this update, whose state alone changes.
 
         Raises:
             RunError: it cannot be written; the checkpoints before it stay.
         """
-        device = next(model.parameters()).device
-        state.log, state.random = self.logged(), _generators(device)
+        state.log, state.random = self.logged(), _generators(state.device)
         place, text = self.folder / f"{state.update:08}", state.model_dump_json(indent=2) + "\n"
-        if place.is_dir():
-            # Saved before its validation: the weights are the same.
+        if contents is None:
             with new_file(place / STATE) as file:
                 file.write_text(text, encoding="utf-8")
         else:
             with new_folder(place) as draft:
-                write_tensors(tensors_of(model), draft / MODEL)
-                write_tensors(state_of(optimizer, dict(model.named_parameters())), draft / OPTIMIZER)
-                if self.settings.averaging != "none":
-                    write_tensors(average.state(), draft / AVERAGE)
-                    with average.applied():
-                        write_tensors(tensors_of(model), draft / KEPT)
+                for name, tensors in contents:
+                    write_tensors(tensors, draft / name)
                 (draft / STATE).write_text(text, encoding="utf-8")
         self._evict(state.verdict)
         self.publish(state.verdict)
 
-    def restore(self, model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average) -> State | None:
-        """Go on from the last checkpoint.
-
-        Returns:
-            Where training stands; None where there is no checkpoint, and nothing has changed.
+    def found(self) -> State | None:
+        """Where training stood at the last checkpoint; None where there is none.
 
         Raises:
             RunError: the checkpoint is damaged.
         """
         sweep(self.folder)
-        found = newest(self.run)
-        if found is None:
+        last = newest(self.run)
+        if last is None:
             return None
-        sweep(found)
-        state = read_state(found)
-        fill(tensors_of(model), found / MODEL)
-        try:
-            restore(optimizer, dict(model.named_parameters()), read_tensors(found / OPTIMIZER))
-            if self.settings.averaging != "none":
-                average.restore(read_tensors(found / AVERAGE))
-            for device, numbers in state.random.items():
-                generator = torch.tensor(list(bytes.fromhex(numbers)), dtype=torch.uint8)
-                if device == "cpu":
-                    torch.set_rng_state(generator)
-                elif torch.cuda.is_available():
-                    torch.cuda.set_rng_state(generator)
-        except (KeyError, ValueError, RuntimeError) as error:
-            raise RunError(f"{found} is damaged: {error}") from error
-        self.publish(state.verdict)
-        return state
+        sweep(last)
+        return read_state(last)
 
     def publish(self, verdict: Verdict) -> int:
         """Put the weights of the best checkpoint, or else of the last, into the run folder.
@@ -169,6 +152,63 @@ class Checkpoints:
                 aside = draft_of(path)
                 path.rename(aside / path.name)
                 shutil.rmtree(aside, ignore_errors=True)
+
+
+def contents_of(
+    model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average, processes: Processes
+) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
+    """A checkpoint's files of tensors by name, one after another; where weights are divided, all processes have to go through them."""
+    yield MODEL, processes.whole(tensors_of(model))
+    yield OPTIMIZER, processes.whole(state_of(optimizer, dict(model.named_parameters())))
+    if average.settings.averaging != "none":
+        yield AVERAGE, processes.whole(average.state())
+        with average.applied():
+            yield KEPT, processes.whole(tensors_of(model))
+
+
+def take_up(
+    checkpoints: Checkpoints | None, model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average, processes: Processes
+) -> State | None:
+    """Go on from the first process' last checkpoint; the others' checkpoints are not looked at.
+
+    Returns:
+        Where training stands; None where there is no checkpoint, and nothing has changed.
+
+    Raises:
+        RunError: the checkpoint is damaged.
+    """
+    found = checkpoints.found() if checkpoints else None
+    known = processes.by_first(lambda: None if found is None else found.model_dump(mode="json"))
+    if known is None:
+        return None
+    state = State.model_validate(known)
+    last = newest(checkpoints.run) if checkpoints and found else None
+    try:
+        _fill(model, optimizer, average, processes, last)
+        if last:
+            _draw_on(state.random)
+    except (KeyError, ValueError, RuntimeError) as error:
+        if last is None or left(error):
+            raise
+        raise RunError(f"{last} is damaged: {error}") from error
+    if checkpoints and last:
+        checkpoints.publish(state.verdict)
+    return state
+
+
+def _fill(model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average, processes: Processes, last: Path | None) -> None:
+    """Put what a checkpoint holds in its places, as far as this process needs it; the first one alone knows which it is."""
+    places, weights = tensors_of(model), dict(model.named_parameters())
+    found = processes.parts(fitting(places, last / MODEL) if last else {}, places.__getitem__)
+    with torch.no_grad():
+        for name, tensor in found.items():
+            places[name].copy_(tensor)
+    found = processes.parts(read_tensors(last / OPTIMIZER) if last else {}, lambda name: weights[name.rpartition("/")[0]])
+    restore(optimizer, weights, found)
+    if average.settings.averaging != "none":
+        # means that are not divided are the first one's alone
+        among = processes if processes.sharded else ALONE
+        average.restore(among.parts(read_tensors(last / AVERAGE) if last else {}, average.weight))
 
 
 def checkpoints_of(run: Path | str) -> list[Path]:
@@ -224,7 +264,7 @@ def mean_of(files: list[Path], model: nn.Module) -> None:
         RunError: one of them is missing or damaged, or does not fit.
     """
     places = tensors_of(model)
-    sums: dict[str, torch.Tensor] = {}
+    sums: dict[str, Tensor] = {}
     for file in files:
         fill(places, file)
         sums = {name: place.detach().double() + sums.get(name, 0) for name, place in places.items()}
@@ -233,8 +273,17 @@ def mean_of(files: list[Path], model: nn.Module) -> None:
             place.copy_(sums[name] / len(files))
 
 
-def _generators(device: torch.device) -> dict[str, str]:
+def _generators(device: str) -> dict[str, str]:
     states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
+    if device == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state()
     return {name: bytes(state.tolist()).hex() for name, state in states.items()}
+
+
+def _draw_on(random: Mapping[str, str]) -> None:
+    for device, numbers in random.items():
+        generator = torch.tensor(list(bytes.fromhex(numbers)), dtype=torch.uint8)
+        if device == "cpu":
+            torch.set_rng_state(generator)
+        elif torch.cuda.is_available():
+            torch.cuda.set_rng_state(generator)

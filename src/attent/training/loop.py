@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,14 +16,13 @@ from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
 from attent.training.averaging import Average, kept_weights
-from attent.training.checkpoint import Checkpoints, State
+from attent.training.checkpoint import Checkpoints, State, contents_of, take_up
 from attent.training.interruption import interruptible
 from attent.training.judge import Judge
-from attent.training.loss import loss_of
 from attent.training.memory import keep_little
 from attent.training.meter import Meter
 from attent.training.optimizer import optimizer_of
-from attent.training.pace import Pace, Precision, chosen
+from attent.training.pace import Pace, Precision, candidates, chosen
 from attent.training.parallel import ALONE, Processes, silent
 from attent.training.progress import Log, Progress
 from attent.training.schedules import SCHEDULES, share_done
@@ -80,7 +80,8 @@ def train(
         progress: where a person sees it; standard error unless said otherwise.
         checkpoints: where training is saved.
         processes: those that train together, each of which calls this with the same model, data and settings. The first
-            one alone validates, logs, shows and saves, and ends with the weights that are kept.
+            one alone validates, logs, shows and saves, and ends with the weights that are kept; where weights are divided, the
+            models of the others end empty.
 
     The number of threads that training chooses stays that of the process.
 
@@ -120,13 +121,23 @@ class Training:
         checkpoints: Checkpoints | None,
         processes: Processes = ALONE,
     ) -> None:
+        if settings.sharded and processes.number == 1:
+            progress.say("one process alone has nobody to divide its weights with: it holds them all")
+        elif settings.sharded:
+            # here, as what it imports takes a second
+            from attent.training.sharding import Sharded
+
+            processes = Sharded(processes.rank, processes.number)
         if not processes.first:
-            # what is averaged, saved and shown is the first one's
+            # what is judged, saved and shown is the first one's
             checkpoints, log, progress = None, lambda record: None, silent()
-            settings = settings.model_copy(update={"averaging": "none"})
+            if not processes.sharded:
+                settings = settings.model_copy(update={"averaging": "none"})
         self.model, self.settings, self.checkpoints, self.processes = model, settings, checkpoints, processes
         self._validate, self._log, self._progress = validate, log, progress
-        self.parameters = list(model.parameters())
+        model.train()
+        self.trained = processes.trained(model)
+        self.parameters = list(self.trained.parameters())
         self.device = self.parameters[0].device
         self.schedule = SCHEDULES[settings.schedule]
         self.optimizer = optimizer_of(self.parameters, settings)
@@ -134,31 +145,34 @@ class Training:
         torch.manual_seed(settings.seed)
         if self.device.type == "cpu":
             keep_little()
-        model.train()
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
-        processes.alike(pairs=len(data))
-        found = checkpoints.restore(model, self.optimizer, self.average) if checkpoints else None
-        found = processes.take_up(found, model, self.optimizer)
-        # Whether there is anything that the last checkpoint does not hold.
-        self.unsaved = found is None
+        processes.alike(data)
+        found = take_up(checkpoints, self.trained, self.optimizer, self.average, processes)
+        # Whether there is anything that the last checkpoint does not hold, and the update whose weights it holds.
+        self.unsaved, self.stored = found is None, None if found is None else found.update
+        # Where weights are divided all have to take part in a checkpoint.
+        self.saves = processes.by_first(lambda: checkpoints is not None) and (processes.first or processes.sharded)
+        self.loss_of = processes.loss_of(self.trained)
+        here = State(pace=Pace("float32", 1), device=self.device.type, processes=processes.number, sharded=processes.sharded)
         if found is None:
             batch = processes.next_part(data.endless(size, settings.seed))[0].to(self.device)
-            pace = chosen(lambda way: self._gradients(batch, way), settings, self.device, log, progress)
-            found = State(pace=Pace(*processes.by_first(lambda: pace)), device=self.device.type, processes=processes.number)
+            paces = [Pace(*pace) for pace in processes.by_first(lambda: candidates(settings, self.device))]
+            pace = chosen(lambda way: self._gradients(batch, way), paces, self.device, log, progress)
+            here.pace = Pace(*processes.by_first(lambda: pace))
+            found = here
         else:
-            for line in taken_up(found, settings, self.device, processes.number):
+            for line in taken_up(found, here, settings):
                 progress.say(line)
         self.state = found
         torch.set_num_threads(found.pace.threads)
-        self.loss_of = processes.loss_of(model)
         self.judge = Judge(settings, found.verdict)
         self.batches = data.endless(size, settings.seed, found.place)
         self.meter = Meter(self.device, found.seconds)
         self.rate, self.asked, self.seconds = 0.0, False, found.seconds
 
     def _gradients(self, batch: Batch, precision: Precision) -> None:
-        loss_of(self.model, batch, self.settings.label_smoothing, precision)[0].backward()
-        self.model.zero_grad()
+        self.loss_of(batch, self.settings.label_smoothing, precision)[0].backward()
+        self.trained.zero_grad()
 
     @property
     def done(self) -> float:
@@ -211,24 +225,27 @@ class Training:
 
     def validate(self) -> None:
         """Judge the weights that would be kept."""
-        scores = self.processes.by_first(self._scores)
+        with kept_weights(self.model, self.average), self.processes.gathered(self.model):
+            scores = self.processes.by_first(lambda: dict(self._validate()))
         self.unsaved = True
         self._log({"update": self.state.update, "seconds": self.meter.seconds, "validation": scores})
         self._progress.say_scores(self.state.update, scores)
         self.judge.take(self.state.update, scores)
 
-    def _scores(self) -> dict[str, float]:
-        with kept_weights(self.model, self.average):
-            return dict(self._validate())
-
     def save(self, done: float | None = None) -> None:
         """Write a checkpoint, if there is something new and a place for it."""
-        if not self.checkpoints or not self.unsaved:
+        if not self.saves or not self.unsaved:
             return
         self.record(done)
         self.state.place, self.state.seconds = self.batches.place, self.meter.seconds
-        self.checkpoints.save(self.state, self.model, self.optimizer, self.average)
-        self.unsaved = False
+        # Saved before their validation, the weights are the same.
+        new = self.stored != self.state.update
+        contents = contents_of(self.trained, self.optimizer, self.average, self.processes) if new else None
+        if self.checkpoints:
+            self.checkpoints.save(self.state, contents)
+        else:
+            deque(contents or (), maxlen=0)
+        self.unsaved, self.stored = False, self.state.update
 
     def stop(self) -> None:
         """Save after Ctrl-C, say how to go on, and pass it on."""
@@ -252,34 +269,45 @@ class Training:
             self.validate()
         self.save(1.0)
         self.model.eval()
+        if not self.saves:
+            self.average.apply()
+        self.processes.end(self.model)
         if self.checkpoints:
             kept = self.checkpoints.publish(self.judge.verdict)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)
-        else:
-            self.average.apply()
         self._progress.close()
         return Trained(state.update, kept, self.meter.seconds, state.loss, *state.pace, self.judge.verdict.scores)
 
 
-def taken_up(state: State, settings: TrainingSettings, device: torch.device, processes: int = 1) -> Sequence[str]:
+def taken_up(state: State, here: State, settings: TrainingSettings) -> Sequence[str]:
     """What a person should know about a run that goes on; the pace is the one it had, unless the settings name another.
 
     On another number of processes each takes as many threads as it has.
+
+    Args:
+        state: where the run stood; it takes over what is different now.
+        here: what is different may be found in it, but for the pace.
+        settings: of training.
     """
-    threads = state.pace.threads if processes == state.processes else torch.get_num_threads()
-    pace = Pace(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
-    now = State(pace=pace, device=device.type, processes=processes)
-    places = [(str(now.pace), str(state.pace)), (f"torch {now.torch}", f"torch {state.torch}"), (now.device, state.device)]
-    if processes != state.processes:
-        places.append((_counted(processes), _counted(state.processes)))
+    threads = state.pace.threads if here.processes == state.processes else torch.get_num_threads()
+    here.pace = Pace(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
+    places = [(str(here.pace), str(state.pace)), (f"torch {here.torch}", f"torch {state.torch}"), (here.device, state.device)]
+    if here.processes != state.processes:
+        places.append((_counted(here.processes), _counted(state.processes)))
+    places.append((_held(here.sharded), _held(state.sharded)))
     # another number of processes also draws other numbers for dropout
-    digits = "" if processes != state.processes else " in their last digits"
+    digits = "" if here.processes != state.processes else " in their last digits"
     changed = [f"{this} instead of {that}" for this, that in places if this != that]
-    state.pace, state.torch, state.device, state.processes = now.pace, now.torch, now.device, now.processes
+    for name in ("pace", "torch", "device", "processes", "sharded"):
+        setattr(state, name, getattr(here, name))
     lines = [f"going on after update {state.update}"]
     if changed:
         lines.append(f"warning: with {', '.join(changed)}, weights will differ{digits} from those of an unbroken run")
     return lines
+
+
+def _held(sharded: bool) -> str:
+    return "divided weights" if sharded else "whole weights"
 
 
 def _counted(processes: int) -> str:

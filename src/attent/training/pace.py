@@ -77,17 +77,16 @@ def faster(seconds: dict[Pace, float]) -> Pace:
     return next(pace for pace, time in seconds.items() if best >= CLEARLY * time)
 
 
-def chosen(step: Callable[[Precision], None], settings: TrainingSettings, device: torch.device, log: Log, progress: Progress) -> Pace:
-    """The precision and the threads in the settings; of what they leave open, the way in which a step takes less time.
+def chosen(step: Callable[[Precision], None], paces: Sequence[Pace], device: torch.device, log: Log, progress: Progress) -> Pace:
+    """Of the ways that the settings leave open, the one in which a step takes less time.
 
     Args:
         step: as `measured` takes it.
-        settings: what leaves it open.
+        paces: as `candidates` finds them.
         device: where the step computes.
         log: gets what was measured, if anything was.
         progress: shows it.
     """
-    paces = candidates(settings, device)
     if len(paces) == 1:
         return paces[0]
     seconds = measured(step, device, paces)

@@ -1,8 +1,9 @@
 """Training on several processes: what one knows of the others, and the calls by which they keep in step.
 
-Every process holds the whole model and walks the same order of batches; of each batch it learns its own rows. The
-gradients of all are added up on the way back, so that the loss is the mean over all the tokens of the batch, however
-many processes share it. The first one decides, judges, saves and speaks; the others wait for it.
+Every process holds the whole model (or its part of it, `attent.training.sharding`) and walks the same order of batches; of
+each batch it learns its own rows. The gradients of all are added up on the way back, so that the loss is the mean over all
+the tokens of the batch, however many processes share it. The first one decides, judges, saves and speaks; the others wait
+for it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
@@ -22,12 +24,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from attent.data.batches import Batch, Endless
+from attent.data.batches import Batch, Bitext, Endless
 from attent.errors import RunError
 from attent.models.encoder_decoder import EncoderDecoder
-from attent.training.checkpoint import State
 from attent.training.loss import loss_of
-from attent.training.optimizer import restore, state_of
 from attent.training.pace import Precision
 from attent.training.progress import Progress
 
@@ -49,9 +49,11 @@ class Processes:
     Attributes:
         rank: which of them this one is, from 0.
         number: how many they are.
+        sharded: whether each holds a part of the weights, rather than all of them.
+        first_here: whether this is the one that prepares what all on its machine use.
     """
 
-    rank, number = 0, 1
+    rank, number, sharded, first_here = 0, 1, False, True
 
     @property
     def first(self) -> bool:
@@ -83,12 +85,37 @@ class Processes:
         """What the first process found, which all get; it is such as JSON can say."""
         return work()
 
-    def take_up(self, state: State | None, model: nn.Module, optimizer: torch.optim.Adam) -> State | None:
-        """Where training stands: what the first process knows of it, whose moments all get; its weights come with `loss_of`."""
-        return state
+    def by_first_here(self, work: Callable[[], T]) -> T:
+        """What the first process of this machine found, which all on it get; it is such as JSON can say."""
+        return work()
 
-    def alike(self, pairs: int) -> None:
-        """Check that all have as many pairs as the first."""
+    def trained(self, model: EncoderDecoder[Any]) -> EncoderDecoder[Any]:
+        """What holds the weights that are trained here: the model itself, unless they are divided."""
+        return model
+
+    def parts(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
+        """What this process needs of the first one's tensors, by name.
+
+        Args:
+            tensors: whole; those of the other processes are not looked at.
+            like: a name to the weight that the tensor is about.
+        """
+        return dict(tensors)
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What `parts` were taken of: in the first process; nothing in the others."""
+        return tensors
+
+    @contextmanager
+    def gathered(self, model: EncoderDecoder[Any]) -> Iterator[None]:
+        """The weights that are trained, whole in the first one's model, until the block ends."""
+        yield
+
+    def end(self, model: EncoderDecoder[Any]) -> None:
+        """Leave the weights that were trained in the first one's model."""
+
+    def alike(self, data: Bitext) -> None:
+        """Check that all have as many pairs as the first, each of the same lengths."""
 
     def vary(self, seed: int, update: int) -> None:
         """Have each process draw other random numbers in an update, the same whenever it is repeated."""
@@ -103,16 +130,22 @@ class Group(Processes):
     Args:
         rank: which of them this one is, from 0.
         number: how many they are.
+        here: the rank of the first one on this machine; its own unless given.
     """
 
-    def __init__(self, rank: int, number: int) -> None:
+    def __init__(self, rank: int, number: int, here: int | None = None) -> None:
         self.rank, self.number = rank, number
+        self._here = rank if here is None else here
+
+    @property
+    def first_here(self) -> bool:
+        return self.rank == self._here
 
     def next_part(self, batches: Endless) -> tuple[Batch, int]:
         return batches.next_part(self.rank, self.number)
 
     def loss_of(self, model: EncoderDecoder[Any]) -> LossOf:
-        together = DistributedDataParallel(_Loss(model), gradient_as_bucket_view=True)
+        together = DistributedDataParallel(Loss(model), gradient_as_bucket_view=True)
         # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
         together.register_comm_hook(None, _add_up)
         return together
@@ -136,29 +169,35 @@ class Group(Processes):
         dist.broadcast(text, 0)
         return json.loads(bytes(text.tolist()))
 
-    def take_up(self, state: State | None, model: nn.Module, optimizer: torch.optim.Adam) -> State | None:
-        known = self.by_first(lambda: None if state is None else state.model_dump(mode="json"))
-        if known is None:
-            return None
-        parameters = dict(model.named_parameters())
-        moments = state_of(optimizer, parameters)
-        shapes = self.by_first(lambda: {name: (list(moment.shape), str(moment.dtype)) for name, moment in moments.items()})
-        if not self.first:
-            device = next(iter(parameters.values())).device
-            moments = {
-                name: torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device=device)
-                for name, (shape, dtype) in shapes.items()
-            }
-        for name in shapes:
-            dist.broadcast(moments[name], 0)
-        if not self.first:
-            restore(optimizer, parameters, moments)
-        return State.model_validate(known)
+    def by_first_here(self, work: Callable[[], T]) -> T:
+        text = json.dumps(work()).encode() if self.first_here else b""
+        longest = torch.tensor(len(text))
+        dist.all_reduce(longest, dist.ReduceOp.MAX)
+        found = [torch.empty(int(longest), dtype=torch.uint8) for _ in range(self.number)]
+        # JSON has nothing against blanks at its end
+        dist.all_gather(found, torch.tensor(list(text.ljust(len(found[0]))), dtype=torch.uint8))
+        return json.loads(bytes(found[self._here].tolist()))
 
-    def alike(self, pairs: int) -> None:
-        most = self.by_first(lambda: pairs)
+    def parts(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
+        known = self.by_first(lambda: {name: _form(tensor) for name, tensor in tensors.items()})
+        found: dict[str, Tensor] = {}
+        for name, (shape, dtype, device) in known.items():
+            tensor = tensors[name].detach().contiguous() if self.first else torch.empty(shape, dtype=getattr(torch, dtype), device=device)
+            dist.broadcast(tensor, 0)
+            found[name] = self._part(tensor, like(name))
+        return found
+
+    def _part(self, tensor: Tensor, like: Tensor) -> Tensor:
+        return tensor
+
+    def alike(self, data: Bitext) -> None:
+        lengths = [sequences.lengths.astype(np.int32) for sequences in (data.source, data.target)]
+        pairs, digest = len(data), [zlib.crc32(side.tobytes()) for side in lengths]
+        most, first = self.by_first(lambda: (pairs, digest))
         if pairs != most:
             raise RunError(f"process {self.rank} has {pairs:,} pairs to learn where the first one has {most:,}")
+        if digest != first:
+            raise RunError(f"process {self.rank} has other pairs to learn than the first one")
 
     def vary(self, seed: int, update: int) -> None:
         # The first one's generator is in the checkpoints; those of the others need not be.
@@ -195,16 +234,22 @@ def joined(device: torch.device | str = "cpu") -> Iterator[Processes]:
         torch.set_num_threads(max(1, _cores() // int(os.environ.get(LOCAL_WORLD, number))))
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
-        group = Group(dist.get_rank(), number)
+        # a launcher that says nothing of machines may have started each process on one of its own
+        group = Group(dist.get_rank(), number, dist.get_rank() - int(os.environ.get(LOCAL_RANK, "0")))
         yield group
         group.meet()
     except RuntimeError as error:
-        if not isinstance(error, dist.DistError) and GLOO not in str(error):
+        if not left(error):
             raise
         raise RunError("another process of this training has ended, and this one with it; the reason is in its messages") from error
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def left(error: Exception) -> bool:
+    """Whether it is by an error of this kind that a process hears of the end of another."""
+    return isinstance(error, dist.DistError) or GLOO in str(error)
 
 
 def speaks() -> bool:
@@ -222,8 +267,8 @@ class _Nowhere(io.StringIO):
         return len(text)
 
 
-class _Loss(nn.Module):
-    """What DistributedDataParallel looks for: a module whose forward is the loss."""
+class Loss(nn.Module):
+    """What PyTorch's ways to train together look for: a module whose forward is the loss."""
 
     def __init__(self, model: EncoderDecoder[Any]) -> None:
         super().__init__()
@@ -231,6 +276,10 @@ class _Loss(nn.Module):
 
     def forward(self, batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
         return loss_of(self.model, batch, label_smoothing, precision)
+
+
+def _form(tensor: Tensor) -> tuple[list[int], str, str]:
+    return list(tensor.shape), str(tensor.dtype).removeprefix("torch."), tensor.device.type
 
 
 # PyTorch reads the annotations of such a function, if there are any, and knows none that are text.

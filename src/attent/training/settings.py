@@ -11,7 +11,7 @@ ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "
 
 
 # What a run that is taken up again may change; anything else would make it another run.
-MAY_CHANGE = frozenset({"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "tensorboard"})
+MAY_CHANGE = frozenset({"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "tensorboard", "sharded"})
 
 
 class TrainingSettings(BaseModel):
@@ -42,6 +42,8 @@ class TrainingSettings(BaseModel):
             measurement finds faster on this machine.
         threads: how many of the processor's cores take part, in each process where there are several, or "auto": all that
             torch has, or one where that is faster.
+        sharded: whether several processes divide weights, gradients, moments and means among them, so that a model may be larger
+            than one of them could train; each layer's weights are gathered when it is used.
         averaging: what is kept of the weights: the last ("none"), an exponential moving average ("ema"), or the mean
             of the last few ("last").
         ema_decay: the share of the moving average kept at each update.
@@ -78,6 +80,7 @@ class TrainingSettings(BaseModel):
     clip: float | None = Field(default=1.0, gt=0)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    sharded: bool = False
     averaging: Literal["none", "ema", "last"] = "none"
     ema_decay: float = Field(default=0.999, gt=0, lt=1)
     last: int = Field(default=5, ge=1)

@@ -1,0 +1,101 @@
+"""Training on several processes, each of which holds a part of the weights, of their gradients, moments and means.
+
+A layer's weights are gathered when it is used, and let go behind it (but not the 16-bit copies that autocast makes of them,
+which stay until gradients are computed). The model itself is empty meanwhile: its weights are whole in the first process
+alone, and only while it is judged and when training has ended.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from attent.models.encoder_decoder import EncoderDecoder
+from attent.runs.weights import tensors_of
+from attent.training.parallel import Group, Loss, LossOf
+
+
+class Sharded(Group):
+    """Several processes that divide weights, gradients, moments and means among them, by PyTorch's `fully_shard`.
+
+    Source: Rajbhandari et al. (2020), ZeRO, §5.3, arXiv 1910.02054; Zhao et al. (2023), PyTorch FSDP, arXiv 2304.11277.
+    """
+
+    sharded = True
+
+    def trained(self, model: EncoderDecoder[Any]) -> EncoderDecoder[Any]:
+        """A copy of which each process holds a part, with the first one's weights; the model is left empty."""
+        # it warns of views that a layer returns, for whoever might write into them: nobody writes into the caches that these are
+        warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
+        weights = tensors_of(model)
+        mesh = init_device_mesh(model.to_logits.weight.device.type, (self.number,))
+        # the weights are not copied: the parts are cut out of them
+        divided = copy.deepcopy(model, {id(weight): weight for weight in weights.values()})
+        self._loss = Loss(divided)
+        for module in (*divided.units, self._loss):
+            unit = cast(FSDPModule, fully_shard(module, mesh=mesh))
+            # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
+            unit.set_gradient_divide_factor(1.0)
+            unit.set_force_sum_reduction_for_comms(True)
+        self._divided = tensors_of(divided)
+        self._fill(weights)
+        _empty(weights)
+        return divided
+
+    def loss_of(self, model: EncoderDecoder[Any]) -> LossOf:
+        return self._loss
+
+    def still_apart(self, loss: LossOf) -> AbstractContextManager[None]:
+        # gradients that were not added up yet would have to be whole
+        return nullcontext()
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            # all have to take part in each
+            gathered = tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
+            if self.first:
+                found[name] = gathered.cpu()
+        return found
+
+    @contextmanager
+    def gathered(self, model: EncoderDecoder[Any]) -> Iterator[None]:
+        self.end(model)
+        try:
+            yield
+        finally:
+            _empty(tensors_of(model))
+
+    def end(self, model: EncoderDecoder[Any]) -> None:
+        places = tensors_of(model)
+        for name, tensor in self._divided.items():
+            weight = self.whole({name: tensor})
+            if self.first:
+                places[name].data = weight[name].to(places[name].device)
+
+    def _part(self, tensor: Tensor, like: Tensor) -> Tensor:
+        # what is no weight's, such as the number of a moment's steps, is everyone's
+        if not isinstance(like, DTensor) or tensor.shape != like.shape:
+            return tensor
+        # a copy, or the whole tensor would stay
+        return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None).clone()
+
+    @torch.no_grad()
+    def _fill(self, weights: Mapping[str, Tensor]) -> None:
+        for name, tensor in self._divided.items():
+            tensor.copy_(self.parts({name: weights[name]}, lambda _, place=tensor: place)[name])
+
+
+def _empty(weights: Mapping[str, Tensor]) -> None:
+    """Let the memory of some weights go; their shapes stay."""
+    for weight in weights.values():
+        weight.data = weight.new_zeros(()).expand(weight.shape)

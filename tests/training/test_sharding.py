@@ -1,0 +1,162 @@
+"""Processes that divide a model among them learn what one alone would, and each holds only its part."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.tensor import DTensor
+
+from attent.errors import RunError
+from attent.runs.weights import tensors_of
+from attent.training.averaging import Average
+from attent.training.checkpoint import newest, read_state
+from attent.training.loop import Training
+from attent.training.optimizer import state_of
+from attent.training.parallel import joined, silent
+from attent.training.sharding import Sharded
+
+# With the usual epsilon Adam would make steps of rounding where a gradient is nothing else, such as that of the keys' bias.
+EXACT = {"epsilon": 1e-4}
+EVERY = EXACT | {"averaging": "ema", "clip": 0.1, "validate_every": 20}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("transformer", EVERY | {"batch_pairs": None, "batch_tokens": 9}),
+        ("transformer", EXACT | {"batch_pairs": 2, "accumulate": 3, "clip": None, "averaging": "last", "last": 3, "last_every": 7}),
+        ("bahdanau", EXACT | {"batch_pairs": 5, "optimizer": "adam"}),
+        pytest.param("luong", EVERY | {"batch_pairs": 4}, marks=pytest.mark.slow),
+        pytest.param("none", EXACT | {"batch_pairs": 1}, marks=pytest.mark.slow),
+    ],
+)
+def test_losses_scores_and_weights_are_those_of_one_process(small, together, kind: str, values: dict[str, Any]) -> None:
+    """Also where a batch has fewer pairs than there are processes, and another number of tokens in each."""
+    alone, weights, scores, _ = small.go(values, kind)
+    (first, ours, judged, _), (second, _, told, said) = together(2, small.go, values | {"sharded": True}, kind)
+    assert list(first) == list(alone) == list(range(1, 51))
+    assert max(abs(first[update] - loss) for update, loss in alone.items()) < 1e-5
+    assert ours == pytest.approx(weights, abs=1e-4)
+    assert judged == told
+    assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
+    assert (second, said) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((2, True), (1, False)),
+        ((1, False), (2, True)),
+        ((2, True), (2, True)),
+        pytest.param((2, True), (2, False), marks=pytest.mark.slow),
+        pytest.param((2, False), (3, True), marks=pytest.mark.slow),
+        pytest.param((2, True), (1, True), marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_goes_on_divided_or_not(small, together, tmp_path: Path, before: tuple[int, bool], after: tuple[int, bool]) -> None:
+    values = EVERY | {"save_every": 5}
+    alone, weights, scores, _ = small.go(values)
+
+    def on(number: int, divided: bool, *arguments: Any) -> list[Any]:
+        return together(number, small.go, values | {"sharded": divided}, "transformer", 0.0, tmp_path, *arguments)
+
+    ended = on(*before, ("killed", before[0] - 1, 28))
+    assert ended[-1] is None
+    assert all(isinstance(error, RunError) for error in ended[:-1])
+    stood = read_state(newest(tmp_path))
+    assert (stood.update, stood.processes, stood.sharded) == (25, before[0], before[1])
+    losses, ours, judged, said = on(*after)[0]
+    assert list(losses) == list(range(26, 51))
+    assert max(abs(loss - alone[update]) for update, loss in losses.items()) < 1e-5
+    assert ours == pytest.approx(weights, abs=1e-4)
+    assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
+    assert ("warning" in said) == (before != after)
+    held = after[1] and after[0] > 1
+    assert ("divided weights instead of whole weights" in said) == (held and not before[1])
+    assert ("whole weights instead of divided weights" in said) == (before[1] and not held)
+
+
+def test_a_signal_to_one_saves_what_all_hold(small, together, tmp_path: Path) -> None:
+    values = EVERY | {"sharded": True, "updates": 20}
+    ended = together(2, small.go, values, "transformer", 0.0, tmp_path, (signal.SIGTERM, 1, 13))
+    assert all(isinstance(error, KeyboardInterrupt) for error in ended)
+    assert read_state(newest(tmp_path)).update == 13
+    whole, weights, *_ = small.go(values | {"sharded": False})
+    losses, ours, *_ = small.go(values, "transformer", 0.0, tmp_path)
+    assert losses == pytest.approx({update: loss for update, loss in whole.items() if update > 13}, abs=1e-5)
+    assert ours == pytest.approx(weights, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_dropout_and_precision_are_the_same_again(small, together, tmp_path: Path) -> None:
+    values = {"save_every": 5, "updates": 20, "averaging": "last", "last_every": 4, "sharded": True, "precision": "bfloat16"}
+    whole = together(2, small.go, values, "transformer", 0.3)[0]
+    together(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
+    parts = together(2, small.go, values, "transformer", 0.3, tmp_path)[0]
+    assert parts[0] == {update: loss for update, loss in whole[0].items() if update > 10}
+    assert parts[1] == whole[1]
+
+
+def test_one_alone_holds_everything(small) -> None:
+    *learnt, said = small.go({"sharded": True, "updates": 3})
+    assert learnt == list(small.go({"updates": 3})[:3])
+    assert said.splitlines()[0] == "one process alone has nobody to divide its weights with: it holds them all"
+
+
+def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:
+    """How many numbers the model has, and how many are held here: of weights, moments, means and gradients, and of the model."""
+    model = small.model(kind, 0.0)
+    total = sum(weight.numel() for weight in model.parameters())
+    settings = small.settings(sharded=True, averaging="ema", clip=None)
+    with joined() as processes:
+        training = Training(model, small.data, settings, dict, lambda record: None, silent(), None, processes)
+        training.learn()
+        training.loss_of(next(training.batches), 0.1, "float32")[0].backward()
+        held = {name: [] for name in ("weights", "exp_avg", "exp_avg_sq", "mean", "gradients")}
+        held["weights"] = training.parameters
+        held["gradients"] = [weight.grad for weight in training.parameters]
+        held["mean"] = training.average.moving
+        for name, moment in state_of(training.optimizer, dict(training.trained.named_parameters())).items():
+            if not name.endswith("/step"):
+                held[name.rpartition("/")[2]].append(moment)
+        assert all(isinstance(tensor, DTensor) for tensors in held.values() for tensor in tensors)
+        numbers = [sum(tensor.to_local().numel() for tensor in tensors) for tensors in held.values()]
+        empty = [weight.untyped_storage().nbytes() // 4 for weight in tensors_of(model).values()]
+        with training.processes.gathered(model):
+            full = [weight.untyped_storage().nbytes() // 4 for weight in tensors_of(model).values()]
+        assert all(weight.untyped_storage().nbytes() == 4 for weight in tensors_of(model).values())
+    return total, numbers, [len(empty), sum(empty), sum(full)]
+
+
+@pytest.mark.parametrize("kind", ["transformer", "luong"])
+def test_each_holds_its_part_alone(small, together, kind: str) -> None:
+    (total, first, (tensors, empty, full)), (_, second, (_, others, nothing)) = together(2, held, small, kind)
+    assert [one + other for one, other in zip(first, second, strict=True)] == [total] * 5
+    assert max(first + second) < 0.52 * total
+    assert empty == others == nothing == tensors
+    # what is gathered may have room for parts of equal size
+    assert total <= full < 1.05 * total
+
+
+def parts(small: Any) -> tuple[list[list[int]], bool]:
+    with joined() as processes:
+        divided = Sharded(processes.rank, processes.number)
+        trained = divided.trained(small.model("transformer", 0.0))
+        places = tensors_of(trained)
+        average = Average(list(trained.parameters()), small.settings(averaging="ema"))
+        state = divided.whole(average.state())
+        back = divided.parts(state, average.weight)
+        same = [torch.equal(back[name].to_local(), tensor.to_local()) for name, tensor in average.state().items()]
+        return [list(tensor.to_local().shape) for tensor in places.values()], all(same)
+
+
+def test_what_is_taken_apart_is_whole_again(small, together) -> None:
+    """Three processes: nearly no weight has rows that three divides, and one of two has less rows than processes."""
+    first, second, third = together(3, parts, small)
+    assert first[1] and second[1] and third[1]
+    rows = [sum(shape[0] for shape in shapes) for shapes in zip(first[0], second[0], third[0], strict=True)]
+    assert rows == [len(weight) for weight in tensors_of(small.model("transformer", 0.0)).values()]
