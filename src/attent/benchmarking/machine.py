@@ -9,12 +9,13 @@ from pathlib import Path
 
 import torch
 
-PROCESS, PROCESSOR = Path("/proc/self/status"), Path("/proc/cpuinfo")
-
 
 def processor() -> str:
     """The processor's name."""
-    lines = PROCESSOR.read_text(encoding="utf-8").splitlines() if PROCESSOR.exists() else []
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
@@ -35,12 +36,17 @@ def machine() -> dict[str, str | int]:
 def peak() -> float | None:
     """The most memory this process has held, in MiB; None where the system does not tell."""
     # what resource tells includes the process that this one came from
-    if PROCESS.exists():
-        return next(int(line.split()[1]) for line in PROCESS.read_text().splitlines() if line.startswith("VmHWM")) / 1024
-    if sys.platform == "win32":
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    try:
+        import resource
+    except ImportError:
         return None
-    import resource
-
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -12,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from attent.benchmarking.machine import peak
-
-RESET = Path("/proc/self/clear_refs")
 
 
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -29,9 +28,9 @@ def apart(function: Callable[..., Any], *arguments: Any) -> Any:
 def grown(work: Callable[[], object]) -> float | None:
     """By how much the most memory that this process has held grows while it works, in MiB; None where the system does not tell."""
     # Linux lets the peak start again at what is held now
-    with suppress(OSError):
-        if RESET.exists():
-            RESET.write_text("5", encoding="ascii")
+    if sys.platform == "linux":
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = peak()
     work()
     after = peak()

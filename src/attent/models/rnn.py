@@ -63,8 +63,8 @@ class RNN(EncoderDecoder[RnnState]):
 
     @property
     def units(self) -> Sequence[nn.Module]:
-        """The encoder's layers; the decoder uses some of its own by steps and some all at once."""
-        return *self.encoder.forwards, *self.encoder.backwards
+        """The encoder; the decoder uses some of its layers' weights by steps and some all at once."""
+        return (self.encoder,)
 
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
         """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.
