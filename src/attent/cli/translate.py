@@ -68,7 +68,7 @@ def translate(
     top_k: Annotated[int | None, typer.Option(help="Draw among so many likeliest tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Draw among the fewest tokens with this probability together.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of samples.")] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Lines translated side by side; 64 unless given.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Lines translated side by side; 128 unless given.")] = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="The same in tokens, padding included.")] = None,
     output: Annotated[Format, typer.Option("--format", help="Lines of text, or a JSON object a line with scores in nats.")] = Format.text,
     alignments: Annotated[bool, typer.Option("--alignments", help="Which source word each word came from, as 0-0 1-2.")] = False,

@@ -28,7 +28,7 @@ from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.folder import read
 
 # Sentences translated side by side, in pairs; enough for the products to be large, few enough for any memory.
-BATCH = 64
+BATCH = 128
 STOP_LABEL = "</s>"
 START_LABEL = "<s>"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class CTranslate2Engine:
 
     A beam search ends when as many hypotheses as it is wide have ended, and these are ranked by our length penalty; ours goes
     on until nothing better can come. Log-probabilities are over what may be said, without PAD and START; a translation that
-    reaches its limit is cut off there, and STOP does not count in its score.
+    reaches its limit is cut off there, and STOP does not count in its score. Each of torch's threads translates batches of its own.
 
     Args:
         folder: an export.
@@ -80,7 +81,7 @@ class CTranslate2Engine:
             shared = folder / "shared_vocabulary.json"
             names = [shared, shared] if shared.is_file() else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
             self._sources, targets = (json.loads(file.read_text(encoding="utf-8")) for file in names)
-            self._translator = found.Translator(str(folder), device="cpu", inter_threads=1, intra_threads=torch.get_num_threads())
+            self._translator = found.Translator(str(folder), device="cpu", inter_threads=torch.get_num_threads(), intra_threads=1)
         except (OSError, ValueError, RuntimeError) as error:
             raise RunError(f"{folder} is damaged: {error}") from error
         self._targets = {name: token for token, name in enumerate(targets)}
@@ -111,23 +112,25 @@ class CTranslate2Engine:
         lengths = Sequences(encoded).lengths
         limits = np.minimum(settings.limits(lengths), np.iinfo(np.int64).max if self._longest is None else self._longest - 1)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
-        for rows in batches(lengths, self.longest_source, batch):
-            # one call has one limit: what goes beyond its own is translated again, with others of the same
-            beyond: dict[int, list[int]] = {}
-            for row, result in self._translated(encoded, rows.tolist(), int(limits[rows].max()), settings):
-                if max(map(len, result.hypotheses)) > limits[row]:
-                    beyond.setdefault(int(limits[row]), []).append(row)
-                else:
-                    found[row] = self._ranked(result, settings)
-            for limit, some in beyond.items():
-                for row, result in self._translated(encoded, some, limit, settings):
+        # one call has one limit: what goes beyond its own is translated again, with others of the same
+        beyond: dict[int, list[int]] = {}
+        # all are asked for before any is waited for, so that each thread has work
+        asked = [
+            self._asked(encoded, rows.tolist(), int(limits[rows].max()), settings) for rows in batches(lengths, self.longest_source, batch)
+        ]
+        for row, result in chain.from_iterable(asked):
+            if max(map(len, result.hypotheses)) > limits[row]:
+                beyond.setdefault(int(limits[row]), []).append(row)
+            else:
+                found[row] = self._ranked(result, settings)
+        for limit, late in beyond.items():
+            for some in batches(lengths[late], self.longest_source, batch):
+                for row, result in self._asked(encoded, [late[place] for place in some], limit, settings):
                     found[row] = self._ranked(result, settings)
         return found
 
-    def _translated(
-        self, encoded: Sequence[Sequence[int]], rows: list[int], limit: int, settings: SearchSettings
-    ) -> Iterator[tuple[int, Any]]:
-        """Some rows, and what CTranslate2 makes of each."""
+    def _asked(self, encoded: Sequence[Sequence[int]], rows: list[int], limit: int, settings: SearchSettings) -> Iterator[tuple[int, Any]]:
+        """Some rows, and what CTranslate2 makes of each; it begins at once, and is waited for when that is read."""
         results = self._translator.translate_batch(
             [[self._sources[token] for token in encoded[row]] for row in rows],
             max_input_length=0,
@@ -140,8 +143,9 @@ class CTranslate2Engine:
             no_repeat_ngram_size=settings.no_repeat_ngram,
             suppress_sequences=NEVER,
             return_scores=True,
+            asynchronous=True,
         )
-        return zip(rows, results, strict=True)
+        return ((row, result.result()) for row, result in zip(rows, results, strict=True))
 
     def _ranked(self, result: Any, settings: SearchSettings) -> list[Translation]:
         """Its hypotheses by our score, the best first."""
