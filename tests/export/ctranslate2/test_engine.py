@@ -71,6 +71,16 @@ def test_n_best_come_best_first_within_their_limits(run: Run, tmp_path: Path) ->
         assert all(len(one.tokens) <= 1.5 * len(text) for one in found)
 
 
+def test_torch_keeps_its_threads(run: Run, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        both(run, tmp_path)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_weights_may_be_stored_in_fewer_bits(run: Run, tmp_path: Path) -> None:
     sizes, before = {}, {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     for name in (None, "int8", "bfloat16"):

@@ -81,7 +81,10 @@ class CTranslate2Engine:
             shared = folder / "shared_vocabulary.json"
             names = [shared, shared] if shared.is_file() else [folder / f"{side}_vocabulary.json" for side in ("source", "target")]
             self._sources, targets = (json.loads(file.read_text(encoding="utf-8")) for file in names)
-            self._translator = found.Translator(str(folder), device="cpu", inter_threads=torch.get_num_threads(), intra_threads=1)
+            threads = torch.get_num_threads()
+            self._translator = found.Translator(str(folder), device="cpu", inter_threads=threads, intra_threads=1)
+            # it has set the number for the whole process to that within a batch
+            torch.set_num_threads(threads)
         except (OSError, ValueError, RuntimeError) as error:
             raise RunError(f"{folder} is damaged: {error}") from error
         self._targets = {name: token for token, name in enumerate(targets)}
