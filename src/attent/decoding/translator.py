@@ -23,6 +23,7 @@ from attent.decoding.score import BATCH as SCORED
 from attent.decoding.score import Score, score
 from attent.decoding.search import Choice, search
 from attent.decoding.settings import GREEDY, SearchSettings
+from attent.decoding.side_by_side import side_by_side
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.folder import read
@@ -105,9 +106,10 @@ class Translator:
         encoded = [self.source_tokenizer.encode(text) for text in texts]
         sources = Sequences(encoded)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
-        for rows in batches(sources.lengths, self.longest_source, batch):
-            # of what the model can number, one is START
-            most = np.iinfo(np.int64).max if self.model.longest is None else self.model.longest - 1
+        # of what the model can number, one is START
+        most = np.iinfo(np.int64).max if self.model.longest is None else self.model.longest - 1
+
+        def searched(rows: np.ndarray) -> list[list[Hypothesis]]:
             limits = torch.from_numpy(np.minimum(settings.limits(sources.lengths[rows]), most)).to(self.device)
             constraints = Constraints.of(
                 limits,
@@ -115,7 +117,7 @@ class Translator:
                 minimum_length=settings.minimum_length,
                 no_repeat_ngram=settings.no_repeat_ngram,
             )
-            hypotheses = search(
+            return search(
                 self.model,
                 torch.from_numpy(sources.padded(rows, KEYS)).to(self.device),
                 torch.from_numpy(sources.lengths[rows]).to(self.device),
@@ -123,6 +125,12 @@ class Translator:
                 settings,
                 self._choice(settings, [encoded[row] for row in rows], int(constraints.limits.max()) + 1),
             )
+
+        parts = [*batches(sources.lengths, self.longest_source, batch)][::-1]
+        with torch.inference_mode():
+            # rows of their own do not depend on threads either
+            each = side_by_side if self.model.rowwise else map
+        for rows, hypotheses in zip(parts, each(searched, parts), strict=True):
             for row, best in zip(rows, hypotheses, strict=True):
                 found[row] = [self._read(hypothesis) for hypothesis in best]
         return found
