@@ -21,9 +21,11 @@ def loss_of(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, pr
     """
     with autocast(batch.source.device, precision):
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
-        said = batch.target_out != PAD
-        layer = model.to_logits
-        return output_loss(features[said], layer.weight, layer.bias, batch.target_out[said], label_smoothing), features.shape[-1]
+        target, layer = batch.target_out.flatten(), model.to_logits
+        # their number is known, so that an accelerator need not be waited for
+        said = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
+        features = features.flatten(0, 1)[said]
+        return output_loss(features, layer.weight, layer.bias, target[said], label_smoothing), features.shape[-1]
 
 
 @torch.no_grad()
