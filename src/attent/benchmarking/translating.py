@@ -18,8 +18,8 @@ from attent.export.exporting import ENGINES, load
 OURS = "attent"
 # Lines side by side: a search with a beam holds that many times as many.
 SIZES = {"greedy": (32, 64, 128, 256), "beam 5": (8, 16, 32, 64)}
-# Lines that are translated one at a time, and those that warm an engine up.
-ALONE, WARM = 100, 8
+# Lines that are translated one at a time, those that warm an engine up, and those that each takes in turn.
+ALONE, WARM, TURN = 100, 8, 20
 Say = Callable[[str], None]
 
 
@@ -72,9 +72,11 @@ def alone(sides: Mapping[str, Engine], texts: Sequence[str], searches: Sequence[
     for search in searches:
         taken: dict[str, list[float]] = {side: [] for side in sides}
         say(f"{search}, {len(texts)} lines one at a time")
-        for text in texts:
+        # some lines at a time, for the threads of the engine before spin on a little
+        for first in range(0, len(texts), TURN):
             for side, engine in sides.items():
-                taken[side].append(1000 * seconds(engine, [text], SEARCHES[search], 1))
+                for text in texts[first : first + TURN]:
+                    taken[side].append(1000 * seconds(engine, [text], SEARCHES[search], 1))
         for side, times in taken.items():
             rows[side][f"{search}, p50"] = statistics.median(times)
             rows[side][f"{search}, p95"] = sorted(times)[int(0.95 * (len(times) - 1))]
