@@ -1,7 +1,6 @@
 // bfloat16 read and written as registers of float32. Included after lanes.h, inside the namespace of one width of vector registers; on x86
 // the file that includes it has <immintrin.h>.
 
-typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
 
 // GCC splits these conversions of the widest registers, unless told.

@@ -4,40 +4,10 @@
 
 #include "lanes.h"
 
-typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
-typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+#include "halves.h"
 
 // Registers that are worked on side by side: one sum alone would wait for itself.
 constexpr int64_t SIDE = 4;
-
-// GCC splits these conversions of the widest registers, unless told.
-static inline Vector load(const uint16_t* from) {
-  Halves halves;
-  memcpy(&halves, from, sizeof halves);
-#if LANES == 16
-  const Bits bits = (Bits)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)halves) << 16;
-#elif LANES == 8
-  const Bits bits = (Bits)_mm256_cvtepu16_epi32((__m128i)halves) << 16;
-#else
-  const Bits bits = __builtin_convertvector(halves, Bits) << 16;
-#endif
-  Vector vector;
-  memcpy(&vector, &bits, sizeof vector);
-  return vector;
-}
-
-// Rounded to even; of NaN, anything.
-static inline void store(uint16_t* to, Vector vector) {
-  Bits bits;
-  memcpy(&bits, &vector, sizeof bits);
-  bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-#if LANES == 16
-  const Halves halves = (Halves)_mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)bits);
-#else
-  const Halves halves = __builtin_convertvector(bits, Halves);
-#endif
-  memcpy(to, &halves, sizeof halves);
-}
 
 // What follows the last whole register: numbers, and behind them `rest`.
 template <typename T>
@@ -56,27 +26,6 @@ static inline void store_part(T* to, Vector vector, int64_t count) {
   T some[LANES];
   store(some, vector);
   memcpy(to, some, sizeof(T) * count);
-}
-
-// e^x for x <= 0, to about one unit in the last place, and 0 where it is no normal number: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2,
-// and e^r by a polynomial that is off by 2e-9. NaN stays NaN.
-static inline Vector exponential_or_zero(Vector x) {
-  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number, which stands in the lowest bits
-  const Vector shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
-  const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  Vector series = r * 0.00138367934f + 0.00837485678f;
-  series = series * r + 0.0416682288f;
-  series = series * r + 0.166664198f;
-  series = series * r + 0.499999911f;
-  series = series * r + 1.0f;
-  series = series * r + 1.0f;
-  Bits power, bits;
-  memcpy(&power, &shifted, sizeof power);
-  memcpy(&bits, &series, sizeof bits);
-  bits += power << 23;
-  Vector found;
-  memcpy(&found, &bits, sizeof found);
-  return x < all(-87.0f) ? Vector{} : found;
 }
 
 // All lanes of all registers, in an order of its own.

@@ -6,8 +6,7 @@
 
 #include "lanes.h"
 
-typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
-typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+#include "halves.h"
 
 // All lanes, in an order of its own.
 static inline float sum(Vector vector) {
@@ -23,43 +22,15 @@ static inline float sum(Vector vector) {
   return (total[0] + total[2]) + (total[1] + total[3]);
 }
 
-// GCC splits these conversions of the widest registers, unless told.
-static inline Vector wide(const uint16_t* from) {
-  Halves halves;
-  memcpy(&halves, from, sizeof halves);
-#if LANES == 16
-  const Words words = (Words)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)halves) << 16;
-#else
-  const Words words = __builtin_convertvector(halves, Words) << 16;
-#endif
-  Vector vector;
-  memcpy(&vector, &words, sizeof vector);
-  return vector;
-}
-
-// To the nearest bfloat16, ties to even.
-static inline void narrow(uint16_t* to, Vector vector) {
-  Words words;
-  memcpy(&words, &vector, sizeof words);
-  const Words rounded = (words + 0x7fff + ((words >> 16) & 1)) >> 16, number = (Words)(vector == vector);
-  const Words found = (rounded & number) | (0x7fc0 & ~number);
-#if LANES == 16
-  const Halves halves = (Halves)_mm512_maskz_cvtepi32_epi16(0xffff, (__m512i)found);
-#else
-  const Halves halves = __builtin_convertvector(found, Halves);
-#endif
-  memcpy(to, &halves, sizeof halves);
-}
-
 // A row of float32 or bfloat16 as a line, zero behind its end.
 static void read(const void* from, bool half, int64_t row, int64_t width, int64_t line, float* to) {
   int64_t j = 0;
   if (half) {
     const uint16_t* numbers = static_cast<const uint16_t*>(from) + row * width;
-    for (; j + LANES <= width; j += LANES) store(to + j, wide(numbers + j));
+    for (; j + LANES <= width; j += LANES) store(to + j, load(numbers + j));
     uint16_t some[LANES] = {0};
     memcpy(some, numbers + j, 2 * (width - j));
-    if (j < width) store(to + j, wide(some));
+    if (j < width) store(to + j, load(some));
   } else {
     memcpy(to, static_cast<const float*>(from) + row * width, 4 * width);
   }
@@ -70,10 +41,10 @@ static void write(const float* line, bool half, int64_t row, int64_t width, void
   if (half) {
     uint16_t* numbers = static_cast<uint16_t*>(to) + row * width;
     int64_t j = 0;
-    for (; j + LANES <= width; j += LANES) narrow(numbers + j, load(line + j));
+    for (; j + LANES <= width; j += LANES) store(numbers + j, load(line + j));
     if (j == width) return;
     uint16_t some[LANES];
-    narrow(some, load(line + j));
+    store(some, load(line + j));
     memcpy(numbers + j, some, 2 * (width - j));
   } else {
     memcpy(static_cast<float*>(to) + row * width, line, 4 * width);

@@ -8,27 +8,6 @@
 // Queries of a strip lie side by side: one register of them, or two.
 constexpr int64_t STRIP = 2 * LANES;
 
-// e^x for x <= 0, to about one unit in the last place, and 0 where it is no normal number: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2,
-// and e^r by a polynomial that is off by 2e-9. NaN stays NaN.
-static inline Vector exponential_or_zero(Vector x) {
-  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number, which stands in the lowest bits
-  const Vector shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
-  const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  Vector series = r * 0.00138367934f + 0.00837485678f;
-  series = series * r + 0.0416682288f;
-  series = series * r + 0.166664198f;
-  series = series * r + 0.499999911f;
-  series = series * r + 1.0f;
-  series = series * r + 1.0f;
-  Words power, bits;
-  memcpy(&power, &shifted, sizeof power);
-  memcpy(&bits, &series, sizeof bits);
-  bits += power << 23;
-  Vector found;
-  memcpy(&found, &bits, sizeof found);
-  return x < all(-87.0f) ? Vector{} : found;
-}
-
 #if defined(__clang__) || __GNUC__ >= 12
 // Of two registers the first halves, or the second, number by number in turn.
 template <int FROM, int... I>
