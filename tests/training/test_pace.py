@@ -1,3 +1,4 @@
+import json
 import time
 
 import pytest
@@ -46,6 +47,25 @@ def test_what_is_far_slower_is_not_tried_again() -> None:
     assert faster(seconds) == Pace("bfloat16", 1)
     assert tried == ["float32", "bfloat16"] * 2 + ["bfloat16"] * 4
     assert 0.05 <= seconds[PACES[0]] < 0.5
+
+
+def test_where_several_processes_compute_a_step_all_try_what_the_first_one_tries() -> None:
+    """Whatever their own clocks say: one that tried another way, or one time more, would wait for the others without end."""
+    said: list[list[Pace]] = []
+    tried: dict[str, list[Precision]] = {"first": [], "second": []}
+
+    def first(work):
+        said.append(work())
+        return json.loads(json.dumps(said[-1]))
+
+    def step(precision: Precision) -> None:
+        tried["first"].append(precision)
+        time.sleep(0.05 if precision == "float32" else 0.001)
+
+    measured(step, CPU, PACES, first)
+    answers = iter(said)
+    measured(tried["second"].append, CPU, PACES, lambda work: next(answers))
+    assert tried["first"] == tried["second"] == ["float32", "bfloat16"] * 2 + ["bfloat16"] * 4
 
 
 @pytest.mark.parametrize(("other", "chosen"), [(0.5, 0), (0.46, 0), (0.44, 1)])

@@ -157,7 +157,7 @@ class Training:
         if found is None:
             batch = processes.next_part(data.endless(size, settings.seed))[0].to(self.device)
             paces = [Pace(*pace) for pace in processes.by_first(lambda: candidates(settings, self.device))]
-            pace = chosen(lambda way: self._gradients(batch, way), paces, self.device, log, progress)
+            pace = chosen(lambda way: self._gradients(batch, way), paces, self.device, log, progress, processes.by_first)
             here.pace = Pace(*processes.by_first(lambda: pace))
             found = here
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -12,6 +13,8 @@ from attent.training.progress import Log, Progress
 from attent.training.settings import TrainingSettings
 
 Precision = Literal["float32", "bfloat16"]
+# As `Processes.by_first`.
+ByFirst = Callable[[Callable[[], Any]], Any]
 TRIALS = 5
 # A way that is preferred is given up only for one that takes less than this share of its time: so that noise does not decide.
 CLEARLY = 0.9
@@ -46,20 +49,28 @@ def candidates(settings: TrainingSettings, device: torch.device) -> list[Pace]:
     return [Pace(precision, number) for precision in precisions for number in threads]
 
 
-def measured(step: Callable[[Precision], None], device: torch.device, paces: Sequence[Pace]) -> dict[Pace, float]:
+def _here(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+def measured(
+    step: Callable[[Precision], None], device: torch.device, paces: Sequence[Pace], by_first: ByFirst = _here
+) -> dict[Pace, float]:
     """The seconds that one step takes each way: the least of five, taken in turn, after one to warm up; of fewer where that is plenty.
 
     Args:
         step: computes a loss and its gradients, and changes nothing else; random numbers it draws are given back.
         device: where it computes.
         paces: the ways to try.
+        by_first: as `Processes.by_first`: where several processes compute a step together, all try what the first one's clock says.
     """
     seconds = dict.fromkeys(paces, float("inf"))
     before = torch.get_num_threads()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for trial in range(TRIALS + 1):
             best = min(seconds.values())
-            for pace in [pace for pace in paces if trial < 2 or seconds[pace] <= HOPELESS * best]:
+            hopeful = [pace for pace in paces if trial < 2 or seconds[pace] <= HOPELESS * best]
+            for pace in [Pace(*one) for one in by_first(partial(list, hopeful))]:
                 torch.set_num_threads(pace.threads)
                 started = time.perf_counter()
                 step(pace.precision)
@@ -77,7 +88,14 @@ def faster(seconds: dict[Pace, float]) -> Pace:
     return next(pace for pace, time in seconds.items() if best >= CLEARLY * time)
 
 
-def chosen(step: Callable[[Precision], None], paces: Sequence[Pace], device: torch.device, log: Log, progress: Progress) -> Pace:
+def chosen(
+    step: Callable[[Precision], None],
+    paces: Sequence[Pace],
+    device: torch.device,
+    log: Log,
+    progress: Progress,
+    by_first: ByFirst = _here,
+) -> Pace:
     """Of the ways that the settings leave open, the one in which a step takes less time.
 
     Args:
@@ -86,10 +104,11 @@ def chosen(step: Callable[[Precision], None], paces: Sequence[Pace], device: tor
         device: where the step computes.
         log: gets what was measured, if anything was.
         progress: shows it.
+        by_first: as `measured` takes it.
     """
     if len(paces) == 1:
         return paces[0]
-    seconds = measured(step, device, paces)
+    seconds = measured(step, device, paces, by_first)
     best = faster(seconds)
     log({"pace": str(best), "seconds": {str(pace): time for pace, time in seconds.items()}})
     times = ", ".join(f"{1000 * time:.0f} ms in {pace}" for pace, time in seconds.items())
