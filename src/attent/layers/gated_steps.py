@@ -196,7 +196,8 @@ class _Sweep(torch.autograd.Function):
         ctx.layer, ctx.theirs = layer, theirs
         ctx.set_materialize_grads(False)
         last = layer.places[-1]
-        states = layer.hidden_after, layer.hidden_after[last].clone()
+        # another name for what is kept: a result that its own function held would never be let go of
+        states = layer.hidden_after.detach(), layer.hidden_after[last].clone()
         return states if cell is None else (*states, layer.cell_after[last].clone())
 
     @staticmethod

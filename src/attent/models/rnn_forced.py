@@ -55,6 +55,7 @@ def _read(tensors: tuple[Any, ...]) -> tuple[Source, list[Layer]]:
     return source, [Layer(*flat[at : at + FIELDS]) for at in range(0, len(flat), FIELDS)]
 
 
+# What these functions return they also keep, under another name: a result that its own function held would never be let go of.
 class _Bahdanau(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, embedded: Tensor, *tensors: Any) -> tuple[Tensor, Tensor]:
@@ -72,7 +73,7 @@ class _Bahdanau(torch.autograd.Function):
             stack.advance(place, given, beside)
         ctx.held = embedded, stack, glances, of_token, of_context
         ctx.set_materialize_grads(False)
-        return stack.units[-1].operands_after, glances.contexts
+        return stack.units[-1].operands_after.detach(), glances.contexts.detach()
 
     @staticmethod
     @once_differentiable
@@ -113,7 +114,7 @@ class _Luong(torch.autograd.Function):
             shown[place] = total.tanh_()
             torch.mm(shown[place], of_fed.T, out=beside)
         ctx.held = embedded, stack, glances, of_token, of_fed, of_context, shown
-        return shown
+        return shown.detach()
 
     @staticmethod
     @once_differentiable
