@@ -17,6 +17,7 @@ from attent.attention.call import Call
 from attent.attention.dropout import Drops
 from attent.attention.kernels import probe, rows
 from attent.attention.kernels.hidden import Added, added
+from attent.attention.kernels.unrounded import unrounded
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
 
@@ -152,6 +153,7 @@ class _Dropped(torch.autograd.Function):
         return context
 
     @staticmethod
+    @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, kept = ctx.saved_tensors
         work: _Work = ctx.work

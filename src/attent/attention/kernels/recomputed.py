@@ -18,6 +18,7 @@ from attent.attention.call import Call
 from attent.attention.kernels import probe
 from attent.attention.kernels import rows as by_rows
 from attent.attention.kernels.bands import Band
+from attent.attention.kernels.unrounded import unrounded
 from attent.attention.parts import Side
 
 # The context of a band's rows, given its part of the lowered queries, keys and values.
@@ -77,11 +78,10 @@ class _InPlace(torch.autograd.Function):
         return tiles.once(_lowered(list(tensors[:5]), origin))
 
     @staticmethod
+    @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         tensors, wanted = list(ctx.saved_tensors), ctx.needs_input_grad[2:]
-        # autocast, if it was on, was off on the way here
-        with torch.autocast(gradient.device.type, enabled=False):
-            gradients = _again(ctx, tensors, wanted, gradient) if torch.is_grad_enabled() else _by_tiles(ctx, tensors, wanted, gradient)
+        gradients = _again(ctx, tensors, wanted, gradient) if torch.is_grad_enabled() else _by_tiles(ctx, tensors, wanted, gradient)
         return None, None, *gradients
 
 

@@ -16,6 +16,7 @@ from attent.attention.kernels import bands, thresholds
 from attent.attention.kernels.bands import Band
 from attent.attention.kernels.hidden import Added, added
 from attent.attention.kernels.sdpa_twice import products
+from attent.attention.kernels.unrounded import unrounded
 from attent.attention.masks.causal import Causal
 
 
@@ -94,6 +95,7 @@ class _Bands(torch.autograd.Function):
         return context
 
     @staticmethod
+    @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, context, *sums = ctx.saved_tensors
         work: _Work = ctx.work

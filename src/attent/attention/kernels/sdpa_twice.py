@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention.kernels import thresholds
+from attent.attention.kernels.unrounded import unrounded
 
 # What torch._fused_sdp_choice calls the kernel that is fused on a CPU.
 FUSED = 1
@@ -59,6 +60,7 @@ class _Fused(torch.autograd.Function):
         return context
 
     @staticmethod
+    @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, mask, context, normaliser = ctx.saved_tensors
         if torch.is_grad_enabled():
@@ -80,6 +82,7 @@ class _Products(torch.autograd.Function):
         return torch.bmm(weights, value.flatten(0, 1)).view(*rows, value.shape[3])
 
     @staticmethod
+    @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, mask, weights = ctx.saved_tensors
         if torch.is_grad_enabled():

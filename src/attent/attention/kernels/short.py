@@ -18,6 +18,7 @@ from attent.attention.dropout import WORD, threshold
 from attent.attention.extension import library as extension
 from attent.attention.kernels import dropped, probe, rows
 from attent.attention.kernels.sdpa import PLAIN
+from attent.attention.kernels.unrounded import unrounded
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
 
@@ -134,6 +135,7 @@ class _Short(torch.autograd.Function):
         return work.context(query, key, value)
 
     @staticmethod
+    @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value = ctx.saved_tensors
         if torch.is_grad_enabled():
