@@ -12,7 +12,7 @@ from attent.cli.output import say
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
-    from attent.config.recipe import Results
+    from attent.config.tasks.task import Results
     from attent.decoding.translator import Translator
 
 # The scores that a line of results shows where it has them.
@@ -48,12 +48,12 @@ def evaluate(
         return
     if beam is not None or length_penalty is not None:
         raise ArgumentError("--beam and --length-penalty are for --source FILE --target FILE")
-    from attent.config.recipe import judge
+    from attent.config.tasks.translation import judge
     from attent.data.dates import DatesSettings, dates
     from attent.decoding.translator import Translator
     from attent.runs.folder import read
 
-    found = read(run)
+    found = read(run, "translate")
     if "dates" not in found.config.corpus:
         raise ArgumentError(f"{run} was not trained on a corpus that can be made again, such as dates")
     try:

@@ -32,8 +32,8 @@ SIZES = (
 )
 
 
-def suggested(pairs: int) -> dict[str, dict[str, Any]]:
-    """The tables [model] and [training] that suit so many pairs."""
+def suggested(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
+    """The tables [model] and [training] that suit so many pairs, or lines in which blanks are to be guessed."""
     size = next(size for size in SIZES if pairs < size.below)
     updates = min(max(size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), LEAST), MOST)
     # the last update is validated too, and shall not come right behind another validation
