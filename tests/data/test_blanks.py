@@ -121,7 +121,7 @@ def test_a_blank_may_stand_at_either_end_and_beside_signs() -> None:
 
 def test_what_has_no_blank_or_half_a_word_of_one_is_refused() -> None:
     tokenizer = learn("word", TEXT)
-    with pytest.raises(DataError, match=r"there is no \[MASK\] to fill in 'the dog'"):
+    with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
         blanked("the dog", tokenizer)
     with pytest.raises(ArgumentError, match=r"\[MASK\] stands for a whole word: put spaces around it in ' un\[MASK\]ed'"):
         blanked("the dog was un[MASK]ed", tokenizer)

@@ -46,7 +46,7 @@ def test_maps_have_the_pieces_at_both_axes(filler: Filler) -> None:
 
 
 def test_what_cannot_be_filled_is_said(filler: Filler) -> None:
-    with pytest.raises(DataError, match=r"there is no \[MASK\] to fill in 'the dog'"):
+    with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
         filler.fill("the dog")
     with pytest.raises(ArgumentError, match="there are 2 layers, numbered from 0, got layer 2"):
         filler.fill(TEXT, layer=2)

@@ -43,7 +43,7 @@ def test_one_number_worked_by_hand() -> None:
     for _, second in twos:
         ones[second] = ones.get(second, 0) + 1
     once, twice = (sum(count == times for count in ones.values()) for times in (1, 2))
-    one = once / (once + 2 * twice) if once else 0
+    one = once / (once + 2 * twice) if once else 0.5
     of_c = max(ones[C] - one, 0) / sum(ones.values()) + one * len(ones) / sum(ones.values()) / SIZE
     behind_b = {third: count for (second, third), count in twos.items() if second == B}
     of_b_c = max(behind_b[C] - two, 0) / sum(behind_b.values()) + two * len(behind_b) / sum(behind_b.values()) * of_c

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CORPORA = ("dates",)
 RUNS = Path("runs")
 # What each task learns from, where no settings are given.
-FROM: dict[str | None, str] = {"translate": "--train FILE, --corpus dates", "fill-mask": "--text FILE"}
+FROM = {"translate": ("--train FILE", "--corpus dates"), "fill-mask": ("--text FILE",)}
 
 
 class TrainCommand(TyperCommand):
@@ -83,7 +83,8 @@ def train(
     table, files = table_of(named, task)
     alone = bool(files) and config is None
     if (config is not None) + (corpus is not None) + (resume is not None) + alone != 1:
-        raise ArgumentError(f"say what to train: one of {FROM.get(task, FROM['translate'])}, --config FILE.toml and --resume RUN")
+        ways = [way for name, ways in FROM.items() if task in (None, name) for way in ways]
+        raise ArgumentError(f"say what to train: one of {', '.join(ways)}, --config FILE.toml and --resume RUN")
     if preset is not None and not alone:
         raise ArgumentError("--preset goes with --train or --text and no --config; else --set model.preset=NAME")
     if corpus is not None and corpus not in CORPORA:

@@ -160,7 +160,7 @@ def blanked(text: str, tokenizer: Tokenizer) -> Blanked:
         ArgumentError: a blank is part of a word.
     """
     if MASK not in text:
-        raise DataError(f"there is no {MASK} to fill in {text!r}")
+        raise DataError(f"there is no {MASK}, as a blank is written, in {text!r}")
     whole = text.replace(STAND_IN, " ").replace(MASK, STAND_IN)
     cut, ids = tokenizer.pieces(whole), tokenizer.encode(whole)
     # pieces of words write what they do not know in bytes

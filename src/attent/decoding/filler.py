@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from attent.attention.map import AttentionMap
 from attent.attention.watch import watch
 from attent.data.batches import Sequences
 from attent.data.blanks import Blanked, blanked
-from attent.data.tokenizer import SPECIALS, Tokenizer
+from attent.data.tokenizer import SPECIALS, UNK, Tokenizer
 from attent.decoding.labelled import LabelledMap
 from attent.errors import ArgumentError, DataError
 from attent.models.encoder import EncoderModel
@@ -79,7 +79,8 @@ class Filler:
     def fill(self, text: str, best: int = BEST, *, layer: int | None = None, head: int | None = None) -> list[Filled]:
         """Guess the blanks of a text, each written as `[MASK]`.
 
-        All are guessed at once, and none knows of the others' guesses.
+        All are guessed at once, and none knows of the others' guesses. A word that the model does not know is read in lower case, or
+        with a space before it, where it knows that.
 
         Args:
             text: a line such as "the dog was [MASK] ."
@@ -130,8 +131,22 @@ class Filler:
         features = self.model(tokens, torch.from_numpy(sequences.lengths).to(self.device))
         return self.model.output(features[list(rows), list(places)])[:, SPECIALS:]
 
+    def unknown(self, text: str) -> list[str]:
+        """The words of a text with blanks that the model does not know, each once, in order."""
+        line = self._cut(text)
+        return list(dict.fromkeys(piece.strip() for piece, token in zip(line.pieces, line.tokens, strict=True) if token == UNK))
+
+    def _nearest(self, piece: str, token: int) -> int:
+        """A token for a piece; one that is unknown is looked for with a space before it, and in lower case."""
+        for other in (piece.strip(), piece.strip().lower()) if token == UNK else ():
+            match self.tokenizer.encode(other):
+                case [found] if found != UNK:
+                    return found
+        return token
+
     def _cut(self, text: str) -> Blanked:
         line, longest = blanked(text, self.tokenizer), self.longest
+        line = replace(line, tokens=[self._nearest(*one) for one in zip(line.pieces, line.tokens, strict=True)])
         if longest is not None and len(line.tokens) > longest:
             raise DataError(f"the text has {len(line.tokens)} tokens, more than the {longest} that this model can read")
         return line

@@ -24,16 +24,19 @@ class Counts:
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
         """How often each of these occurred, (…); 0 for what never did."""
-        if not len(self.known):
-            return np.zeros(np.shape(numbers))
-        places = np.minimum(np.searchsorted(self.known, numbers), len(self.known) - 1)
-        return np.where(self.known[places] == numbers, self.counts[places], 0).astype(np.float64)
+        places, there = self.found(numbers)
+        return np.where(there, self.counts[places], 0) if len(self.known) else np.zeros(np.shape(numbers))
+
+    def found(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where each of these stands in `known`, or would, and whether it is there."""
+        places = np.minimum(np.searchsorted(self.known, numbers), max(len(self.known) - 1, 0))
+        return places, self.known[places] == numbers if len(self.known) else np.zeros(np.shape(numbers), bool)
 
     @property
     def discount(self) -> float:
-        """What is taken from every count: n₁ / (n₁ + 2 n₂), where n is how many numbers occurred once and twice."""
+        """What is taken from every count: n₁ / (n₁ + 2 n₂), n being how many occurred once and twice; ½ where none did once."""
         once, twice = (int((self.counts == times).sum()) for times in (1, 2))
-        return once / (once + 2 * twice) if once else 0.0
+        return once / (once + 2 * twice) if once else 0.5
 
 
 class Trigrams:
@@ -66,22 +69,29 @@ class Trigrams:
         self.unigrams = np.bincount(words, minlength=size).astype(np.float64)
         self._threes = Counts(threes)
         pairs = self._threes.known % size**2
-        self._twos, self._before = Counts(pairs), Counts(threes // size)
-        self._ones = Counts(self._twos.known % size)
-        # how many words were seen behind two, and behind one
-        self._after_two, self._after_one = Counts(self._threes.known // size), Counts(self._twos.known // size)
-        self._total = Counts(pairs // size)
+        self._twos, self._histories = Counts(pairs), Counts(threes // size)
+        # how many different words were seen behind two, behind one, and at all; what is known is sorted alike
+        self._after_two = np.unique(self._threes.known // size, return_counts=True)[1]
+        self._after_one = np.bincount(self._twos.known // size, minlength=size)
+        self._total = np.bincount(pairs // size, minlength=size)
+        ones = np.bincount(self._twos.known % size, minlength=size)
+        counted = Counts(self._twos.known % size)
+        kinds, every = np.full(size, len(counted.known)), np.full(size, 1 / size)
+        self._words = _interpolated(ones, counted.discount, np.full(size, ones.sum()), kinds, every)
+        self._discounts = self._twos.discount, self._threes.discount
 
     def probability(self, first: np.ndarray | int, second: np.ndarray | int, third: np.ndarray | int) -> np.ndarray:
         """p(third | first second) of ids whose shapes fit together."""
+        second, third = np.asarray(second), np.asarray(third)
+        two, three = self._discounts
+        seen = self._twos.of(second * self.size + third)
+        below = _interpolated(seen, two, self._total[second], self._after_one[second], self._words[third])
         history = np.asarray(first) * self.size + second
-        below = self._of_two(np.asarray(second), np.asarray(third))
-        return _interpolated(self._threes, history * self.size + third, self._before.of(history), self._after_two.of(history), below)
-
-    def _of_two(self, second: np.ndarray, third: np.ndarray) -> np.ndarray:
-        total = np.full(np.shape(third), float(self._ones.counts.sum()))
-        below = _interpolated(self._ones, third, total, np.full(np.shape(third), float(len(self._ones.known))), np.float64(1 / self.size))
-        return _interpolated(self._twos, second * self.size + third, self._total.of(second), self._after_one.of(second), below)
+        places, there = self._histories.found(history)
+        if not there.any():
+            return np.broadcast_to(below, np.broadcast_shapes(np.shape(below), history.shape))
+        total, kinds = (np.where(there, numbers[places], 0) for numbers in (self._histories.counts, self._after_two))
+        return _interpolated(self._threes.of(history * self.size + third), three, total, kinds, below)
 
     def left(self, line: Sequence[int], place: int) -> np.ndarray:
         """p(w | the two words before a place), of every id w, (V,)."""
@@ -101,16 +111,15 @@ class Trigrams:
         return found / found.sum()
 
 
-def _interpolated(counts: Counts, numbers: np.ndarray, total: np.ndarray, kinds: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Counts of what follows a history, discounted, and what was taken from them spread as the shorter history says.
+def _interpolated(seen: np.ndarray, discount: float, total: np.ndarray, kinds: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Counts behind a history, discounted, and what was taken from them spread as the shorter history says.
 
     Args:
-        counts: of histories with what follows.
-        numbers: the ones asked for.
+        seen: how often each word occurred behind its history.
+        discount: what is taken from each.
         total: how often each history occurred.
         kinds: how many different words followed it.
         below: the probability by the shorter history; alone where the history never occurred.
     """
-    discount, seen = counts.discount, np.maximum(total, 1)
-    found = np.maximum(counts.of(numbers) - discount, 0) / seen + discount * kinds / seen * below
+    found = (np.maximum(seen - discount, 0) + discount * kinds * below) / np.maximum(total, 1)
     return np.where(total > 0, found, below)
