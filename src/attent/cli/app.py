@@ -22,6 +22,7 @@ from attent.cli.score import score
 from attent.cli.show import show
 from attent.cli.train import TrainCommand, train
 from attent.cli.translate import translate
+from attent.cli.vectors import vectors
 from attent.cli.walk import walk
 from attent.errors import AttentError
 
@@ -39,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, average, translate, fill, score, evaluate, export, show, describe, walk):
+for command in (demo, train, average, translate, fill, score, evaluate, export, vectors, show, describe, walk):
     app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -44,6 +45,10 @@ def train(
     valid_target: Annotated[str | None, typer.Option(help="Their targets, line for line.")] = None,
     text: Annotated[str | None, typer.Option(help="Plain text, in which blanks are learnt to be guessed; also .gz, or -.")] = None,
     valid_text: Annotated[str | None, typer.Option(help="Text to validate on; split off unless given.")] = None,
+    source_vectors: Annotated[str | None, typer.Option(help="Word vectors that the source's embedding starts from.")] = None,
+    target_vectors: Annotated[str | None, typer.Option(help="The same for the target's.")] = None,
+    text_vectors: Annotated[str | None, typer.Option(help="The same for that of plain text.")] = None,
+    freeze_vectors: Annotated[bool, typer.Option("--freeze-vectors", help="Keep these embeddings as they start.")] = False,
     data: Annotated[Path | None, typer.Option(help="The folder in which the files of the corpus lie.")] = None,
     preset: Annotated[str | None, typer.Option(help="Of the model, with files and no --config: tiny, small or base.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to be; runs/NAME unless given.")] = None,
@@ -91,9 +96,11 @@ def train(
         raise UnknownNameError("corpus", corpus, CORPORA)
     limits = {"minutes": minutes, "updates": updates, "patience": patience}
     others = {"threads": threads, "save_every": save_every, "sharded": sharded, "tensorboard": tensorboard}
+    vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors, "frozen": freeze_vectors or None}
+    starts = [f"vectors.{name}={json.dumps(value)}" for name, value in vectors.items() if value is not None]
     if resume is not None:
         fixed = {"--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from, "--task": task}
-        run = _to_go_on(resume, out, fixed)
+        run = _to_go_on(resume, out, fixed | {"word vectors": starts})
         _followed(run, f"going on with {run}", lambda: _recipe().resume(run, {n: v for n, v in (limits | others).items() if v is not None}))
         return
 
@@ -106,7 +113,7 @@ def train(
     assert start is not None
     if task not in (None, start.task):
         raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
-    chosen = changed(start, changes or [], seed=seed, **limits, **others)
+    chosen = changed(start, [*(changes or []), *starts], seed=seed, **limits, **others)
     if data is not None:
         chosen = within(chosen, data)
     first = next(iter(files.values()), "")

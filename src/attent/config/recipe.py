@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
+from attent.config import word_vectors
 from attent.config.settings import RunSettings
 from attent.config.tasks.every import task_of
 from attent.config.tasks.task import Learnt, Results
@@ -56,6 +57,7 @@ def follow(
         What the run folder's config holds as results: scores in per cent, by test set and name.
 
     Raises:
+        ArgumentError: word vectors do not suit the model, or it starts from another run's weights.
         RunError: the run folder is there already, is trained by another process or cannot be written, or the one to start
             from cannot be read.
         KeyboardInterrupt: after Ctrl-C; the run folder is there, and `resume` goes on with it.
@@ -68,6 +70,9 @@ def follow(
         with RunWriter(path, replace=replace) as run:
             if processes.number > 1 and STANDARD_INPUT in settings.files:
                 raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
+            if settings.vectors is not None and init_from is not None:
+                raise ArgumentError("embeddings start from word vectors or from another run's, not from both")
+            word_vectors.check(settings)
             task = task_of(settings.task)
             corpus = task.corpus(settings)
             torch.manual_seed(settings.training.seed)
@@ -85,13 +90,18 @@ def follow(
                 sizes=learnt.sizes,
                 model=settings.model,
                 corpus=corpus.table,
+                vectors=settings.vectors,
                 training=settings.training.model_dump(mode="json"),
             )
             model = model_of(config, learnt.tokenizers)
             if init_from is not None:
                 model = _filled(model, Path(init_from))
-            run.begin(config, *learnt.tokenizers, files=learnt.files, start=None if init_from is None else model)
-            return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes)
+            started = None
+            if settings.vectors is not None:
+                started = word_vectors.start(settings.vectors, model, dict(zip(learnt.kinds, learnt.tokenizers, strict=True)))
+                config = config.model_copy(update={"coverage": started.coverage()})
+            run.begin(config, *learnt.tokenizers, files=learnt.files, start=None if init_from is None and started is None else model)
+            return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, started=started)
 
 
 def resume(
@@ -142,6 +152,7 @@ def resume(
             model = model_of(config, learnt.tokenizers)
             if state is None and (Path(path) / MODEL).is_file():
                 model = _filled(model, Path(path))
+            word_vectors.freeze(config.vectors, model)
             training = settings.training.model_dump(mode="json")
             config = config.model_copy(update={"training": training, "versions": versions(), "results": {}})
             run.begin(config)
@@ -156,6 +167,7 @@ def _helped(processes: Processes, device: torch.device | str) -> Results:
     settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(told["tokenizers"], config)
     examples, corpus = prepared(processes, settings, *tokenizers, files=told["files"])
     model = model_of(config, tokenizers).to(device)
+    word_vectors.freeze(config.vectors, model)
     train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)
     # others on this machine read what lies in its folder
     del corpus
@@ -200,6 +212,7 @@ def _trained(
     progress: Progress,
     processes: Processes,
     update: int = 0,
+    started: word_vectors.Started | None = None,
 ) -> Results:
     """Train, judge, and finish a run folder that has begun."""
     known = {"config": config.model_dump(mode="json"), "files": dict(learnt.files)}
@@ -214,7 +227,10 @@ def _trained(
             board.log(record)
 
     examples, _ = prepared(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus)
-    for line in corpus.said():
+    if started:
+        config = config.model_copy(update={"coverage": started.coverage(examples.sides)})
+        run.begin(config)
+    for line in (*corpus.said(), *(started.said if started else ()), *word_vectors.running(config.coverage)):
         progress.say(line)
     trained = train(
         model,
@@ -241,7 +257,8 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
     if changes.keys() & {"updates", "minutes"}:
         training |= {"updates": None, "minutes": None}
     try:
-        tables = {**config.corpus, "model": config.model.model_dump(), "training": training | dict(changes)}
+        vectors = {} if config.vectors is None else {"vectors": config.vectors.model_dump()}
+        tables = {**config.corpus, **vectors, "model": config.model.model_dump(), "training": training | dict(changes)}
         return RunSettings.model_validate(tables if config.task == "translate" else tables | {"task": config.task})
     except ValidationError as error:
         first = error.errors()[0]

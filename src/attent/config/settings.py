@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from attent.data.dates import DatesSettings
 from attent.data.settings import FILES, LinesSettings, TextSettings
+from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import ArgumentError, AttentError, UnknownNameError
 from attent.models.settings import KINDS, ModelSettings, keys_of
 from attent.runs.config import DOES, Task
@@ -41,6 +42,7 @@ class RunSettings(BaseModel):
         dates: the corpus of a translator, `[dates]` in TOML.
         text: instead of dates, a corpus in files, `[text]`.
         lines: what blanks are made in, `[lines]`.
+        vectors: word vectors that embeddings start from, `[vectors]`.
         model: `[model]`; may name a preset and change some of it.
         training: `[training]`.
     """
@@ -51,6 +53,7 @@ class RunSettings(BaseModel):
     dates: DatesSettings = DatesSettings.model_validate({})
     text: TextSettings | None = None
     lines: LinesSettings | None = None
+    vectors: VectorsSettings | None = None
     model: ModelSettings = Field(default_factory=_model_of)
     training: TrainingSettings
 

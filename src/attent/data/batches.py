@@ -7,7 +7,7 @@ products sum in the same order whatever stands beside a sentence, and its result
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar, overload
 
@@ -159,6 +159,11 @@ class Examples(ABC, Generic[B]):
     def lengths(self) -> np.ndarray:
         """How long each row is, (N,): rows of like lengths are put together."""
 
+    @property
+    def sides(self) -> Mapping[str, Sequences]:
+        """What of them is made of tokens, by the name of its tokenizer."""
+        return {}
+
     @abstractmethod
     def counted(self, rows: np.ndarray) -> int:
         """`tokens` of these rows' batch, known without making it."""
@@ -231,6 +236,11 @@ class Bitext(Examples[Batch]):
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def sides(self) -> Mapping[str, Sequences]:
+        """Both sides."""
+        return {"source": self.source, "target": self.target}
 
     def batch(self, rows: np.ndarray) -> Batch:
         """These pairs as one batch."""

@@ -6,7 +6,7 @@ and tells `size` of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +76,10 @@ class BlankedLines(Examples[BlankedBatch]):
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    @property
+    def sides(self) -> Mapping[str, Sequences]:
+        return {"text": self.lines}
 
     def lengths(self) -> np.ndarray:
         """Tokens of each line."""

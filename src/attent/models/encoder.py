@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,10 @@ class EncoderModel(Model):
     def longest(self) -> int | None:
         """The most places of a sequence, apart from the vector in front; None where there is no limit."""
         return self.settings.maximum_length - self.settings.cls if self.settings.position == "learned" else None
+
+    @property
+    def embeddings(self) -> Mapping[str, TokenEmbedding]:
+        return {"text": self.embedding} if isinstance(self.embedding, TokenEmbedding) else {}
 
     @property
     def units(self) -> Sequence[nn.Module]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from torch import nn
 
+from attent.layers.embeddings import TokenEmbedding
 from attent.models import packed
 
 
@@ -22,3 +23,8 @@ class Model(nn.Module):
     def units(self) -> Sequence[nn.Module]:
         """The layers, each of which is called as a module and alone uses its weights, so that they are needed one after another."""
         return ()
+
+    @property
+    def embeddings(self) -> Mapping[str, TokenEmbedding]:
+        """What makes vectors of tokens, by the name of the tokenizer that they are of; one may serve several."""
+        return {}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import RunError
 from attent.models.settings import ModelSettings
 from attent.runs.durable import new_file
@@ -52,6 +53,8 @@ class RunConfig(BaseModel):
             these are the ids of the first and of the last tokenizer.
         model: the model's settings.
         corpus: the corpus' settings.
+        vectors: the word vectors that embeddings started from.
+        coverage: by tokenizer, how many ids of the vocabulary have one of these, and the share of running words that have one.
         training: the settings of training, and what it found out, such as the precision chosen.
         results: scores by name.
     """
@@ -67,6 +70,8 @@ class RunConfig(BaseModel):
     sizes: tuple[int, int] | None = None
     model: ModelSettings
     corpus: dict[str, Any] = {}
+    vectors: VectorsSettings | None = None
+    coverage: dict[str, dict[str, int | float]] = {}
     training: dict[str, Any] = {}
     results: dict[str, Any] = {}
 

@@ -141,7 +141,8 @@ class Training:
         self._validate, self._log, self._progress = validate, log, progress
         model.train()
         self.trained = processes.trained(model, loss)
-        self.parameters = list(self.trained.parameters())
+        # those of frozen embeddings stay as they are
+        self.parameters = [parameter for parameter in self.trained.parameters() if parameter.requires_grad]
         self.device = self.parameters[0].device
         self.schedule = SCHEDULES[settings.schedule]
         self.optimizer = optimizer_of(self.parameters, settings)

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from attent.benchmarking.memory import apart, grown
-from attent.data.word_vectors import WordVectors, read, write
+from attent.data.word_vectors import WordVectors, read, text, write
+from attent.data.word_vectors.opening import opened
 from attent.data.word_vectors.reading import width_of
+from attent.data.word_vectors.report import VectorsReport
 from attent.errors import DataError
 
 NAMES = ["</s>", "the", "Straße", "New_York", "42", "日本", *(f"w{n}" for n in range(1200))]
@@ -113,6 +115,24 @@ def test_what_holds_no_word_vectors_is_refused_in_one_line(tmp_path: Path, conte
     with pytest.raises(DataError, match=said) as caught:
         read(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("numbers", [[0.1, -0.2], [0.1, -0.2, 0.3] * 5, [0.0] * 4, [1e-30]])
+def test_binary_numbers_are_never_taken_for_text(tmp_path: Path, numbers: list[float]) -> None:
+    # some have no byte that text cannot have, in some encoding
+    words = [f"w{n}" for n in range(700)]
+    write(tmp_path / "a.bin", WordVectors(words, torch.tensor([numbers] * 700)))
+    assert width_of(tmp_path / "a.bin") == len(numbers)
+    assert read(tmp_path / "a.bin").words == words
+
+
+def test_the_width_is_told_from_the_beginning(tmp_path: Path) -> None:
+    lines = [f"w{n} 1 2 3" for n in range(200_000)]
+    (tmp_path / "long.txt").write_text("\n".join(lines), encoding="ascii")
+    report = VectorsReport("x")
+    with opened(tmp_path / "long.txt") as stream:
+        next(text.blocks(stream, report))
+    assert (width_of(tmp_path / "long.txt"), report.lines) == (3, text.TOGETHER)
 
 
 def test_binary_numbers_that_look_like_text_are_told_by_what_is_none(tmp_path: Path) -> None:

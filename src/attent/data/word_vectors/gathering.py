@@ -47,7 +47,7 @@ class Gathered:
     def add(self, block: Block) -> None:
         """Take up some entries."""
         kept = []
-        finite = np.isfinite(block.vectors).all(1).tolist()
+        damaged = set(np.flatnonzero(~np.isfinite(block.vectors).all(1)).tolist())
         for entry, (place, name) in enumerate(zip(block.places, block.words, strict=True)):
             try:
                 word, sound = name.decode(), True
@@ -55,7 +55,7 @@ class Gathered:
                 word, sound = name.decode(errors="replace"), False
             if self._wanted is not None and word not in self._wanted:
                 self._report.unwanted += 1
-            elif not finite[entry]:
+            elif entry in damaged:
                 self._report.drop(NOT_FINITE, place)
             elif word in self.rows:
                 self._report.drop(AGAIN, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def width_of(path: Path | str) -> int:
     report = VectorsReport(str(path))
     form = binary if _is_binary(path) else text
     with opened(path) as stream:
-        next(form.blocks(stream, report, ()), None)
+        next(form.blocks(stream, report), None)
     return report.width
 
 
@@ -80,12 +81,19 @@ def _is_binary(path: Path | str) -> bool:
             raise DataError(f"{path} holds no word vectors: it is {kind}")
     lines = head.removeprefix(text.BYTE_ORDER_MARK).split(b"\n")[: 1 + text.AHEAD]
     header = text.HEADER.fullmatch(lines[0])
-    if header and not text.fits(lines[1:], int(header[2])):
-        return _has_controls(head)
-    if not header and _has_controls(head):
+    controls = bool(head.translate(None, delete=bytes(range(0x20, 0x100)) + b"\t\n\v\f\r"))
+    if header:
+        in_lines = text.fits(lines[1:], int(header[2])) or text.shape(lines[1:]) is not None
+        return not in_lines and (controls or not _is_utf8(head))
+    if controls:
         raise DataError(f"{path} holds no word vectors: it is neither text nor word2vec's binary form")
     return False
 
 
-def _has_controls(head: bytes) -> bool:
-    return bool(head.translate(None, delete=bytes(range(0x20, 0x100)) + b"\t\n\v\f\r"))
+def _is_utf8(head: bytes) -> bool:
+    """Whether the beginning of a file is UTF-8, be the last character cut through or not."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
