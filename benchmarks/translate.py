@@ -31,7 +31,7 @@ from attent.export import comparison
 from attent.export.comparison import SEARCHES
 from attent.export.exporting import export
 from attent.export.exporting import load as exported
-from attent.runs.folder import read_config
+from attent.runs.config import read_config
 
 
 def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tuple[list[Table], list[str]]:

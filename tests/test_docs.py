@@ -56,6 +56,15 @@ def test_softmax_of_s_s_transposed_times_s_is_one_line() -> None:
     torch.testing.assert_close(plain, s @ s.T @ s)
 
 
+def test_the_example_of_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks("docs/word-vectors.md")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert [word for word, _ in names["found"].nearest("dog", 2)] == ["hound", "cat"]
+    assert capsys.readouterr().out == "few.vec: 4 lines read, 3 vectors of 2 numbers kept\n"
+
+
 def test_a_score_added_as_the_page_says_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import attent.attention.scores as scores
     from attent import names

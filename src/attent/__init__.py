@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from attent.attention.map import AttentionMap
     from attent.attention.multihead import MultiHeadAttention
     from attent.attention.watch import watch
-    from attent.decoding.translator import load
+    from attent.decoding.loading import load
     from attent.views.walk import walk
 
     __version__: str
@@ -42,7 +42,7 @@ _HOMES = {
     "MultiHeadAttention": "attent.attention.multihead",
     "attend": "attent.attention.attend",
     "explain": "attent.attention.attend",
-    "load": "attent.decoding.translator",
+    "load": "attent.decoding.loading",
     "walk": "attent.views.walk",
     "watch": "attent.attention.watch",
 }

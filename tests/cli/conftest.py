@@ -44,3 +44,35 @@ def run_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("runs") / "small"
     follow(read(settings_file), folder)
     return folder
+
+
+CAPTIONS = """
+task = "fill-mask"
+[lines]
+train = "train.txt"
+[model]
+layers = 1
+width = 8
+feed_forward = 8
+heads = 2
+[training]
+updates = 2
+batch_pairs = 8
+precision = "float32"
+"""
+
+
+@pytest.fixture(scope="session")
+def filling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder that fills blanks; train.txt, which it was trained on, and captions.toml lie beside it."""
+    from attent.cli.texts import within
+    from attent.config.recipe import follow
+    from attent.config.settings import read
+
+    folder = tmp_path_factory.mktemp("filling")
+    (folder / "captions.toml").write_text(CAPTIONS, encoding="utf-8")
+    states = (("tired", "slept"), ("happy", "ran"))
+    lines = [f"the {noun} was {state} , so it {verb} ." for noun in ("dog", "cat") for state, verb in states]
+    (folder / "train.txt").write_text("\n".join([*lines, *(f"{line} yes" for line in lines)]) + "\n", encoding="utf-8")
+    follow(within(read(folder / "captions.toml"), folder), folder / "run")
+    return folder / "run"

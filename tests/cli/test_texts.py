@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.texts import within
+from attent.cli.texts import table_of, within
 from attent.config.settings import parse
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, UnknownNameError
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
 
 def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
     done = attent("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run")
-    assert (done.code, done.err) == (2, ["attent: --data is where the files of [text] lie, and these settings have none"])
+    assert (done.code, done.err) == (2, ["attent: --data is where the files of [text] or [lines] lie, and these settings have none"])
     done = attent("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
     assert done.code == 2
     done = attent("train", "--resume", tmp_path, "--data", tmp_path)
@@ -109,3 +109,37 @@ def test_files_that_are_set_lie_in_the_folder_too(attent, tmp_path: Path) -> Non
     recipe.write_text('[text]\ntrain = "none.tsv"\ntokenizer = "char"\n[training]\nupdates = 1\nbatch_pairs = 8\n', encoding="utf-8")
     arguments = ("train", "--config", recipe, "--data", tmp_path, "--set", "text.train=pairs.tsv", "--out", tmp_path / "run")
     assert attent(*arguments).code == 0
+
+
+def test_text_alone_makes_a_run_that_fills_blanks(attent, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("".join(f"a dog {number} is happy\n" for number in range(60)) + "\n", encoding="utf-8")
+    small = ("--set", "model.width=16", "--set", "model.feed_forward=16", "--set", "model.layers=1")
+    files = ("--text", "lines.txt", "--data", tmp_path, "--out", tmp_path / "RUN")
+    done = attent("train", "--task", "fill-mask", *files, "--steps", 2, "--threads", 1, *small)
+    assert done.code == 0
+    assert "61 lines: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
+    assert "  1 dropped: empty line (line 61)" in done.err
+    assert done.out[1].startswith("validation  loss ")
+    assert attent("fill", tmp_path / "RUN", "a [MASK] 7 is happy").code == 0
+    assert attent("train", "--resume", tmp_path / "RUN", "--updates", 3).code == 0
+
+
+def test_the_files_say_what_is_learnt() -> None:
+    pairs, lines = {"train": "a.tsv", "valid": None}, {"train": "a.txt", "valid": None}
+    nothing = {"train": None, "valid": None}
+    assert table_of({"text": pairs, "lines": nothing}, None) == ("text", {"train": "a.tsv"})
+    assert table_of({"text": nothing, "lines": lines}, "fill-mask") == ("lines", {"train": "a.txt"})
+    assert table_of({"text": nothing, "lines": nothing}, "fill-mask") == ("text", {})
+    with pytest.raises(ArgumentError, match="files to translate and to fill-mask are for two runs"):
+        table_of({"text": pairs, "lines": lines}, None)
+    with pytest.raises(ArgumentError, match="these files are for --task fill-mask, not for --task translate"):
+        table_of({"text": nothing, "lines": lines}, "translate")
+    with pytest.raises(UnknownNameError, match="unknown task 'fil-mask'; did you mean 'fill-mask'"):
+        table_of({"text": nothing, "lines": lines}, "fil-mask")
+
+
+def test_a_task_without_its_files_is_told_which(attent, tmp_path: Path) -> None:
+    done = attent("train", "--task", "fill-mask")
+    assert done.err == ["attent: say what to train: one of --text FILE, --config FILE.toml and --resume RUN"]
+    done = attent("train", "--task", "fill-mask", "--corpus", "dates", "--out", tmp_path / "run")
+    assert done.err == ["attent: --task fill-mask is not what the settings are for: their task is 'translate'"]

@@ -19,7 +19,7 @@ from attent.config.settings import RunSettings, parse
 from attent.decoding.translator import load
 from attent.errors import ArgumentError, RunError
 from attent.models.rnn_settings import RnnSettings
-from attent.runs.folder import read_config
+from attent.runs.config import read_config
 from attent.training.checkpoint import newest, read_state
 from attent.training.progress import Progress
 

@@ -26,3 +26,9 @@ def test_by_hand() -> None:
     assert tables["training"]["updates"] == 5 * tables["training"]["validate_every"] == 780
     assert in_words(tables, 2_000) == "2,000 lines: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
     assert suggested(1)["training"]["updates"] == LEAST
+
+
+def test_blanks_take_more_epochs_and_no_smoothing() -> None:
+    blanks = suggested(2_000, "fill-mask")["training"]
+    assert (blanks["updates"], blanks["label_smoothing"]) == (2340, 0.0)
+    assert suggested(2_000)["training"]["label_smoothing"] == 0.1

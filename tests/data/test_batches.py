@@ -163,3 +163,11 @@ def test_parts_are_the_whole_without_loss_or_repeat(parts: int, size: BatchSize)
             assert again.tokens == part.tokens
             assert pieces(again) == pieces(part)
             assert part.target_in[:, : again.target_in.shape[1]].equal(again.target_in)
+
+
+def test_a_bitext_has_the_tokens_of_both_sides() -> None:
+    bitext = Bitext([Pair("ab", "c")], CharTokenizer("ab"), CharTokenizer("c"))
+    assert {side: sequences.joined(np.arange(1)).tolist() for side, sequences in bitext.sides.items()} == {
+        "source": [4, 5],
+        "target": [START, 4, STOP],
+    }

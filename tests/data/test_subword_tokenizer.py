@@ -173,3 +173,14 @@ def test_a_damaged_file_is_named(tmp_path: Path, model: object) -> None:
         BpeTokenizer.load(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_id_stands_for_a_piece_and_for_a_word(kind: str) -> None:
+    tokenizer = KINDS[kind].learn(["low lower lowest newer wider, low"] * 20, 300)
+    ids = range(tokenizer.size)
+    assert [tokenizer.piece(token) for token in tokenizer.encode("low, er")] == tokenizer.pieces("low, er")
+    words = {tokenizer.piece(token): tokenizer.word(token) for token in ids}
+    assert (words["▁low"], words[","], words["e"], words[""]) == ("low", ",", None, None)
+    # special ids and bytes are neither
+    assert sum(not tokenizer.piece(token) for token in ids) == SPECIALS + 256

@@ -94,3 +94,9 @@ def test_a_damaged_file_is_one_line_with_its_path(tmp_path: Path, content: str, 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.json"):
         CharTokenizer.load(tmp_path / "none.json")
+
+
+def test_an_id_stands_for_a_piece_and_for_a_word() -> None:
+    tokenizer = CharTokenizer("a \N{CJK UNIFIED IDEOGRAPH-65E5}")
+    assert [tokenizer.piece(token) for token in range(7)] == ["", "", "", "", "a", " ", "日"]
+    assert [tokenizer.word(token) for token in range(7)] == [None, None, None, None, "a", None, "日"]

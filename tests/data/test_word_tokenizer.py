@@ -86,3 +86,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, words: object, message: str) ->
     with pytest.raises(DataError, match=message) as caught:
         WordTokenizer.load(path)
     assert str(path) in str(caught.value)
+
+
+def test_an_id_stands_for_a_piece_and_for_a_word() -> None:
+    tokenizer = WordTokenizer([" the", "\t", "("])
+    assert [tokenizer.piece(token) for token in range(7)] == ["", "", "", "", " the", "\t", "("]
+    assert [tokenizer.word(token) for token in range(7)] == [None, None, None, None, "the", None, "("]

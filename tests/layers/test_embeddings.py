@@ -1,6 +1,8 @@
+import pytest
 import torch
 
-from attent.layers.embeddings import TokenEmbedding
+from attent.errors import ShapeError
+from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 
 
 def test_features_start_with_variance_one() -> None:
@@ -21,3 +23,12 @@ def test_padding_is_zero_and_learns_nothing() -> None:
 def test_rows_are_scaled_by_the_root_of_the_width() -> None:
     embedding = TokenEmbedding(5, 4)
     torch.testing.assert_close(embedding(torch.tensor([[3]]))[0, 0], 2 * embedding.weight[3])
+
+
+def test_vectors_are_projected_to_features_of_like_size() -> None:
+    embedding = VectorEmbedding(701, 512)
+    features = embedding(torch.randn(3, 5, 701))
+    assert features.shape == (3, 5, 512)
+    assert 0.9 < features.var() < 1.1
+    with pytest.raises(ShapeError, match="vectors must have 701 numbers each, got 7"):
+        embedding(torch.randn(3, 5, 7))

@@ -1,8 +1,10 @@
 import pytest
 import torch
 
+from attent.layers.embeddings import TokenEmbedding
 from attent.models.encoder_decoder import EncoderDecoder, Memory
 from attent.models.rnn_decoder import RnnState
+from attent.models.settings import KINDS, build
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 
@@ -41,3 +43,14 @@ def test_what_was_learnt_between_two_searches_is_used() -> None:
         model.train()
         logits().logsumexp(-1).sum().backward()
         optimizer.step()
+
+
+@pytest.mark.parametrize("share", ["none", "target", "all"])
+@pytest.mark.parametrize("kind", ["transformer", "rnn"])
+def test_embeddings_are_those_that_tokens_go_through(kind: str, share: str) -> None:
+    values = {"kind": kind, "width": 8, "share_embeddings": share}
+    model = build(KINDS[kind].settings.model_validate(values), 11, 11)
+    source, target = model.embeddings["source"], model.embeddings["target"]
+    assert (source is target) == (share == "all")
+    assert (target.weight is model.to_logits.weight) == (share != "none")
+    assert {id(one) for one in (source, target)} == {id(module) for module in model.modules() if isinstance(module, TokenEmbedding)}

@@ -9,7 +9,8 @@ from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
-from attent.runs.folder import FORMAT, RunConfig, RunWriter, held, read, read_config, tokenizers_as_text, tokenizers_of_text
+from attent.runs.config import FORMAT, RunConfig, read_config
+from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokenizers_of_text
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
 SOURCE, TARGET = CharTokenizer("abc"), CharTokenizer("01")
@@ -145,8 +146,8 @@ def damaged(folder: Path, what: str) -> None:
     [
         ("no folder", "run is no run folder: config.json cannot be read"),
         ("bad JSON", r"config\.json is damaged: "),
-        ("newer", r"config\.json has format 3, written by attent 9\.9; this attent reads up to 2"),
-        ("newer of nobody", r"config\.json has format 3, written by attent of a newer version"),
+        ("newer", r"config\.json has format 4, written by attent 9\.9; this attent reads up to 3"),
+        ("newer of nobody", r"config\.json has format 4, written by attent of a newer version"),
         ("no format", r"config\.json is damaged: it names no format"),
         ("format of truth", r"config\.json is damaged: it names no format"),
         ("uneven heads", r"config\.json is damaged: model\S*: heads must divide width = 8, got 3"),

@@ -52,3 +52,11 @@ def test_a_state_of_another_model_is_refused() -> None:
     model = nn.Linear(3, 5)
     with pytest.raises(KeyError, match="elsewhere"):
         restore(optimizer_of(list(model.parameters()), settings()), dict(model.named_parameters()), {"elsewhere/step": torch.zeros(())})
+
+
+def test_a_weight_that_is_not_trained_has_no_state() -> None:
+    model = nn.Linear(3, 5)
+    model.bias.requires_grad_(False)
+    optimizer = optimizer_of([model.weight], settings())
+    step(model, optimizer)
+    assert {name.partition("/")[0] for name in state_of(optimizer, dict(model.named_parameters()))} == {"weight"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -22,7 +23,8 @@ from attent.data.batches import BatchSize, Bitext
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
-from attent.runs.folder import read_config
+from attent.runs.config import read_config
+from attent.runs.weights import read_tensors
 from attent.training.checkpoint import newest, read_state
 from attent.training.loop import train
 from attent.training.parallel import ALONE, joined, silent, speaks
@@ -234,6 +236,24 @@ def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: 
     first, _ = together(2, of_standard_input, tmp_path / "other")
     assert str(first) == "standard input cannot be read by several processes: put the pairs into a file"
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_frozen_embeddings_stay_as_they_start_in_every_process(together, settings_file: Path, tmp_path: Path, sharded: bool) -> None:
+    vectors, recipe = tmp_path / "letters.txt", tmp_path / "recipe.toml"
+    vectors.write_text(
+        "".join(f"{letter} {' '.join(str((place + n) % 7) for n in range(8))}\n" for place, letter in enumerate("abcdefgh0123"))
+    )
+    text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
+    recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
+    follow(changed(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=silent())
+    together(2, followed, tmp_path / "run", recipe)
+    together(2, gone_on, tmp_path / "run")
+    alone, run = (read_tensors(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
+    (frozen,) = (name for name in run if "source_embedding" in name)
+    assert run[frozen].equal(alone[frozen])
+    assert not any(weight.equal(alone[name]) for name, weight in run.items() if "target_embedding" in name)
+    assert read_config(tmp_path / "run").coverage == read_config(tmp_path / "alone").coverage
 
 
 @pytest.mark.slow

@@ -16,11 +16,13 @@ from attent.cli.demo import demo
 from attent.cli.describe import describe
 from attent.cli.evaluate import evaluate
 from attent.cli.export import export
+from attent.cli.fill import fill
 from attent.cli.output import one_line, say, speak_utf8
 from attent.cli.score import score
 from attent.cli.show import show
 from attent.cli.train import TrainCommand, train
 from attent.cli.translate import translate
+from attent.cli.vectors import vectors
 from attent.cli.walk import walk
 from attent.errors import AttentError
 
@@ -38,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, average, translate, score, evaluate, export, show, describe, walk):
+for command in (demo, train, average, translate, fill, score, evaluate, export, vectors, show, describe, walk):
     app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")

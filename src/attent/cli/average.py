@@ -23,7 +23,8 @@ def average(
     if last is not None and best is not None:
         raise ArgumentError("take the last checkpoints or the best ones: --last or --best")
 
-    from attent.runs.folder import held, read_config
+    from attent.runs.config import read_config
+    from attent.runs.folder import held
 
     read_config(run)
     with held(run):
@@ -34,8 +35,9 @@ def average(
 
 def _averaged(run: Path, last: int | None, best: int | None) -> list[int]:
     """Put the mean in the place of the weights; after which updates the weights were that it is made of."""
+    from attent.runs.config import read_config, write_config
     from attent.runs.durable import new_file
-    from attent.runs.folder import MODEL, read, read_config, write_config
+    from attent.runs.folder import MODEL, read
     from attent.runs.weights import tensors_of, write_tensors
     from attent.training.checkpoint import best_of, checkpoints_of, mean_of, weights_in
 

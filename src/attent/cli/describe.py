@@ -16,5 +16,6 @@ def describe(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> No
     from attent.views.describe import describe as tree
 
     found = read(run)
-    title = f"{run}: {type(found.model).__name__}, {found.source_tokenizer.size} source and {found.target_tokenizer.size} target tokens"
+    sizes = [f"{tokenizer.size} {name}" for name, tokenizer in found.tokenizers.items()]
+    title = ", ".join([f"{run}: {type(found.model).__name__}", *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
     Console(highlight=False).print(tree(found.model, title))

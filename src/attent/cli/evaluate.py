@@ -12,9 +12,11 @@ from attent.cli.output import say
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
-    from attent.config.recipe import Results
+    from attent.config.tasks.task import Results
     from attent.decoding.translator import Translator
 
+# What there are so many of.
+COUNTED = ("pairs", "lines")
 # The scores that a line of results shows where it has them.
 SHOWN = (
     ("exact_match", "exact match", " %"),
@@ -23,6 +25,7 @@ SHOWN = (
     ("chrF2", "chrF2", ""),
     ("exact match", "exact match", " %"),
     ("loss", "loss", " nats per token"),
+    ("accuracy", "top-1", " %"),
 )
 
 
@@ -31,6 +34,8 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     source: Annotated[Path | None, typer.Option(help="Lines to translate, also .gz; the corpus' held-out sets unless given.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Of a run that fills blanks: lines whose words it guesses one by one.")] = None,
+    against: Annotated[Path | None, typer.Option(help="The text to count words in beside it; what it was trained on unless given.")] = None,
     tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
     beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate, of these lines.")] = None,
@@ -40,7 +45,18 @@ def evaluate(
     Exact match is the share of translations that are right to the last character; year alignment is how often the step
     that writes a digit of the year looks most at the year in the source. A file is judged by BLEU, chrF2, exact match, and
     the loss of its references in nats per token.
+
+    A run that fills blanks is judged on a text, of which every word in turn is hidden in its line: by how often its first guess is right
+    and by perplexity, beside counts of one and of three words in its training text.
     """
+    if text is not None:
+        from attent.cli.guesses import evaluate_blanks
+
+        if source is not None or target is not None:
+            raise ArgumentError("--text is for a run that fills blanks, --source and --target for one that translates")
+        evaluate_blanks(run, text, against, as_json=as_json)
+        return
+    _must_translate(run)
     if (source is None) != (target is None):
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
     if source is not None and target is not None:
@@ -48,12 +64,12 @@ def evaluate(
         return
     if beam is not None or length_penalty is not None:
         raise ArgumentError("--beam and --length-penalty are for --source FILE --target FILE")
-    from attent.config.recipe import judge
+    from attent.config.tasks.translation import judge
     from attent.data.dates import DatesSettings, dates
     from attent.decoding.translator import Translator
     from attent.runs.folder import read
 
-    found = read(run)
+    found = read(run, "translate")
     if "dates" not in found.config.corpus:
         raise ArgumentError(f"{run} was not trained on a corpus that can be made again, such as dates")
     try:
@@ -66,6 +82,15 @@ def evaluate(
     print(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
 
 
+def _must_translate(run: Path) -> None:
+    from attent.runs.config import must_do, read_config
+
+    config = read_config(run)
+    if config.task == "fill-mask":
+        raise RunError(f"{run} fills blanks, and is judged on a text: attent evaluate {run} --text FILE")
+    must_do(run, config, "translate")
+
+
 def lines(results: Results) -> list[str]:
     """The results for a person, a line for each test set."""
     width = max(map(len, results), default=0)
@@ -73,7 +98,8 @@ def lines(results: Results) -> list[str]:
         name: "  ".join(f"{title} {scores[key]:5.1f}{unit}" for key, title, unit in SHOWN if key in scores)
         for name, scores in results.items()
     }
-    return [f"{name:{width}}  {shown[name]}  ({scores['pairs']:,.0f} pairs)" for name, scores in results.items()]
+    counted = {name: next((f"{scores[what]:,.0f} {what}" for what in COUNTED if what in scores), "") for name, scores in results.items()}
+    return [f"{name:{width}}  {shown[name]}  ({counted[name]})" for name in results]
 
 
 def _evaluate_files(

@@ -7,23 +7,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attent.cli.output import say
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
     from attent.config.settings import RunSettings
 
 # What standard input is taken to hold, which cannot be counted before it is read.
 UNCOUNTED = 20_000
+# What is learnt from each table of files.
+TASKS = {"text": "translate", "lines": "fill-mask"}
 
 
-def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str | None = None, folder: Path | None = None) -> RunSettings:
+def table_of(named: Mapping[str, Mapping[str, str | None]], task: str | None) -> tuple[str, dict[str, str]]:
+    """The table that the files of a command are for, and the files; "text" and none where the command names none.
+
+    Args:
+        named: each table's keys, and the file that the command names for each, if any.
+        task: what the command says is to be learnt, if anything.
+
+    Raises:
+        ArgumentError: the files are for two tables, or not for the task.
+        UnknownNameError: there is no such task.
+    """
+    if task is not None and task not in TASKS.values():
+        raise UnknownNameError("task", task, TASKS.values())
+    found = {table: files for table, given in named.items() if (files := {name: file for name, file in given.items() if file is not None})}
+    if len(found) > 1:
+        raise ArgumentError(f"files to {' and to '.join(TASKS[table] for table in found)} are for two runs")
+    for table, files in found.items():
+        if task not in (None, TASKS[table]):
+            raise ArgumentError(f"these files are for --task {TASKS[table]}, not for --task {task}")
+        return table, files
+    return "text", {}
+
+
+def settings_of(
+    files: Mapping[str, str], start: RunSettings | None, preset: str | None = None, folder: Path | None = None, table: str = "text"
+) -> RunSettings:
     """The settings of a run on these files.
 
     Args:
-        files: the keys of `[text]`, such as train or train_source, and the files.
+        files: the keys of `[text]` or of another table, such as train or train_source, and the files.
         start: settings whose text these files are; unless given, all follows from the number of lines.
         preset: of the model, whatever follows from the number of lines.
         folder: where the files lie, to count their lines; the settings keep the names that were given.
+        table: which table the files are for.
 
     Raises:
         ArgumentError, DataError: files that do not go together or cannot be read.
@@ -37,27 +65,30 @@ def settings_of(files: Mapping[str, str], start: RunSettings | None, preset: str
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     else:
         pairs = _lines(files if folder is None else placed(files, folder))
-        tables = suggested(pairs)
+        tables = {"task": TASKS[table]} if table != "text" else {}
+        tables |= suggested(pairs, TASKS[table])
         if preset is not None:
             tables["model"]["preset"] = preset
         if speaks():
             say(in_words(tables, pairs))
-    tables["text"] = {**tables.get("text", {}), **files}
+    tables[table] = {**tables.get(table, {}), **files}
     return parse(toml(tables), "the command line")
 
 
 def within(settings: RunSettings, folder: Path) -> RunSettings:
-    """The settings with the files of `[text]` looked for in a folder, but for those named from the root of the file system.
+    """The settings with the files of their corpus looked for in a folder, but for those named from the root of the file system.
 
     Raises:
         ArgumentError: the settings name no files, or there is no such folder.
     """
     from attent.data.settings import FILES
 
-    if settings.text is None:
-        raise ArgumentError("--data is where the files of [text] lie, and these settings have none")
-    found = placed({name: file for name, file in settings.text.model_dump().items() if name in FILES and file is not None}, folder)
-    return settings.model_copy(update={"text": settings.text.model_copy(update=found)})
+    for table in TASKS:
+        corpus = getattr(settings, table)
+        if corpus is not None:
+            found = placed({name: file for name, file in corpus.model_dump().items() if name in FILES and file is not None}, folder)
+            return settings.model_copy(update={table: corpus.model_copy(update=found)})
+    raise ArgumentError(f"--data is where the files of {' or '.join(f'[{table}]' for table in TASKS)} lie, and these settings have none")
 
 
 def placed(files: Mapping[str, str], folder: Path) -> dict[str, str]:

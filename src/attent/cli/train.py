@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from attent.cli.output import say
+from attent.cli.texts import settings_of, table_of, within
 from attent.errors import ArgumentError, UnknownNameError
+
+if TYPE_CHECKING:
+    from attent.config.tasks.task import Results
 
 CORPORA = ("dates",)
 RUNS = Path("runs")
+# What each task learns from, where no settings are given.
+FROM = {"translate": ("--train FILE", "--corpus dates"), "fill-mask": ("--text FILE",)}
 
 
 class TrainCommand(TyperCommand):
@@ -26,6 +35,7 @@ class TrainCommand(TyperCommand):
 
 def train(
     config: Annotated[Path | None, typer.Option(help="The settings, a TOML file.")] = None,
+    task: Annotated[str | None, typer.Option(help="What to learn: translate, or fill-mask; by the files unless given.")] = None,
     corpus: Annotated[str | None, typer.Option(help="dates, with the settings of the demo.")] = None,
     train: Annotated[str | None, typer.Option(help="Pairs of your own: a .tsv or .jsonl, also .gz, or - for standard input.")] = None,
     train_source: Annotated[str | None, typer.Option(help="Instead of --train: sources, one a line.")] = None,
@@ -33,8 +43,14 @@ def train(
     valid: Annotated[str | None, typer.Option(help="Pairs to validate on; split off unless given.")] = None,
     valid_source: Annotated[str | None, typer.Option(help="Instead of --valid: sources, one a line.")] = None,
     valid_target: Annotated[str | None, typer.Option(help="Their targets, line for line.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The folder in which the files of [text] lie.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Of the model, with --train and no --config: tiny, small or base.")] = None,
+    text: Annotated[str | None, typer.Option(help="Plain text, in which blanks are learnt to be guessed; also .gz, or -.")] = None,
+    valid_text: Annotated[str | None, typer.Option(help="Text to validate on; split off unless given.")] = None,
+    source_vectors: Annotated[str | None, typer.Option(help="Word vectors that the source's embedding starts from.")] = None,
+    target_vectors: Annotated[str | None, typer.Option(help="The same for the target's.")] = None,
+    text_vectors: Annotated[str | None, typer.Option(help="The same for that of plain text.")] = None,
+    freeze_vectors: Annotated[bool, typer.Option("--freeze-vectors", help="Keep these embeddings as they start.")] = False,
+    data: Annotated[Path | None, typer.Option(help="The folder in which the files of the corpus lie.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Of the model, with files and no --config: tiny, small or base.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to be; runs/NAME unless given.")] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change a setting; may be repeated.")
@@ -59,84 +75,77 @@ def train(
 ) -> None:
     """Train a model, judge it on what was held out, and leave all of it in a run folder."""
     named = {
-        "train": train,
-        "train_source": train_source,
-        "train_target": train_target,
-        "valid": valid,
-        "valid_source": valid_source,
-        "valid_target": valid_target,
+        "text": {
+            "train": train,
+            "train_source": train_source,
+            "train_target": train_target,
+            "valid": valid,
+            "valid_source": valid_source,
+            "valid_target": valid_target,
+        },
+        "lines": {"train": text, "valid": valid_text},
     }
-    files = {name: file for name, file in named.items() if file is not None}
+    table, files = table_of(named, task)
     alone = bool(files) and config is None
     if (config is not None) + (corpus is not None) + (resume is not None) + alone != 1:
-        raise ArgumentError("say what to train: one of --train FILE, --config FILE.toml, --corpus dates and --resume RUN")
+        ways = [way for name, ways in FROM.items() if task in (None, name) for way in ways]
+        raise ArgumentError(f"say what to train: one of {', '.join(ways)}, --config FILE.toml and --resume RUN")
     if preset is not None and not alone:
-        raise ArgumentError("--preset goes with --train and no --config; else --set model.preset=NAME")
+        raise ArgumentError("--preset goes with --train or --text and no --config; else --set model.preset=NAME")
     if corpus is not None and corpus not in CORPORA:
         raise UnknownNameError("corpus", corpus, CORPORA)
+    limits = {"minutes": minutes, "updates": updates, "patience": patience}
+    others = {"threads": threads, "save_every": save_every, "sharded": sharded, "tensorboard": tensorboard}
+    vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors, "frozen": freeze_vectors or None}
+    starts = [f"vectors.{name}={json.dumps(value)}" for name, value in vectors.items() if value is not None]
     if resume is not None:
-        if not resume and out is None:
-            raise ArgumentError("--resume takes a run folder: --resume RUN, or --out RUN --resume")
-        fixed = {
-            "--out": out if resume else None,
-            "--data": data,
-            "--set": changes,
-            "--seed": seed,
-            "--replace": replace or None,
-            "--init-from": init_from,
-        }
-        if wrong := [name for name, value in fixed.items() if value not in (None, [])]:
-            raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {wrong[0]}")
-        limits = {"minutes": minutes, "updates": updates, "patience": patience}
-        others = {"threads": threads, "save_every": save_every, "sharded": sharded, "tensorboard": tensorboard}
-        _go_on(Path(resume or out or ""), {name: value for name, value in (limits | others).items() if value is not None})
+        fixed = {"--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from, "--task": task}
+        run = _to_go_on(resume, out, fixed | {"word vectors": starts})
+        _followed(run, f"going on with {run}", lambda: _recipe().resume(run, {n: v for n, v in (limits | others).items() if v is not None}))
         return
 
-    from attent.cli.evaluate import lines
     from attent.cli.overrides import changed
     from attent.config import settings
-    from attent.config.recipe import follow
-    from attent.training.parallel import speaks
 
     start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
     if files:
-        from attent.cli.texts import settings_of
-
-        start = settings_of(files, start, preset, data)
+        start = settings_of(files, start, preset, data, table)
     assert start is not None
-    chosen = changed(
-        start,
-        changes or [],
-        minutes=minutes,
-        updates=updates,
-        seed=seed,
-        threads=threads,
-        patience=patience,
-        save_every=save_every,
-        sharded=sharded,
-        tensorboard=tensorboard,
-    )
+    if task not in (None, start.task):
+        raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
+    chosen = changed(start, [*(changes or []), *starts], seed=seed, **limits, **others)
     if data is not None:
-        from attent.cli.texts import within
-
         chosen = within(chosen, data)
-    out = out or RUNS / (corpus or (config.stem if config else Path(train or train_source or "").name.split(".")[0] or "text"))
-    if speaks():
-        say(f"training into {out}")
-    results = follow(chosen, out, replace=replace, init_from=init_from)
-    if speaks():
-        print(f"run: {out}")
-        print("\n".join(lines(results)))
+    first = next(iter(files.values()), "")
+    run = out or RUNS / (corpus or (config.stem if config else Path(first).name.split(".")[0] or "text"))
+    _followed(run, f"training into {run}", lambda: _recipe().follow(chosen, run, replace=replace, init_from=init_from))
 
 
-def _go_on(run: Path, changes: dict[str, Any]) -> None:
+def _to_go_on(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
+    """The run folder to go on with; of the options that a run keeps none may be given."""
+    if not resume and out is None:
+        raise ArgumentError("--resume takes a run folder: --resume RUN, or --out RUN --resume")
+    if resume and out is not None:
+        fixed = {"--out": out} | fixed
+    if wrong := [name for name, value in fixed.items() if value not in (None, [])]:
+        raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {wrong[0]}")
+    return Path(resume or out or "")
+
+
+def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
+    """Train, and print what came of it, in the process that a person hears of."""
     from attent.cli.evaluate import lines
-    from attent.config import recipe
     from attent.training.parallel import speaks
 
     if speaks():
-        say(f"going on with {run}")
-    results = recipe.resume(run, changes)
+        say(says)
+    results = train()
     if speaks():
         print(f"run: {run}")
         print("\n".join(lines(results)))
+
+
+def _recipe() -> ModuleType:
+    from attent.config import recipe
+
+    return recipe

@@ -91,7 +91,7 @@ def translate(
     from attent.data.batches import BatchSize
     from attent.data.dates.checks import why_no_date
     from attent.decoding.translator import BATCH, load
-    from attent.runs.folder import read_config
+    from attent.runs.config import read_config
 
     settings = search_settings(
         beam=beam,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,32 +10,24 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from attent.config.corpora import Material, borrowed, material
+from attent.config import word_vectors
 from attent.config.settings import RunSettings
-from attent.data.batches import BatchSize, Bitext
-from attent.data.dates.corpus import TARGET_YEAR
+from attent.config.tasks.every import task_of
+from attent.config.tasks.task import Learnt, Results
+from attent.data.batches import Examples
 from attent.data.reading import STANDARD_INPUT
-from attent.data.settings import FILES
-from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
-from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, RunError
-from attent.evaluation.alignment import aligned
-from attent.evaluation.exact_match import exact_match
-from attent.models.encoder_decoder import EncoderDecoder
-from attent.models.settings import build
-from attent.runs.folder import MODEL, RunConfig, RunWriter, read_config, read_tokenizers, tokenizers_as_text, tokenizers_of_text, versions
+from attent.models.model import Model
+from attent.runs.config import RunConfig, must_do, read_config, versions
+from attent.runs.folder import MODEL, RunWriter, model_of, read_files, read_tokenizers, tokenizers_as_text, tokenizers_of_text
 from attent.runs.weights import fill, tensors_of
 from attent.training.checkpoint import Checkpoints, newest, read_state
 from attent.training.loop import train
-from attent.training.loss import mean_loss
 from attent.training.parallel import Processes, joined
 from attent.training.progress import Progress
-from attent.training.samples import samples
 from attent.training.settings import MAY_CHANGE
 from attent.training.tensorboard import TensorBoard, installed
-
-Results = dict[str, dict[str, float]]
 
 
 def follow(
@@ -65,6 +57,7 @@ def follow(
         What the run folder's config holds as results: scores in per cent, by test set and name.
 
     Raises:
+        ArgumentError: word vectors do not suit the model, or it starts from another run's weights.
         RunError: the run folder is there already, is trained by another process or cannot be written, or the one to start
             from cannot be read.
         KeyboardInterrupt: after Ctrl-C; the run folder is there, and `resume` goes on with it.
@@ -75,27 +68,40 @@ def follow(
         if not processes.first:
             return _helped(processes, device)
         with RunWriter(path, replace=replace) as run:
-            if processes.number > 1 and settings.text is not None and any(getattr(settings.text, name) == STANDARD_INPUT for name in FILES):
+            if processes.number > 1 and STANDARD_INPUT in settings.files:
                 raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
-            corpus = material(settings)
+            if settings.vectors is not None and init_from is not None:
+                raise ArgumentError("embeddings start from word vectors or from another run's, not from both")
+            word_vectors.check(settings)
+            task = task_of(settings.task)
+            corpus = task.corpus(settings)
             torch.manual_seed(settings.training.seed)
             if init_from is None:
-                (source, target), kinds = corpus.learn(), corpus.kinds
-                model = build(settings.model, source.size, target.size)
+                learnt = task.learn(corpus)
             else:
                 start = read_config(init_from)
+                must_do(init_from, start, settings.task)
                 settings = settings if "model" in settings.model_fields_set else settings.model_copy(update={"model": start.model})
-                (source, target), kinds = read_tokenizers(init_from, start), start.tokenizers
-                model = _filled(build(settings.model, source.size, target.size), Path(init_from))
+                learnt = Learnt.of(start, read_tokenizers(init_from, start), read_files(init_from, start))
             config = RunConfig(
-                tokenizers=kinds,
+                task=settings.task,
+                tokenizers=dict(learnt.kinds),
+                files=tuple(learnt.files),
+                sizes=learnt.sizes,
                 model=settings.model,
                 corpus=corpus.table,
+                vectors=settings.vectors,
                 training=settings.training.model_dump(mode="json"),
             )
-            run.begin(config, source, target, None if init_from is None else model)
-            translator = Translator(model.to(device), source, target)
-            return _trained(run, config, settings, corpus, translator, progress or Progress(), processes)
+            model = model_of(config, learnt.tokenizers)
+            if init_from is not None:
+                model = _filled(model, Path(init_from))
+            started = None
+            if settings.vectors is not None:
+                started = word_vectors.start(settings.vectors, model, dict(zip(learnt.kinds, learnt.tokenizers, strict=True)))
+                config = config.model_copy(update={"coverage": started.coverage()})
+            run.begin(config, *learnt.tokenizers, files=learnt.files, start=None if init_from is None and started is None else model)
+            return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, started=started)
 
 
 def resume(
@@ -139,110 +145,107 @@ def resume(
             state = None if checkpoint is None else read_state(checkpoint)
             if settings.training.tensorboard:
                 installed()
-            source, target = read_tokenizers(path, config)
+            learnt = Learnt.of(config, read_tokenizers(path, config), read_files(path, config))
             run.rewind(0 if state is None else state.log)
-            corpus = material(settings)
+            corpus = task_of(config.task).corpus(settings)
             torch.manual_seed(settings.training.seed)
-            model = build(settings.model, source.size, target.size)
+            model = model_of(config, learnt.tokenizers)
             if state is None and (Path(path) / MODEL).is_file():
                 model = _filled(model, Path(path))
+            word_vectors.freeze(config.vectors, model)
             training = settings.training.model_dump(mode="json")
             config = config.model_copy(update={"training": training, "versions": versions(), "results": {}})
-            run.begin(config, source, target)
-            translator, update = Translator(model.to(device), source, target), 0 if state is None else state.update
-            return _trained(run, config, settings, corpus, translator, progress or Progress(), processes, update)
+            run.begin(config)
+            update = 0 if state is None else state.update
+            return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, update)
 
 
 def _helped(processes: Processes, device: torch.device | str) -> Results:
     """What every process but the first does: learn its part of each batch of a run folder that has begun."""
     told = processes.by_first(dict)
     config = RunConfig.model_validate(told["config"])
-    settings = _settings_of(config, {})
-    source, target = tokenizers_of_text(told["tokenizers"], config)
-    bitext, corpus = prepared(processes, settings, source, target)
-    model = build(config.model, source.size, target.size).to(device)
-    train(model, bitext, settings.training, processes=processes)
+    settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(told["tokenizers"], config)
+    examples, corpus = prepared(processes, settings, *tokenizers, files=told["files"])
+    model = model_of(config, tokenizers).to(device)
+    word_vectors.freeze(config.vectors, model)
+    train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)
     # others on this machine read what lies in its folder
     del corpus
     return processes.by_first(dict)
 
 
 def prepared(
-    processes: Processes, settings: RunSettings, source: Tokenizer, target: Tokenizer, corpus: Material | None = None
-) -> tuple[Bitext, Material | None]:
-    """The pairs to train on, which the first process of each machine reads and encodes, and the others open.
+    processes: Processes, settings: RunSettings, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None, corpus: Any = None
+) -> tuple[Examples[Any], Any]:
+    """What to train on, which the first process of each machine reads and encodes, and the others open.
 
     Args:
         processes: all of those that train call this at once.
-        settings: of the corpus.
-        source: what encodes the sources.
-        target: what encodes the targets.
+        settings: of the task and its corpus.
+        tokenizers: what encodes it, in the order in which the run's config names them.
+        files: what else was learnt, by the name of its file.
         corpus: where it has been read already.
 
     Returns:
-        The pairs, and the corpus where this process has read it: to be kept as long as any process uses the pairs.
+        The examples, and the corpus where this process has read it: to be kept as long as any process uses the examples.
     """
-    bitext = None
+    task, examples, learnt = task_of(settings.task), None, Learnt({}, tokenizers, files or {})
     if processes.first_here:
-        corpus = corpus or material(settings)
-        bitext = corpus.bitext(source, target)
-    place = processes.by_first_here(lambda: str(corpus.lend(bitext)) if processes.number > 1 and corpus and bitext else "")
-    if bitext is None and Path(place).is_dir():
-        bitext = borrowed(settings, Path(place), source, target)
-    if bitext is None:
-        corpus = material(settings)
-        bitext = corpus.bitext(source, target)
-    return bitext, corpus
+        corpus = corpus or task.corpus(settings)
+        examples = task.encoded(corpus, learnt)
+    place = processes.by_first_here(lambda: str(corpus.lend(examples)) if processes.number > 1 and corpus and examples else "")
+    if examples is None and Path(place).is_dir():
+        examples = task.borrowed(settings, Path(place), learnt)
+    if examples is None:
+        corpus = task.corpus(settings)
+        examples = task.encoded(corpus, learnt)
+    return examples, corpus
 
 
 def _trained(
     run: RunWriter,
     config: RunConfig,
     settings: RunSettings,
-    corpus: Material,
-    translator: Translator,
+    corpus: Any,
+    learnt: Learnt,
+    model: Any,
     progress: Progress,
     processes: Processes,
     update: int = 0,
+    started: word_vectors.Started | None = None,
 ) -> Results:
     """Train, judge, and finish a run folder that has begun."""
-    processes.by_first(lambda: {"config": config.model_dump(mode="json"), "tokenizers": tokenizers_as_text(run.path)})
-    model, source, target = translator.model, translator.source_tokenizer, translator.target_tokenizer
-    training = settings.training
-    held_out = Bitext(corpus.validation, source, target)
+    known = {"config": config.model_dump(mode="json"), "files": dict(learnt.files)}
+    processes.by_first(lambda: known | {"tokenizers": tokenizers_as_text(run.path)})
+    task, training = task_of(settings.task), settings.training
+    judged = task.judged(model, corpus, learnt, settings)
     board = TensorBoard(run.path, update) if training.tensorboard else None
-
-    def validate() -> dict[str, float]:
-        if not corpus.validation:
-            return {}
-        pairs = corpus.validation[: corpus.translated]
-        translations = translator.translate([pair.source for pair in pairs])
-        for sample in samples(pairs, translations):
-            progress.say(str(sample))
-        loss = mean_loss(model, held_out, BatchSize(training.batch_pairs, training.batch_tokens))
-        return {"loss": loss} | corpus.measure(translations, [pair.target for pair in pairs])
 
     def log(record: Mapping[str, Any]) -> None:
         run.log(record)
         if board:
             board.log(record)
 
-    bitext, _ = prepared(processes, settings, source, target, corpus)
-    for line in corpus.said():
+    examples, _ = prepared(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus)
+    if started:
+        config = config.model_copy(update={"coverage": started.coverage(examples.sides)})
+        run.begin(config)
+    for line in (*corpus.said(), *(started.said if started else ()), *word_vectors.running(config.coverage)):
         progress.say(line)
     trained = train(
         model,
-        bitext,
+        examples,
         training,
-        validate=validate,
+        loss=task.loss,
+        validate=lambda: judged.validate(progress.say),
         log=log,
         progress=progress,
         checkpoints=Checkpoints(run.path, training, run.logged),
         processes=processes,
     )
-    results = judge(translator, corpus.held_out) or {"validation": {"pairs": len(corpus.validation)} | trained.validation}
+    results = judged.results(trained.validation)
     outcome = training.model_dump(mode="json") | {"outcome": asdict(trained)}
-    run.finish(config.model_copy(update={"training": outcome, "results": results}), model, source, target)
+    run.finish(config.model_copy(update={"training": outcome, "results": results}), model)
     return processes.by_first(lambda: results)
 
 
@@ -254,36 +257,17 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
     if changes.keys() & {"updates", "minutes"}:
         training |= {"updates": None, "minutes": None}
     try:
-        return RunSettings.model_validate({**config.corpus, "model": config.model.model_dump(), "training": training | dict(changes)})
+        vectors = {} if config.vectors is None else {"vectors": config.vectors.model_dump()}
+        tables = {**config.corpus, **vectors, "model": config.model.model_dump(), "training": training | dict(changes)}
+        return RunSettings.model_validate(tables if config.task == "translate" else tables | {"task": config.task})
     except ValidationError as error:
         first = error.errors()[0]
         raise ArgumentError(f"{'.'.join(map(str, first['loc']))}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
 
 
-def _filled(model: EncoderDecoder[Any], run: Path) -> EncoderDecoder[Any]:
+def _filled(model: Model, run: Path) -> Model:
     try:
         fill(tensors_of(model), run / MODEL)
     except RunError as error:
         raise RunError(f"{error} (settings without [model] take that of {run})") from error
     return model
-
-
-def judge(translator: Translator, held_out: Mapping[str, Sequence[Pair]]) -> Results:
-    """Each test set's scores in per cent: exact match, and how often the step that emits a year's digit looks at the year.
-
-    A model without attention to the source has no year alignment.
-    """
-    return {name: dict(_scores(translator, pairs)) for name, pairs in held_out.items() if pairs}
-
-
-def matches(translator: Translator, pairs: Sequence[Pair]) -> float:
-    """Exact match of pairs' translations, in per cent."""
-    return exact_match(translator.translate([pair.source for pair in pairs]), [pair.target for pair in pairs])
-
-
-def _scores(translator: Translator, pairs: Sequence[Pair]) -> Mapping[str, float]:
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    scores: dict[str, float] = {"pairs": len(pairs), "exact_match": matches(translator, pairs)}
-    if any(name.endswith("cross_attention") for name, _ in translator.model.named_modules()):
-        scores["year_alignment"] = aligned(translator.model, pairs, *tokenizers, targets=TARGET_YEAR).share
-    return scores

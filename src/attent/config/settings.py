@@ -7,37 +7,91 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from attent.data.dates import DatesSettings
-from attent.data.settings import TextSettings
+from attent.data.settings import FILES, LinesSettings, TextSettings
+from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import ArgumentError, AttentError, UnknownNameError
-from attent.models.settings import ModelSettings, keys_of
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.settings import KINDS, ModelSettings, keys_of
+from attent.runs.config import DOES, Task
 from attent.training.settings import TrainingSettings
+
+ENCODER = "encoder"
+# The tables that can be a task's corpus; the first stands for its settings' defaults, where it has any.
+CORPORA: dict[Task, tuple[str, ...]] = {"translate": ("dates", "text"), "fill-mask": ("lines",), "classify": ()}
+# What a task asks of a model's settings: what they are unless they say so, and must not be otherwise.
+NEEDED: dict[Task, dict[str, Any]] = {
+    "translate": {},
+    "fill-mask": {"kind": ENCODER, "input": "tokens", "cls": False},
+    "classify": {"kind": ENCODER, "cls": True},
+}
+
+
+def _model_of(given: dict[str, Any]) -> Any:
+    """The model of settings that name none."""
+    values = NEEDED[given.get("task", "translate")]
+    return KINDS[values.get("kind", "transformer")].settings.model_validate(values)
 
 
 class RunSettings(BaseModel):
     """Everything that decides a run; each part's settings are that part's own.
 
     Args:
-        dates: the corpus, `[dates]` in TOML.
+        task: what is learnt: to translate, to fill blanks, or to classify.
+        dates: the corpus of a translator, `[dates]` in TOML.
         text: instead of dates, a corpus in files, `[text]`.
+        lines: what blanks are made in, `[lines]`.
+        vectors: word vectors that embeddings start from, `[vectors]`.
         model: `[model]`; may name a preset and change some of it.
         training: `[training]`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    task: Task = "translate"
     dates: DatesSettings = DatesSettings.model_validate({})
     text: TextSettings | None = None
-    model: ModelSettings = TransformerSettings()
+    lines: LinesSettings | None = None
+    vectors: VectorsSettings | None = None
+    model: ModelSettings = Field(default_factory=_model_of)
     training: TrainingSettings
+
+    @property
+    def files(self) -> list[str]:
+        """The files that the corpus is read from."""
+        tables = (self.text, self.lines)
+        return [file for table in tables if table is not None for name in FILES if (file := getattr(table, name, None)) is not None]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _model_of_the_task(cls, values: Any) -> Any:
+        """A table [model] need not say what the task says already."""
+        if not isinstance(values, dict) or not isinstance(model := values.get("model"), dict):
+            return values
+        needed = NEEDED.get(str(values.get("task", "translate")), {})
+        return values | {"model": needed | model} if model.get("kind", ENCODER) == ENCODER else values
 
     @model_validator(mode="after")
     def _one_corpus(self) -> RunSettings:
-        if self.text is not None and "dates" in self.model_fields_set:
-            raise ValueError("[dates] and [text] cannot both be the corpus")
+        known = CORPORA[self.task]
+        given = [name for names in CORPORA.values() for name in names if name in self.model_fields_set and getattr(self, name) is not None]
+        if wrong := [name for name in given if name not in known]:
+            tables = " or ".join(f"[{name}]" for name in known)
+            raise ValueError(f"a run that {DOES[self.task][0]} learns from {tables}, got [{wrong[0]}] (task = {self.task!r})")
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(f'[{name}]' for name in given)} cannot both be the corpus")
+        if not given and self.task != "translate":
+            raise ValueError(f"task = {self.task!r} needs something to learn from: {' or '.join(f'[{name}]' for name in known)}")
+        return self
+
+    @model_validator(mode="after")
+    def _model_can_do_it(self) -> RunSettings:
+        if (self.model.kind == ENCODER) is (self.task == "translate"):
+            raise ValueError(f"model: a model of kind {self.model.kind!r} does not suit task = {self.task!r}")
+        for name, value in NEEDED[self.task].items():
+            if (found := getattr(self.model, name, None)) != value:
+                raise ValueError(f"model: task = {self.task!r} needs {name} = {value!r}, got {found!r}")
         return self
 
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 TOKENS = 20
 LEAST, MOST = 200, 100_000  # updates
 VALIDATIONS = 5
+# So many times more epochs where a few blanks of each line are learnt from, other ones each time.
+BLANKED = 3
 
 
 class Size(NamedTuple):
@@ -32,10 +34,10 @@ SIZES = (
 )
 
 
-def suggested(pairs: int) -> dict[str, dict[str, Any]]:
-    """The tables [model] and [training] that suit so many pairs."""
-    size = next(size for size in SIZES if pairs < size.below)
-    updates = min(max(size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), LEAST), MOST)
+def suggested(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
+    """The tables [model] and [training] that suit so many pairs, or lines in which blanks are to be guessed."""
+    size, epochs = next(size for size in SIZES if pairs < size.below), BLANKED if task == "fill-mask" else 1
+    updates = min(max(epochs * size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), LEAST), MOST)
     # the last update is validated too, and shall not come right behind another validation
     every = updates // VALIDATIONS
     updates = every * VALIDATIONS
@@ -48,7 +50,8 @@ def suggested(pairs: int) -> dict[str, dict[str, Any]]:
             "learning_rate": 2e-3,
             "schedule": "cosine",
             "warmup": max(updates // 10, 1),
-            "label_smoothing": 0.1,
+            # a guess' probability is to be what it says
+            "label_smoothing": 0.0 if task == "fill-mask" else 0.1,
             "validate_every": every,
         },
     }

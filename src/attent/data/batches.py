@@ -1,4 +1,4 @@
-"""From encoded pairs to padded batches.
+"""From encoded examples, such as pairs, to padded batches.
 
 A batch's rows come in multiples of 8 and its keys in multiples of 16 wherever the data allow it, for then matrix
 products sum in the same order whatever stands beside a sentence, and its result does not depend on its neighbours.
@@ -6,9 +6,10 @@ products sum in the same order whatever stands beside a sentence, and its result
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import Generic, Protocol, Self, TypeVar, overload
 
 import numpy as np
 import torch
@@ -22,6 +23,26 @@ ROWS = 8
 KEYS = 16
 # Sentences are sorted by length within a pool of this many batches, so that batches differ from epoch to epoch.
 POOL = 32
+
+
+class Learnable(Protocol):
+    """What training needs of a batch, whatever task it is for; the loss of the task knows the rest."""
+
+    @property
+    def tokens(self) -> int:
+        """How many answers the loss is the mean of."""
+        ...
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on another device."""
+        ...
+
+    def silent(self) -> Self:
+        """A batch like this one of which no answer counts, for a process that has no row of a batch."""
+        ...
+
+
+B = TypeVar("B", bound=Learnable)
 
 
 @dataclass(frozen=True)
@@ -48,6 +69,10 @@ class Batch:
         """The same batch on another device."""
         fields = (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
         return Batch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
+
+    def silent(self) -> Batch:
+        """The same pairs, of which no token counts."""
+        return replace(self, tokens=0)
 
     def part(self, number: int, parts: int) -> Batch:
         """Every so many-th pair; if there is none the first stands in, of which no token counts."""
@@ -118,7 +143,81 @@ class Sequences:
         return self.tokens[np.repeat(self.starts[rows] - before, lengths) + np.arange(lengths.sum())]
 
 
-class Bitext:
+class Examples(ABC, Generic[B]):
+    """What a model learns from, a row each; batches are cut of them.
+
+    Attributes:
+        one: what messages call a row.
+    """
+
+    one = "example"
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def lengths(self) -> np.ndarray:
+        """How long each row is, (N,): rows of like lengths are put together."""
+
+    @property
+    def sides(self) -> Mapping[str, Sequences]:
+        """What of them is made of tokens, by the name of its tokenizer."""
+        return {}
+
+    @abstractmethod
+    def counted(self, rows: np.ndarray) -> int:
+        """`tokens` of these rows' batch, known without making it."""
+
+    @abstractmethod
+    def batch(self, rows: np.ndarray) -> B:
+        """These rows as one batch, the same every time: for measuring."""
+
+    def drawn(self, rows: np.ndarray, seed: int, epoch: int) -> B:
+        """These rows as one batch to learn from, each row a function of itself, the seed and the epoch alone."""
+        return self.batch(rows)
+
+    @abstractmethod
+    def outline(self) -> list[np.ndarray]:
+        """Whole numbers that tell these examples from others, by which processes find that they learn the same."""
+
+    def once(self, size: BatchSize) -> Iterator[tuple[np.ndarray, B]]:
+        """Every row once, sorted by length, with the rows that each batch is made of: for measuring."""
+        for rows in cut(np.argsort(self.lengths(), kind="stable"), self.lengths(), size):
+            yield rows, self.batch(rows)
+
+    def shuffled(self, size: BatchSize, seed: int, epoch: int) -> Batches:
+        """The rows of every batch of an epoch: a function of the arguments alone, so that a run can be taken up again.
+
+        Rows are shuffled, sorted by length within pools of 32 batches, cut, and the batches shuffled.
+        """
+        lengths = self.lengths()
+        generator = np.random.default_rng((seed, epoch))
+        order = generator.permutation(len(self)).astype(np.int32 if len(self) < 2**31 else np.int64)
+        pool = POOL * size.rows(max(int(lengths.mean()), 1))
+        for number, first in enumerate(range(0, len(order), pool)):
+            part = order[first : first + pool]
+            part[:] = part[np.argsort(lengths[part], kind="stable")]
+            if number % 2:
+                # Every other pool runs from long to short, so that no batch joins the longest of one to the shortest of the next.
+                part[:] = part[::-1].copy()
+        ends = np.cumsum(np.fromiter((len(rows) for rows in cut(order, lengths, size)), np.int64))
+        return Batches(order, ends, generator.permutation(len(ends)))
+
+    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless[B]:
+        """One shuffled epoch after another.
+
+        Args:
+            size: how large a batch is.
+            seed: of the order.
+            place: the epoch, and the batch in it, that comes first.
+
+        Raises:
+            DataError: there is no row.
+        """
+        return Endless(self, size, seed, place)
+
+
+class Bitext(Examples[Batch]):
     """Encoded pairs, from which batches are cut.
 
     Args:
@@ -128,6 +227,8 @@ class Bitext:
         keys: lengths are padded to a multiple of this; 1 saves work where rounding does not matter.
     """
 
+    one = "pair"
+
     def __init__(self, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, keys: int = KEYS) -> None:
         self.source = Sequences([source.encode(pair.source) for pair in pairs])
         self.target = Sequences([[START, *target.encode(pair.target), STOP] for pair in pairs])
@@ -135,6 +236,11 @@ class Bitext:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def sides(self) -> Mapping[str, Sequences]:
+        """Both sides."""
+        return {"source": self.source, "target": self.target}
 
     def batch(self, rows: np.ndarray) -> Batch:
         """These pairs as one batch."""
@@ -152,44 +258,17 @@ class Bitext:
             tokens=int(target_lengths.sum()),
         )
 
-    def once(self, size: BatchSize) -> Iterator[tuple[np.ndarray, Batch]]:
-        """Every pair once, sorted by length, with the rows that each batch is made of: for measuring."""
-        for rows in cut(np.argsort(self._longer(), kind="stable"), self._longer(), size):
-            yield rows, self.batch(rows)
-
-    def shuffled(self, size: BatchSize, seed: int, epoch: int) -> Batches:
-        """The rows of every batch of an epoch: a function of the arguments alone, so that a run can be taken up again.
-
-        Pairs are shuffled, sorted by length within pools of 32 batches, cut, and the batches shuffled.
-        """
-        longer = self._longer()
-        generator = np.random.default_rng((seed, epoch))
-        order = generator.permutation(len(self)).astype(np.int32 if len(self) < 2**31 else np.int64)
-        pool = POOL * size.rows(max(int(longer.mean()), 1))
-        for number, first in enumerate(range(0, len(order), pool)):
-            part = order[first : first + pool]
-            part[:] = part[np.argsort(longer[part], kind="stable")]
-            if number % 2:
-                # Every other pool runs from long to short, so that no batch joins the longest of one to the shortest of the next.
-                part[:] = part[::-1].copy()
-        ends = np.cumsum(np.fromiter((len(rows) for rows in cut(order, longer, size)), np.int64))
-        return Batches(order, ends, generator.permutation(len(ends)))
-
-    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless:
-        """One shuffled epoch after another.
-
-        Args:
-            size: how large a batch is.
-            seed: of the order.
-            place: the epoch, and the batch in it, that comes first.
-
-        Raises:
-            DataError: there is no pair.
-        """
-        return Endless(self, size, seed, place)
-
-    def _longer(self) -> np.ndarray:
+    def lengths(self) -> np.ndarray:
+        """Tokens of the longer side of each pair."""
         return np.maximum(self.source.lengths, self.target.lengths - 1)
+
+    def counted(self, rows: np.ndarray) -> int:
+        """The target tokens of these pairs, each with its STOP."""
+        return int((self.target.lengths[rows].astype(np.int64) - 1).sum())
+
+    def outline(self) -> list[np.ndarray]:
+        """The lengths of both sides."""
+        return [sequences.lengths for sequences in (self.source, self.target)]
 
 
 class Batches(Sequence[np.ndarray]):
@@ -218,29 +297,30 @@ class Batches(Sequence[np.ndarray]):
         return self._order[int(self._ends[turn - 1]) if turn else 0 : int(self._ends[turn])]
 
 
-class Endless(Iterator[Batch]):
+class Endless(Iterator[B]):
     """Batches without end, which know their place.
 
     Args:
-        data: where the pairs are.
+        data: where the rows are.
         size: how large a batch is.
         seed: of the order.
         place: the epoch and the batch in it that comes next; an attribute too.
 
     Raises:
-        DataError: there is no pair.
+        DataError: there is no row.
     """
 
-    def __init__(self, data: Bitext, size: BatchSize, seed: int, place: tuple[int, int]) -> None:
+    def __init__(self, data: Examples[B], size: BatchSize, seed: int, place: tuple[int, int]) -> None:
         if not len(data):
-            raise DataError("there is no pair to make batches of")
+            raise DataError(f"there is no {data.one} to make batches of")
         self.data, self.size, self.seed, self.place = data, size, seed, place
         self._rows = data.shuffled(size, seed, place[0])
 
-    def __next__(self) -> Batch:
-        return self.data.batch(self.next_rows())
+    def __next__(self) -> B:
+        rows = self.next_rows()
+        return self._drawn(rows)
 
-    def next_part(self, number: int, parts: int) -> tuple[Batch, int]:
+    def next_part(self, number: int, parts: int) -> tuple[B, int]:
         """A part of the next batch, as `Batch.part` takes it, and the tokens of the whole; the other parts are not read.
 
         Args:
@@ -248,10 +328,10 @@ class Endless(Iterator[Batch]):
             parts: how many there are.
         """
         rows = self.next_rows()
-        tokens = int((self.data.target.lengths[rows].astype(np.int64) - 1).sum())
+        tokens = self.data.counted(rows)
         if number < len(rows):
-            return self.data.batch(rows[number::parts]), tokens
-        return replace(self.data.batch(rows[:1]), tokens=0), tokens
+            return self._drawn(rows[number::parts]), tokens
+        return self._drawn(rows[:1]).silent(), tokens
 
     def next_rows(self) -> np.ndarray:
         """The rows of the next batch; the place moves on."""
@@ -261,6 +341,10 @@ class Endless(Iterator[Batch]):
             self._rows = self.data.shuffled(self.size, self.seed, epoch)
         self.place = epoch, batch + 1
         return self._rows[batch]
+
+    def _drawn(self, rows: np.ndarray) -> B:
+        # of the epoch that `next_rows` was in
+        return self.data.drawn(rows, self.seed, self.place[0])
 
 
 def cut(order: np.ndarray, lengths: np.ndarray, size: BatchSize) -> Iterator[np.ndarray]:

@@ -137,6 +137,46 @@ def index(
     return StoredBitext(folder, keys=keys)
 
 
+def index_lines(
+    lines: StoredPairs, tokenizer: Tokenizer, folder: Path | str, *, maximum_length: int, report: Report | None = None
+) -> np.ndarray:
+    """Encode lines, stored as pairs without a target, and write them to disk, leaving out those that are too long.
+
+    Args:
+        lines: what to encode.
+        tokenizer: what encodes them.
+        folder: where the index is to be; it is made if it is not there. Its sequences are called "line".
+        maximum_length: tokens that a line may have.
+        report: takes up the lines that are longer.
+
+    Returns:
+        Which of the lines these are, (N,); those missing were too long.
+
+    Raises:
+        DataError: every line is too long.
+    """
+    folder, kept = Path(folder), array("q")
+    folder.mkdir(parents=True, exist_ok=True)
+    writer, rows = _Writer(folder, "line", tokenizer.size), iter(enumerate(lines))
+    try:
+        while some := list(itertools.islice(rows, TOGETHER)):
+            fitting: list[list[int]] = []
+            for row, pair in some:
+                encoded = tokenizer.encode(pair.source)
+                if len(encoded) <= maximum_length:
+                    fitting.append(encoded)
+                    kept.append(row)
+                elif report is not None:
+                    report.drop(OVER_LONG, lines.number(row))
+            writer.write(fitting)
+    finally:
+        writer.close()
+    if not kept:
+        raise DataError(f"every one of the {len(lines):,} lines is longer than the maximum length of {maximum_length} tokens")
+    np.save(folder / ROWS, np.asarray(kept, np.int32 if len(lines) < 2**31 else np.int64))
+    return np.asarray(kept)
+
+
 def put(bitext: Bitext, folder: Path | str) -> None:
     """Write pairs that are encoded in memory as `index` writes others, so that another process may open them.
 

@@ -42,9 +42,9 @@ class Tally:
         if len(self.first) < FIRST:
             self.first.append(line)
 
-    def where(self) -> str:
+    def where(self, unit: str = "line") -> str:
         """`line 7`, or `lines 7, 9, 12, …`."""
-        return f"line{'s' * (self.count > 1)} {', '.join(map(str, self.first))}{', …' * (self.count > len(self.first))}"
+        return f"{unit}{'s' * (self.count > 1)} {', '.join(map(str, self.first))}{', …' * (self.count > len(self.first))}"
 
 
 @dataclass

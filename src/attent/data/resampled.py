@@ -32,7 +32,7 @@ class ResampledBitext(EncodedBitext):
         super().__init__(encoded.source, encoded.target, keys=encoded.keys)
         self._pairs, self._source, self._target, self._dropout = pairs.only(encoded.rows), source, target, dropout
 
-    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless:
+    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless[Batch]:
         """One shuffled epoch after another, each in pieces of its own: a function of the arguments alone."""
         return _Resampling(self, size, seed, place)
 
@@ -45,7 +45,7 @@ class ResampledBitext(EncodedBitext):
         return drawn.batch(np.arange(len(rows)))
 
 
-class _Resampling(Endless):
+class _Resampling(Endless[Batch]):
     def __init__(self, data: ResampledBitext, size: BatchSize, seed: int, place: tuple[int, int]) -> None:
         super().__init__(data, size, seed, place)
         self._resampled = data

@@ -14,6 +14,29 @@ Size = Literal["auto"] | int
 FILES = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target")
 
 
+class LinesSettings(BaseModel, extra="forbid", frozen=True):
+    """The settings of a text in which blanks are made; a file may be gzipped (.gz), and one may be standard input (-)."""
+
+    train: str = Field(description="the lines to train on")
+    valid: str | None = Field(None, description="lines to validate on; without any, 5 % of the lines, at most 1,000, are split off")
+    tokenizer: Kind = Field("word", description="what lines are cut into: char, word, bpe or unigram; a blank is one of these")
+    vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
+    blanks: float = Field(0.15, gt=0.0, lt=1.0, description="the share of each line that is to be guessed, at least one token")
+    maximum_length: int = Field(256, ge=1, description="tokens: lines that are longer are not trained on")
+    seed: int = Field(0, ge=0, description="of the split into training and validation")
+
+    @model_validator(mode="after")
+    def _standard_input_once(self) -> LinesSettings:
+        if self.train == self.valid == STANDARD_INPUT:
+            raise ArgumentError("standard input (-) can be read once only")
+        return self
+
+    @property
+    def size(self) -> int | None:
+        """The number of the tokenizer's ids, unless that is automatic."""
+        return None if self.vocabulary == "auto" else self.vocabulary
+
+
 class TextSettings(BaseModel, extra="forbid", frozen=True):
     """The settings of a corpus in files; each file may be gzipped (.gz), and one may be standard input (-)."""
 

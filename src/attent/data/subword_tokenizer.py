@@ -29,6 +29,7 @@ COVERAGE = 0.9995
 # with two code points that Unicode keeps free of characters, and so is the first of these.
 ESCAPE, LOW_LINE = "\U0010ffff", "\U0010fffe"
 ESCAPED = str.maketrans({"▁": ESCAPE + LOW_LINE, ESCAPE: ESCAPE + ESCAPE})
+SPACE = "▁"
 ESCAPES = re.compile(f"{ESCAPE}([{ESCAPE}{LOW_LINE}])")
 
 
@@ -143,6 +144,17 @@ class SubwordTokenizer:
     def pieces(self, text: str) -> list[str]:
         """The pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
         return self._processor.EncodeAsPieces(text.translate(ESCAPED))
+
+    def piece(self, token: int) -> str:
+        """The piece, with "▁" for a space."""
+        processor = self._processor
+        return "" if token <= STOP or processor.IsByte(token) else processor.IdToPiece(token)
+
+    def word(self, token: int) -> str | None:
+        """A piece that begins with a space, without it, or one that has neither letter nor digit."""
+        piece = self.piece(token)
+        whole = piece.startswith(SPACE) or not any(map(str.isalnum, piece))
+        return piece.removeprefix(SPACE) or None if whole else None
 
     def save(self, path: Path) -> None:
         """Write the tokenizer as JSON, with the version of its format and the model in base64."""

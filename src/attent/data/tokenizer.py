@@ -54,6 +54,14 @@ class Tokenizer(Protocol):
         """What each id of `encode(text)` stands for, to be written at the axes of a picture."""
         ...
 
+    def piece(self, token: int) -> str:
+        """What an id stands for, as `pieces` writes it; nothing for a special id or a byte."""
+        ...
+
+    def word(self, token: int) -> str | None:
+        """The whole word or sign that an id stands for; None for a part of a word, white space or a special id."""
+        ...
+
     def save(self, path: Path) -> None:
         """Write the tokenizer to a file."""
         ...
@@ -120,6 +128,14 @@ class CharTokenizer:
     def pieces(self, text: str) -> list[str]:
         """The characters themselves, one per id of `encode(text)`, unknown ones too."""
         return list(text)
+
+    def piece(self, token: int) -> str:
+        """The character."""
+        return self._characters[token - SPECIALS] if token >= SPECIALS else ""
+
+    def word(self, token: int) -> str | None:
+        """The character, which is a word in some scripts and a sign in all."""
+        return self.piece(token).strip() or None
 
     def save(self, path: Path) -> None:
         """Write the tokenizer as JSON, with the version of its format."""

@@ -90,6 +90,14 @@ class WordTokenizer:
         """The words with the spaces before them, one per id of `encode(text)`, unknown ones too."""
         return PIECE.findall(f" {text}") if text else []
 
+    def piece(self, token: int) -> str:
+        """The word with the space before it."""
+        return self._words[token - SPECIALS] if token >= SPECIALS else ""
+
+    def word(self, token: int) -> str | None:
+        """The word."""
+        return self.piece(token).strip() or None
+
     def save(self, path: Path) -> None:
         """Write the tokenizer as JSON, with the version of its format."""
         tokenizer_file.write(path, FORMAT, VERSION, {"words": self._words})

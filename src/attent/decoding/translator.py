@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from attent.attention.map import AttentionMap
 from attent.attention.watch import watch
 from attent.data.batches import KEYS, BatchSize, Sequences, cut
 from attent.data.text import Pair
@@ -18,6 +16,7 @@ from attent.data.tokenizer import START, Tokenizer
 from attent.decoding.beam import likeliest
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, Translation
+from attent.decoding.labelled import LabelledMap
 from attent.decoding.sampling import Draw, uniforms
 from attent.decoding.score import BATCH as SCORED
 from attent.decoding.score import Score, score
@@ -32,22 +31,6 @@ from attent.runs.folder import read
 BATCH = 128
 STOP_LABEL = "</s>"
 START_LABEL = "<s>"
-
-
-@dataclass(frozen=True)
-class LabelledMap:
-    """Attention weights, and what their rows and columns are about.
-
-    Args:
-        weights: (1, H, Tq, Tk).
-        rows: what each query is about, Tq labels; in the decoder the piece that the row's step **emits**, so that row
-            t is about target piece t, not about the piece before it that the step was given.
-        columns: what each key is about, Tk labels; in the decoder's self-attention the pieces given, from START on.
-    """
-
-    weights: AttentionMap
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
 
 
 class Translator:
@@ -205,7 +188,7 @@ def load(path: Path | str, device: torch.device | str = "cpu") -> Translator:
     """The translator that a run folder holds.
 
     Raises:
-        RunError: the folder is missing, damaged, or written by a newer version.
+        RunError: the folder is missing, damaged, or written by a newer version, or holds something else.
     """
-    run = read(path)
+    run = read(path, "translate")
     return Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer)

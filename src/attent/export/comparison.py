@@ -17,7 +17,7 @@ from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings
 from attent.errors import AttentError
-from attent.runs.folder import RunConfig
+from attent.runs.config import RunConfig
 
 # Lines compared: enough to show what differs, few enough to be done in seconds.
 LINES = 64

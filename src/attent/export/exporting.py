@@ -11,8 +11,9 @@ from attent.errors import RunError, UnknownNameError
 from attent.export import manifest as manifests
 from attent.export.comparison import Comparison, Engine, compare, sample_of
 from attent.export.manifest import EXPORTS, MANIFEST
+from attent.runs.config import must_do, read_config
 from attent.runs.durable import new_folder
-from attent.runs.folder import read, read_config, read_tokenizers
+from attent.runs.folder import read, read_tokenizers
 
 # Each offers `write` and `load`.
 ENGINES = {"ctranslate2": "attent.export.ctranslate2.engine", "onnx": "attent.export.onnx.engine"}
@@ -42,6 +43,7 @@ def export(
     made_by, target = _module(engine), folder_of(run, engine, out)
     if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
         raise RunError(f"{target} is there already and is no export")
+    must_do(run, read_config(run), "translate")
     identity = manifests.identity(run)
     found = read(run)
     lines = sample_of(found.config, found.source_tokenizer, sample)
@@ -69,6 +71,7 @@ def load(run: Path, engine: str, folder: Path | None = None) -> Engine:
         UnknownNameError: there is no such engine.
     """
     made_by, source = _module(engine), folder_of(run, engine, folder)
+    must_do(run, read_config(run), "translate")
     manifest = manifests.read(source, engine, run)
     return made_by.load(source, manifest, *read_tokenizers(run, read_config(run)))
 

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from attent.errors import ArgumentError, AttentError, RunError
+from attent.runs.config import read_config, versions
 from attent.runs.durable import new_file
-from attent.runs.folder import MODEL, SOURCE_TOKENIZER, TARGET_TOKENIZER, read_config, versions
+from attent.runs.folder import MODEL, tokenizer_file
 
 FORMAT = 1
 MANIFEST = "export.json"
@@ -72,9 +73,10 @@ def identity(run: Path) -> dict[str, str]:
     Raises:
         RunError: the run is damaged, or has no weights.
     """
-    settings = json.dumps(read_config(run).model.model_dump(mode="json"), sort_keys=True)
+    config = read_config(run)
+    settings = json.dumps(config.model.model_dump(mode="json"), sort_keys=True)
     found = {"model": hashlib.sha256(settings.encode()).hexdigest()}
-    for name in (MODEL, SOURCE_TOKENIZER, TARGET_TOKENIZER):
+    for name in (MODEL, *map(tokenizer_file, config.tokenizers)):
         try:
             with (run / name).open("rb") as file:
                 found[name] = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,13 +1,14 @@
-"""From token numbers to feature vectors."""
+"""From tokens, or vectors of any kind, to feature vectors."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attent.axes import Features, Tokens
+from attent.errors import ShapeError
 
 
 class TokenEmbedding(nn.Module):
@@ -36,3 +37,34 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens: Tokens) -> Features:
         """(B, T) → (B, T, E)."""
         return self.scale * nn.functional.embedding(tokens, self.weight, padding_idx=self.padding)
+
+
+class VectorEmbedding(nn.Module):
+    """A linear projection of every vector, such as the pixels of a picture's patch.
+
+        features = W x + b
+
+    Source: Dosovitskiy et al. (2020), §3.1, eq. 1, arXiv 2010.11929. Of numbers with variance 1, features start with variance
+    of about 1, as those of tokens do.
+
+    Args:
+        size: how many numbers a vector has, D.
+        width: the model width E.
+    """
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.size = size
+        self.projection = nn.Linear(size, width)
+        nn.init.normal_(self.projection.weight, std=1 / math.sqrt(size))
+        nn.init.zeros_(self.projection.bias)
+
+    def forward(self, vectors: Tensor) -> Features:
+        """(B, T, D) → (B, T, E).
+
+        Raises:
+            ShapeError: the vectors have another width.
+        """
+        if vectors.shape[-1] != self.size:
+            raise ShapeError(f"vectors must have {self.size} numbers each, got {vectors.shape[-1]}")
+        return self.projection(vectors)

@@ -13,7 +13,6 @@ at the source, any other attention of the decoder is the target looking at its o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from attent.axes import Features, Lengths, Tokens
 from attent.models import packed
+from attent.models.model import Model
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,13 @@ class State(Protocol):
 S = TypeVar("S", bound=State)
 
 
-class EncoderDecoder(nn.Module, ABC, Generic[S]):
+class EncoderDecoder(Model, ABC, Generic[S]):
     """A model that reads one sequence and writes another.
 
     `to_logits` is its last layer, which a loss may fuse with what follows.
     """
 
     to_logits: nn.Linear
-
-    def train(self, mode: bool = True) -> Self:
-        """To training mode or back; between the two parameters may change in ways that PyTorch does not count."""
-        packed.forget(self)
-        return super().train(mode)
 
     @property
     def longest(self) -> int | None:
@@ -77,11 +72,6 @@ class EncoderDecoder(nn.Module, ABC, Generic[S]):
     def rowwise(self) -> bool:
         """Whether, as things stand, every number of a row is the same however many rows there are, be it of encode, step or output."""
         return False
-
-    @property
-    def units(self) -> Sequence[nn.Module]:
-        """The layers, each of which is called as a module and alone uses its weights, so that they are needed one after another."""
-        return ()
 
     @abstractmethod
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:

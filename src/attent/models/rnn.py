@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -60,6 +60,10 @@ class RNN(EncoderDecoder[RnnState]):
             nn.init.xavier_uniform_(self.to_logits.weight)
         else:
             self.to_logits.weight = self.target_embedding.weight
+
+    @property
+    def embeddings(self) -> Mapping[str, TokenEmbedding]:
+        return {"source": self.source_embedding, "target": self.target_embedding}
 
     @property
     def units(self) -> Sequence[nn.Module]:

@@ -1,4 +1,4 @@
-"""The settings of any translator, told apart by `kind`, and the model they describe."""
+"""The settings of any model, told apart by `kind`, and the model they describe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator
 
 from attent.errors import UnknownNameError
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.encoder import EncoderModel
+from attent.models.encoder_settings import EncoderSettings
 from attent.models.rnn import RNN
 from attent.models.rnn_settings import RnnSettings
 from attent.models.transformer import Transformer
@@ -18,11 +19,15 @@ from attent.models.transformer_settings import TransformerSettings
 class Kind(NamedTuple):
     """What belongs to one kind of model."""
 
-    settings: type[TransformerSettings | RnnSettings]
-    model: Callable[[Any, int, int], EncoderDecoder[Any]]
+    settings: type[TransformerSettings | RnnSettings | EncoderSettings]
+    model: Callable[[Any, int, int], Any]
 
 
-KINDS = {"transformer": Kind(TransformerSettings, Transformer), "rnn": Kind(RnnSettings, RNN)}
+KINDS = {
+    "transformer": Kind(TransformerSettings, Transformer),
+    "rnn": Kind(RnnSettings, RNN),
+    "encoder": Kind(EncoderSettings, EncoderModel),
+}
 DEFAULT = "transformer"
 
 
@@ -42,7 +47,7 @@ def _of_its_kind(values: Any) -> Any:
     return values if isinstance(values, BaseModel) else KINDS[kind_of(values)].settings.model_validate(values)
 
 
-ModelSettings = Annotated[TransformerSettings | RnnSettings, BeforeValidator(_of_its_kind)]
+ModelSettings = Annotated[TransformerSettings | RnnSettings | EncoderSettings, BeforeValidator(_of_its_kind)]
 
 
 def keys_of(values: Any) -> dict[str, Any]:
@@ -51,12 +56,12 @@ def keys_of(values: Any) -> dict[str, Any]:
     return {name: field.annotation for name, field in settings.model_fields.items()} | {"preset": str}
 
 
-def build(settings: TransformerSettings | RnnSettings, source_size: int, target_size: int) -> EncoderDecoder[Any]:
-    """The model that these settings describe.
+def build(settings: TransformerSettings | RnnSettings | EncoderSettings, inputs: int, outputs: int) -> Any:
+    """The model that these settings describe: an `EncoderDecoder`, or for an encoder alone an `EncoderModel`.
 
     Args:
         settings: of any kind.
-        source_size: tokens in the source's vocabulary.
-        target_size: tokens in the target's vocabulary.
+        inputs: how many tokens there are to read, or how many numbers each vector has.
+        outputs: how many tokens or classes there are to write.
     """
-    return KINDS[settings.kind].model(settings, source_size, target_size)
+    return KINDS[settings.kind].model(settings, inputs, outputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -107,6 +107,10 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
             begun = Start(self.source_embedding.tokens, self.source_embedding.added(0, source.shape[1]))
             return Memory(compiled.encode(self.encoder, begun, source, lengths), lengths)
         return self.encoder(self.source_embedding(source), lengths)
+
+    @property
+    def embeddings(self) -> Mapping[str, TokenEmbedding]:
+        return {"source": self.source_embedding.tokens, "target": self.target_embedding.tokens}
 
     @property
     def units(self) -> Sequence[nn.Module]:

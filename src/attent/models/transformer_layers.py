@@ -18,12 +18,13 @@ from attent.layers.embeddings import TokenEmbedding
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual, Stream
 from attent.models.encoder_decoder import Memory
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.encoder_settings import EncoderSettings
+from attent.models.transformer_settings import StackSettings, TransformerSettings
 
 ADDED_TO_EMBEDDINGS = ("sinusoidal", "learned", "none")
 
 
-def attention(settings: TransformerSettings, *, to_self: bool) -> MultiHeadAttention:
+def attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
     """One attention sub-layer; positions that live inside attention relate a sequence to itself only."""
     inside = to_self and settings.position not in ADDED_TO_EMBEDDINGS
     layer = MultiHeadAttention(
@@ -42,14 +43,25 @@ def attention(settings: TransformerSettings, *, to_self: bool) -> MultiHeadAtten
     return layer
 
 
-def residual(settings: TransformerSettings) -> Residual:
+def residual(settings: StackSettings) -> Residual:
     """The connection around one sub-layer."""
     return Residual(settings.width, settings.norm, settings.dropout)
 
 
-def last_norm(settings: TransformerSettings) -> nn.Module:
+def last_norm(settings: StackSettings) -> nn.Module:
     """What ends a stack: with pre-norm its output has not been normalised yet."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
+
+
+def positions(settings: StackSettings) -> Sinusoidal | Learned | None:
+    """What is added to embeddings for their positions; None where positions live inside attention, or there are none."""
+    match settings.position:
+        case "sinusoidal":
+            return Sinusoidal(settings.width)
+        case "learned":
+            return Learned(settings.width, settings.maximum_length)
+        case _:
+            return None
 
 
 class Embedding(nn.Module):
@@ -58,13 +70,7 @@ class Embedding(nn.Module):
     def __init__(self, tokens: TokenEmbedding, settings: TransformerSettings) -> None:
         super().__init__()
         self.tokens = tokens
-        match settings.position:
-            case "sinusoidal":
-                self.positions = Sinusoidal(settings.width)
-            case "learned":
-                self.positions = Learned(settings.width, settings.maximum_length)
-            case _:
-                self.positions = None
+        self.positions = positions(settings)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tokens, start: int | Tensor = 0) -> Features:
@@ -86,7 +92,7 @@ class EncoderLayer(nn.Module):
     Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762 (here with norm = "post").
     """
 
-    def __init__(self, settings: TransformerSettings) -> None:
+    def __init__(self, settings: StackSettings) -> None:
         super().__init__()
         self.self_attention = attention(settings, to_self=True)
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
@@ -145,7 +151,7 @@ class DecoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of encoder layers."""
 
-    def __init__(self, settings: TransformerSettings) -> None:
+    def __init__(self, settings: TransformerSettings | EncoderSettings) -> None:
         super().__init__()
         layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
         self.layers = cast(Sequence[EncoderLayer], layers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -13,14 +13,10 @@ from attent.layers.residual import Norm
 Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", "none"]
 
 
-class TransformerSettings(BaseModel):
-    """Everything that decides a Transformer but its vocabularies.
-
-    `TransformerSettings(preset="small", dropout=0.1)` starts from a published size. The defaults are `tiny`.
+class StackSettings(BaseModel):
+    """What decides the layers of any Transformer, be it of an encoder and a decoder or of an encoder alone.
 
     Args:
-        encoder_layers: layers that read the source.
-        decoder_layers: layers that write the target.
         width: the model width E, the paper's d_model.
         feed_forward: the width inside the feed-forward network, the paper's d_ff.
         heads: attention heads H; divides the width.
@@ -35,16 +31,17 @@ class TransformerSettings(BaseModel):
         position: how positions enter: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi,
             relative_bias), or not at all (none).
         maximum_length: the longest sequence, in tokens, that learned positions can number.
-        share_embeddings: whether the output matrix is the target's embedding ("target", the default), the source's
-            too ("all", needs one vocabulary), or its own ("none"). Press & Wolf (2017), arXiv 1608.05859.
         output_bias: whether a bias is added to the logits.
+
+    Attributes:
+        presets: settings by the name that `preset` gives them.
+        said: settings that count as set, so that a table of what was set names them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    said: ClassVar[dict[str, Any]] = {}
 
-    kind: Literal["transformer"] = "transformer"
-    encoder_layers: int = Field(default=4, ge=1)
-    decoder_layers: int = Field(default=4, ge=1)
     width: int = Field(default=128, ge=1)
     feed_forward: int = Field(default=256, ge=1)
     heads: int = Field(default=4, ge=1)
@@ -57,21 +54,23 @@ class TransformerSettings(BaseModel):
     normaliser: str = "softmax"
     position: Position = "sinusoidal"
     maximum_length: int = Field(default=1024, ge=1)
-    share_embeddings: Literal["none", "target", "all"] = "target"
     output_bias: bool = False
 
     @model_validator(mode="before")
     @classmethod
     def _from_preset(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or "preset" not in values:
+        if not isinstance(values, dict):
+            return values
+        values = cls.said | values
+        if "preset" not in values:
             return values
         name = values["preset"]
-        if name not in PRESETS:
-            raise UnknownNameError("preset", str(name), PRESETS)
-        return PRESETS[name] | {key: value for key, value in values.items() if key != "preset"}
+        if name not in cls.presets:
+            raise UnknownNameError("preset", str(name), cls.presets)
+        return cls.presets[name] | {key: value for key, value in values.items() if key != "preset"}
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> TransformerSettings:
+    def _heads_divide(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"heads must divide width = {self.width}, got {self.heads}")
         if self.key_value_heads is not None and self.heads % self.key_value_heads:
@@ -86,3 +85,23 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": {"encoder_layers": 3, "decoder_layers": 3, "width": 256, "feed_forward": 1024, "heads": 4},
     "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "feed_forward": 2048, "heads": 8},
 }
+
+
+class TransformerSettings(StackSettings):
+    """Everything that decides a Transformer but its vocabularies.
+
+    `TransformerSettings(preset="small", dropout=0.1)` starts from a published size. The defaults are `tiny`.
+
+    Args:
+        encoder_layers: layers that read the source.
+        decoder_layers: layers that write the target.
+        share_embeddings: whether the output matrix is the target's embedding ("target", the default), the source's
+            too ("all", needs one vocabulary), or its own ("none"). Press & Wolf (2017), arXiv 1608.05859.
+    """
+
+    presets: ClassVar = PRESETS
+
+    kind: Literal["transformer"] = "transformer"
+    encoder_layers: int = Field(default=4, ge=1)
+    decoder_layers: int = Field(default=4, ge=1)
+    share_embeddings: Literal["none", "target", "all"] = "target"

@@ -1,9 +1,10 @@
 """A run folder: there from the start of training, whole or clearly unfinished, and read with every damage named.
 
 What it holds:
-    config.json              format, state, versions, kinds of tokenizer, settings of corpus, model and training, results
-    model.safetensors        the parameters that translate; one that serves in two places is stored once
-    source.tokenizer.json    target.tokenizer.json
+    config.json              as attent.runs.config describes it
+    model.safetensors        the parameters of the model; one that serves in two places is stored once
+    NAME.tokenizer.json      each tokenizer, such as source.tokenizer.json and target.tokenizer.json of a translator
+    …                        the further files that the config names
     log.jsonl                one record a line, as training reported them; locked by the process that trains
     checkpoints/             from where training goes on, as attent.training.checkpoint writes them
 """
@@ -11,86 +12,63 @@ What it holds:
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import KINDS
 from attent.errors import AttentError, DataError, RunError
-from attent.models.encoder_decoder import EncoderDecoder
-from attent.models.settings import ModelSettings, build
+from attent.models.settings import build
+from attent.runs.config import CONFIG, RunConfig, Task, must_do, read_config, write_config
 from attent.runs.durable import draft_of, new_file, said_clearly, settle, sweep, sync
 from attent.runs.lock import claim
 from attent.runs.weights import fill, tensors_of, write_tensors
 
-FORMAT = 2
-CONFIG, MODEL, LOG = "config.json", "model.safetensors", "log.jsonl"
-SOURCE_TOKENIZER, TARGET_TOKENIZER = "source.tokenizer.json", "target.tokenizer.json"
-
-
-def versions() -> dict[str, str]:
-    """The versions that a run depends on."""
-    try:
-        attent = version("attent")
-    except PackageNotFoundError:
-        attent = "not installed"
-    return {"attent": attent, "torch": torch.__version__, "python": platform.python_version()}
-
-
-class RunConfig(BaseModel):
-    """What config.json holds.
-
-    Args:
-        format: the version of the folder's layout.
-        state: whether training has ended; in format 1 it always had.
-        versions: of attent, torch and python, by name.
-        tokenizers: the kind of the source's and of the target's tokenizer.
-        model: the model's settings.
-        corpus: the corpus' settings.
-        training: the settings of training, and what it found out, such as the precision chosen.
-        results: scores by name.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    format: int = FORMAT
-    state: Literal["unfinished", "finished"] = "finished"
-    versions: dict[str, str] = Field(default_factory=versions)
-    tokenizers: dict[str, str] = {"source": "char", "target": "char"}
-    model: ModelSettings
-    corpus: dict[str, Any] = {}
-    training: dict[str, Any] = {}
-    results: dict[str, Any] = {}
+MODEL, LOG = "model.safetensors", "log.jsonl"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has been read: its config, its model in evaluation mode, its tokenizers."""
+    """A run that has been read.
+
+    Args:
+        config: what its config.json holds.
+        model: in evaluation mode; of the kind that its task has.
+        tokenizers: by name.
+        files: what its further files hold, by name.
+    """
 
     config: RunConfig
-    model: EncoderDecoder[Any]
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
+    model: Any
+    tokenizers: Mapping[str, Tokenizer]
+    files: Mapping[str, str]
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        """Of a translator: what cuts the texts to translate."""
+        return self.tokenizers["source"]
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        """Of a translator: what cuts the translations."""
+        return self.tokenizers["target"]
 
 
 class RunWriter:
     """Writes a run folder, which appears at its place when training begins, marked as unfinished until it is complete.
 
         with RunWriter(path) as run:
-            run.begin(config, source_tokenizer, target_tokenizer)
+            run.begin(config, *tokenizers)
             run.log({"update": 100, "loss": 1.5})
-            run.finish(config, model, source_tokenizer, target_tokenizer)
+            run.finish(config, model, *tokenizers)
 
     Leaving the block before `begin` leaves nothing behind; `finish` begins where nobody has. From `begin` on the run is
     this process' own until the block is left.
@@ -151,14 +129,14 @@ class RunWriter:
             return Path(self._log.name).stat().st_size
 
     def begin(
-        self, config: RunConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, start: torch.nn.Module | None = None
+        self, config: RunConfig, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None, start: torch.nn.Module | None = None
     ) -> None:
         """Put the folder at its place, marked as unfinished; in a run that goes on, only its config is new.
 
         Args:
             config: what is known so far.
-            source_tokenizer: for the texts to translate.
-            target_tokenizer: for the translations.
+            tokenizers: in the order in which the config names them.
+            files: what the further files that the config names hold, by name.
             start: the model whose weights training starts from, unless it starts from random ones.
 
         Raises:
@@ -171,8 +149,10 @@ class RunWriter:
         with said_clearly(self.path):
             self._log.close()
             write_config(config, self._draft)
-            source_tokenizer.save(self._draft / SOURCE_TOKENIZER)
-            target_tokenizer.save(self._draft / TARGET_TOKENIZER)
+            for name, tokenizer in zip(config.tokenizers, tokenizers, strict=True):
+                tokenizer.save(self._draft / tokenizer_file(name))
+            for name in config.files:
+                (self._draft / name).write_text((files or {})[name], encoding="utf-8")
             if start is not None:
                 write_tensors(tensors_of(start), self._draft / MODEL)
             self._check_room()
@@ -180,14 +160,14 @@ class RunWriter:
             self._draft = None
         self._log = _claimed(self.path)
 
-    def finish(self, config: RunConfig, model: torch.nn.Module, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
+    def finish(self, config: RunConfig, model: torch.nn.Module, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None) -> None:
         """Write the weights, make everything durable, and mark the folder as finished.
 
         Raises:
             RunError: the folder cannot be written.
         """
         if self._draft is not None:
-            self.begin(config, source_tokenizer, target_tokenizer)
+            self.begin(config, *tokenizers, files=files)
         self.logged()
         with new_file(self.path / MODEL) as file:
             write_tensors(tensors_of(model), file)
@@ -230,89 +210,80 @@ def _claimed(path: Path) -> IO[str]:
     return log
 
 
-def write_config(config: RunConfig, path: Path) -> None:
-    """Write a run folder's config.json.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    with new_file(path / CONFIG) as file:
-        file.write_text(config.model_copy(update={"format": FORMAT}).model_dump_json(indent=2) + "\n", encoding="utf-8")
-
-
-def read(path: Path | str) -> Run:
+def read(path: Path | str, task: Task | None = None) -> Run:
     """Read a run folder.
 
+    Args:
+        path: the folder.
+        task: what the run must do; anything unless given.
+
     Raises:
-        RunError: it is missing, damaged, or written by a newer version.
+        RunError: it is missing, damaged, or written by a newer version, or does something else.
     """
     path = Path(path)
     config = read_config(path)
+    if task is not None:
+        must_do(path, config, task)
     if config.state == "unfinished" and not (path / MODEL).is_file():
         raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} goes on with it")
-    source, target = read_tokenizers(path, config)
+    tokenizers = read_tokenizers(path, config)
     try:
-        model = build(config.model, source.size, target.size)
+        model = model_of(config, tokenizers)
     except (AttentError, RuntimeError) as error:
         # RuntimeError: sizes that no memory holds
         raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
     fill(tensors_of(model), path / MODEL)
-    return Run(config, model.eval(), source, target)
+    return Run(config, model.eval(), dict(zip(config.tokenizers, tokenizers, strict=True)), read_files(path, config))
 
 
-def read_config(path: Path | str) -> RunConfig:
-    """Read a run folder's config.json alone.
-
-    Raises:
-        RunError: it is missing, damaged, or written by a newer version.
-    """
-    file = Path(path) / CONFIG
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunError(f"{path} is no run folder: {file.name} cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise RunError(f"{file} is damaged: {error}") from error
-    if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
-        raise RunError(f"{file} is damaged: it names no format")
-    if content["format"] > FORMAT:
-        named = content.get("versions")
-        newer = named.get("attent", "of a newer version") if isinstance(named, dict) else "of a newer version"
-        raise RunError(f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}")
-    try:
-        return RunConfig.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from error
+def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
+    """A new model of the kind and the sizes that a config says."""
+    sizes = config.sizes or (tokenizers[0].size, tokenizers[-1].size)
+    return build(config.model, *sizes)
 
 
-def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, Tokenizer]:
-    """The source's and the target's tokenizer of a run folder.
+def tokenizer_file(name: str) -> str:
+    """What the file of a tokenizer of this name is called."""
+    return f"{name}.tokenizer.json"
+
+
+def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, ...]:
+    """The tokenizers of a run folder, in the order in which its config names them.
 
     Raises:
         RunError: one is missing or damaged.
     """
-    source = _tokenizer(Path(path) / SOURCE_TOKENIZER, config.tokenizers, "source")
-    return source, _tokenizer(Path(path) / TARGET_TOKENIZER, config.tokenizers, "target")
+    return tuple(_tokenizer(Path(path) / tokenizer_file(name), kind, name) for name, kind in config.tokenizers.items())
+
+
+def read_files(path: Path | str, config: RunConfig) -> dict[str, str]:
+    """What the further files of a run folder hold, by name.
+
+    Raises:
+        RunError: one is missing or is no text.
+    """
+    try:
+        return {name: (Path(path) / name).read_text(encoding="utf-8") for name in config.files}
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"a file of {path} is missing or damaged: {error}") from error
 
 
 def tokenizers_as_text(path: Path | str) -> dict[str, str]:
     """What the files of a run folder's tokenizers hold, by name: to be sent to where the folder cannot be seen."""
-    return {name: (Path(path) / name).read_text(encoding="utf-8") for name in (SOURCE_TOKENIZER, TARGET_TOKENIZER)}
+    return {tokenizer_file(name): (Path(path) / tokenizer_file(name)).read_text(encoding="utf-8") for name in read_config(path).tokenizers}
 
 
-def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tokenizer, Tokenizer]:
-    """The source's and the target's tokenizer of what `tokenizers_as_text` returned."""
+def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tokenizer, ...]:
+    """The tokenizers of what `tokenizers_as_text` returned."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         return read_tokenizers(folder, config)
 
 
-def _tokenizer(file: Path, kinds: Mapping[str, str], side: str) -> Tokenizer:
-    kind = kinds.get(side, "")
+def _tokenizer(file: Path, kind: str, name: str) -> Tokenizer:
     if kind not in KINDS:
-        raise RunError(f"{file.parent / CONFIG} is damaged: the {side} tokenizer is of unknown kind {kind!r}")
+        raise RunError(f"{file.parent / CONFIG} is damaged: the {name} tokenizer is of unknown kind {kind!r}")
     try:
         return KINDS[kind].load(file)
     except DataError as error:

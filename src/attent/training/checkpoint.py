@@ -15,14 +15,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
 from attent.errors import RunError
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import Model
 from attent.runs.durable import draft_of, new_file, new_folder, sweep
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_tensors
@@ -155,7 +154,7 @@ class Checkpoints:
 
 
 def contents_of(
-    model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average, processes: Processes
+    model: Model, optimizer: torch.optim.Adam, average: Average, processes: Processes
 ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
     """A checkpoint's files of tensors by name, one after another; where weights are divided, all processes have to go through them."""
     yield MODEL, processes.whole(tensors_of(model))
@@ -167,7 +166,7 @@ def contents_of(
 
 
 def take_up(
-    checkpoints: Checkpoints | None, model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average, processes: Processes
+    checkpoints: Checkpoints | None, model: Model, optimizer: torch.optim.Adam, average: Average, processes: Processes
 ) -> State | None:
     """Go on from the first process' last checkpoint; the others' checkpoints are not looked at.
 
@@ -196,7 +195,7 @@ def take_up(
     return state
 
 
-def _fill(model: EncoderDecoder[Any], optimizer: torch.optim.Adam, average: Average, processes: Processes, last: Path | None) -> None:
+def _fill(model: Model, optimizer: torch.optim.Adam, average: Average, processes: Processes, last: Path | None) -> None:
     """Put what a checkpoint holds in its places, as far as this process needs it; the first one alone knows which it is."""
     places, weights = tensors_of(model), dict(model.named_parameters())
     found = processes.parts(fitting(places, last / MODEL) if last else {}, places.__getitem__)

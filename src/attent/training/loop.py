@@ -11,14 +11,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from attent.data.batches import Batch, BatchSize, Bitext
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.data.batches import BatchSize, Examples
+from attent.models.model import Model
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
 from attent.training.averaging import Average, kept_weights
 from attent.training.checkpoint import Checkpoints, State, contents_of, take_up
 from attent.training.interruption import interruptible
 from attent.training.judge import Judge
+from attent.training.loss import LossFunction, loss_of
 from attent.training.memory import keep_little
 from attent.training.meter import Meter
 from attent.training.optimizer import optimizer_of
@@ -55,10 +56,11 @@ class Trained:
 
 
 def train(
-    model: EncoderDecoder[Any],
-    data: Bitext,
+    model: Model,
+    data: Examples[Any],
     settings: TrainingSettings,
     *,
+    loss: LossFunction = loss_of,
     validate: Validate = dict,
     log: Log = lambda record: None,
     progress: Progress | None = None,
@@ -72,9 +74,10 @@ def train(
     settings ask for.
 
     Args:
-        model: keeps the contract of `attent.models.encoder_decoder`.
-        data: the pairs to learn.
+        model: one that the loss knows.
+        data: what to learn, in batches that the loss knows.
         settings: how.
+        loss: of a batch; a translator's unless given.
         validate: called with the model in evaluation mode and the weights that would be kept; returns scores by name.
         log: gets each record: about every second, after each validation, and at the end.
         progress: where a person sees it; standard error unless said otherwise.
@@ -86,13 +89,13 @@ def train(
     The number of threads that training chooses stays that of the process.
 
     Raises:
-        DataError: there is no pair.
+        DataError: there is nothing to learn.
         RunError: a checkpoint cannot be written, or is damaged; another process has other data.
         AttentError: the loss is no longer finite.
         KeyboardInterrupt: after Ctrl-C, once everything is saved.
     """
     progress = progress or Progress()
-    training = Training(model, data, settings, validate, log, progress, checkpoints, processes)
+    training = Training(model, data, settings, validate, log, progress, checkpoints, processes, loss)
     with interruptible() as interruption:
         while training.goes_on(interruption.asked):
             training.learn()
@@ -112,14 +115,15 @@ class Training:
 
     def __init__(
         self,
-        model: EncoderDecoder[Any],
-        data: Bitext,
+        model: Model,
+        data: Examples[Any],
         settings: TrainingSettings,
         validate: Validate,
         log: Log,
         progress: Progress,
         checkpoints: Checkpoints | None,
         processes: Processes = ALONE,
+        loss: LossFunction = loss_of,
     ) -> None:
         if settings.sharded and processes.number == 1:
             progress.say("one process alone has nobody to divide its weights with: it holds them all")
@@ -136,8 +140,9 @@ class Training:
         self.model, self.settings, self.checkpoints, self.processes = model, settings, checkpoints, processes
         self._validate, self._log, self._progress = validate, log, progress
         model.train()
-        self.trained = processes.trained(model)
-        self.parameters = list(self.trained.parameters())
+        self.trained = processes.trained(model, loss)
+        # those of frozen embeddings stay as they are
+        self.parameters = [parameter for parameter in self.trained.parameters() if parameter.requires_grad]
         self.device = self.parameters[0].device
         self.schedule = SCHEDULES[settings.schedule]
         self.optimizer = optimizer_of(self.parameters, settings)
@@ -152,7 +157,7 @@ class Training:
         self.unsaved, self.stored = found is None, None if found is None else found.update
         # Where weights are divided all have to take part in a checkpoint.
         self.saves = processes.by_first(lambda: checkpoints is not None) and (processes.first or processes.sharded)
-        self.loss_of = processes.loss_of(self.trained)
+        self.loss_of = processes.loss_of(self.trained, loss)
         here = State(pace=Pace("float32", 1), device=self.device.type, processes=processes.number, sharded=processes.sharded)
         if found is None:
             batch = processes.next_part(data.endless(size, settings.seed))[0].to(self.device)
@@ -170,7 +175,7 @@ class Training:
         self.meter = Meter(self.device, found.seconds)
         self.rate, self.asked, self.seconds = 0.0, False, found.seconds
 
-    def _gradients(self, batch: Batch, precision: Precision) -> None:
+    def _gradients(self, batch: Any, precision: Precision) -> None:
         self.loss_of(batch, self.settings.label_smoothing, precision)[0].backward()
         self.trained.zero_grad()
 

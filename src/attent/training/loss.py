@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +13,10 @@ from attent.data.tokenizer import PAD
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.training.output_loss import output_loss
 from attent.training.pace import Precision, autocast
+
+# What training is handed: of a model and one batch of its task, with the share of label smoothing and the precision, the loss, a mean
+# of the batch's answers in nats, and the model width E that a schedule may ask for.
+LossFunction = Callable[[Any, Any, float, Precision], tuple[Tensor, int]]
 
 
 def loss_of(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:

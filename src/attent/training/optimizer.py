@@ -29,7 +29,7 @@ def state_of(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]
     return {
         f"{name}/{key}": value
         for name, parameter in parameters.items()
-        for key, value in optimizer.state[parameter].items()
+        for key, value in optimizer.state.get(parameter, {}).items()
         if isinstance(value, Tensor)
     }
 

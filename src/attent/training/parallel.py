@@ -24,16 +24,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from attent.data.batches import Batch, Bitext, Endless
+from attent.data.batches import Endless, Examples
 from attent.errors import RunError
-from attent.models.encoder_decoder import EncoderDecoder
-from attent.training.loss import loss_of
+from attent.models.model import Model
+from attent.training.loss import LossFunction
+from attent.training.loss import loss_of as of_translation
 from attent.training.pace import Precision
 from attent.training.progress import Progress
 
 T = TypeVar("T")
-# As `loss_of` with its model given.
-LossOf = Callable[[Batch, float, Precision], tuple[Tensor, int]]
+# A loss function with its model given.
+LossOf = Callable[[Any, float, Precision], tuple[Tensor, int]]
 
 # How long one waits for another: as long as reading a corpus or a validation may take.
 PATIENCE = timedelta(days=1)
@@ -60,14 +61,14 @@ class Processes:
         """Whether this is the one that decides, judges, saves and speaks."""
         return self.rank == 0
 
-    def next_part(self, batches: Endless) -> tuple[Batch, int]:
-        """What of the next batch is to be learnt here, and how many target tokens the whole batch has."""
+    def next_part(self, batches: Endless[Any]) -> tuple[Any, int]:
+        """What of the next batch is to be learnt here, and how many answers the whole batch has, such as target tokens."""
         batch = next(batches)
         return batch, batch.tokens
 
-    def loss_of(self, model: EncoderDecoder[Any]) -> LossOf:
+    def loss_of(self, model: Model, loss: LossFunction = of_translation) -> LossOf:
         """The loss of a batch, whose gradients are those of all processes together."""
-        return partial(loss_of, model)
+        return partial(loss, model)
 
     def still_apart(self, loss: LossOf) -> AbstractContextManager[None]:
         """Within the block gradients stay in their own process: for all batches of an update but the last."""
@@ -89,8 +90,8 @@ class Processes:
         """What the first process of this machine found, which all on it get; it is such as JSON can say."""
         return work()
 
-    def trained(self, model: EncoderDecoder[Any]) -> EncoderDecoder[Any]:
-        """What holds the weights that are trained here: the model itself, unless they are divided."""
+    def trained(self, model: Model, loss: LossFunction = of_translation) -> Model:
+        """What holds the weights that are trained here, by this loss: the model itself, unless they are divided."""
         return model
 
     def parts(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
@@ -107,15 +108,15 @@ class Processes:
         return tensors
 
     @contextmanager
-    def gathered(self, model: EncoderDecoder[Any]) -> Iterator[None]:
+    def gathered(self, model: Model) -> Iterator[None]:
         """The weights that are trained, whole in the first one's model, until the block ends."""
         yield
 
-    def end(self, model: EncoderDecoder[Any]) -> None:
+    def end(self, model: Model) -> None:
         """Leave the weights that were trained in the first one's model."""
 
-    def alike(self, data: Bitext) -> None:
-        """Check that all have as many pairs as the first, each of the same lengths."""
+    def alike(self, data: Examples[Any]) -> None:
+        """Check that all have as many rows as the first, and the same outline of them."""
 
     def vary(self, seed: int, update: int) -> None:
         """Have each process draw other random numbers in an update, the same whenever it is repeated."""
@@ -141,11 +142,11 @@ class Group(Processes):
     def first_here(self) -> bool:
         return self.rank == self._here
 
-    def next_part(self, batches: Endless) -> tuple[Batch, int]:
+    def next_part(self, batches: Endless[Any]) -> tuple[Any, int]:
         return batches.next_part(self.rank, self.number)
 
-    def loss_of(self, model: EncoderDecoder[Any]) -> LossOf:
-        together = DistributedDataParallel(Loss(model), gradient_as_bucket_view=True)
+    def loss_of(self, model: Model, loss: LossFunction = of_translation) -> LossOf:
+        together = DistributedDataParallel(Loss(model, loss), gradient_as_bucket_view=True)
         # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
         together.register_comm_hook(None, _add_up)
         return together
@@ -190,14 +191,13 @@ class Group(Processes):
     def _part(self, tensor: Tensor, like: Tensor) -> Tensor:
         return tensor
 
-    def alike(self, data: Bitext) -> None:
-        lengths = [sequences.lengths.astype(np.int32) for sequences in (data.source, data.target)]
-        pairs, digest = len(data), [zlib.crc32(side.tobytes()) for side in lengths]
-        most, first = self.by_first(lambda: (pairs, digest))
-        if pairs != most:
-            raise RunError(f"process {self.rank} has {pairs:,} pairs to learn where the first one has {most:,}")
+    def alike(self, data: Examples[Any]) -> None:
+        rows, digest = len(data), [zlib.crc32(numbers.astype(np.int32).tobytes()) for numbers in data.outline()]
+        most, first = self.by_first(lambda: (rows, digest))
+        if rows != most:
+            raise RunError(f"process {self.rank} has {rows:,} {data.one}s to learn where the first one has {most:,}")
         if digest != first:
-            raise RunError(f"process {self.rank} has other pairs to learn than the first one")
+            raise RunError(f"process {self.rank} has other {data.one}s to learn than the first one")
 
     def vary(self, seed: int, update: int) -> None:
         # The first one's generator is in the checkpoints; those of the others need not be.
@@ -270,12 +270,12 @@ class _Nowhere(io.StringIO):
 class Loss(nn.Module):
     """What PyTorch's ways to train together look for: a module whose forward is the loss."""
 
-    def __init__(self, model: EncoderDecoder[Any]) -> None:
+    def __init__(self, model: Model, loss: LossFunction) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.loss = model, loss
 
-    def forward(self, batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
-        return loss_of(self.model, batch, label_smoothing, precision)
+    def forward(self, batch: Any, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
+        return self.loss(self.model, batch, label_smoothing, precision)
 
 
 def _form(tensor: Tensor) -> tuple[list[int], str, str]:

@@ -11,7 +11,7 @@ import copy
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -19,8 +19,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import Model
 from attent.runs.weights import tensors_of
+from attent.training.loss import LossFunction
+from attent.training.loss import loss_of as of_translation
 from attent.training.parallel import Group, Loss, LossOf
 
 
@@ -32,15 +34,15 @@ class Sharded(Group):
 
     sharded = True
 
-    def trained(self, model: EncoderDecoder[Any]) -> EncoderDecoder[Any]:
+    def trained(self, model: Model, loss: LossFunction = of_translation) -> Model:
         """A copy of which each process holds a part, with the first one's weights; the model is left empty."""
         # it warns of views that a layer returns, for whoever might write into them: nobody writes into the caches that these are
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         weights = tensors_of(model)
-        mesh = init_device_mesh(model.to_logits.weight.device.type, (self.number,))
+        mesh = init_device_mesh(next(iter(weights.values())).device.type, (self.number,))
         # the weights are not copied: the parts are cut out of them
         divided = copy.deepcopy(model, {id(weight): weight for weight in weights.values()})
-        self._loss = Loss(divided)
+        self._loss = Loss(divided, loss)
         for module in (*divided.units, self._loss):
             unit = cast(FSDPModule, fully_shard(module, mesh=mesh))
             # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
@@ -51,7 +53,8 @@ class Sharded(Group):
         _empty(weights)
         return divided
 
-    def loss_of(self, model: EncoderDecoder[Any]) -> LossOf:
+    def loss_of(self, model: Model, loss: LossFunction = of_translation) -> LossOf:
+        # that of `trained`
         return self._loss
 
     def still_apart(self, loss: LossOf) -> AbstractContextManager[None]:
@@ -68,14 +71,14 @@ class Sharded(Group):
         return found
 
     @contextmanager
-    def gathered(self, model: EncoderDecoder[Any]) -> Iterator[None]:
+    def gathered(self, model: Model) -> Iterator[None]:
         self.end(model)
         try:
             yield
         finally:
             _empty(tensors_of(model))
 
-    def end(self, model: EncoderDecoder[Any]) -> None:
+    def end(self, model: Model) -> None:
         places = tensors_of(model)
         for name, tensor in self._divided.items():
             weight = self.whole({name: tensor})

@@ -1,0 +1,67 @@
+"""attent fill: the words that may stand in the blanks of a line."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attent.cli.lines import lines_of, opened, where
+from attent.cli.output import say
+from attent.errors import DataError
+
+if TYPE_CHECKING:
+    from attent.decoding.filler import Filled
+
+# Pieces named of those that a blank looked at.
+LOOKS = 5
+
+
+def fill(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    text: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")] = "-",
+    best: Annotated[int, typer.Option(min=1, help="Words for each blank.")] = 5,
+    layer: Annotated[int | None, typer.Option(help="What was looked at in this layer, from 0; the mean of all unless given.")] = None,
+    head: Annotated[int | None, typer.Option(help="The same of one head, from 0.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with the weight of every piece.")] = False,
+) -> None:
+    """Guess the words that [MASK] stands for, each with its probability, and show which words of the line the guess looked at.
+
+    What is no file is a text. A line may have several blanks, which are guessed at once. A word that the model does not know is read
+    in lower case, or with a space before it, where it knows that; else it is named on standard error, and no more than a word to it.
+    """
+    from attent.decoding.filler import load
+
+    filler = load(run)
+    with opened(text) as stream:
+        # a text that is given as it is has no place
+        given = isinstance(stream, io.BytesIO)
+        for number, line in enumerate(lines_of(stream, text), start=1):
+            try:
+                found = filler.fill(line, best, layer=layer, head=head)
+            except DataError as error:
+                raise DataError(str(error) if given else f"{where(text)}, line {number}: {error}") from error
+            if strange := filler.unknown(line):
+                say(f"line {number}: unknown to this model: {', '.join(map(repr, strange))}")
+            print("\n".join(_shown(line, found)) if not as_json else _json(line, found))
+            sys.stdout.flush()
+
+
+def _shown(line: str, found: list[Filled]) -> Iterator[str]:
+    yield line
+    for number, blank in enumerate(found, start=1):
+        if len(found) > 1:
+            yield f"  blank {number}"
+        widest = max(len(guess.word) for guess in blank.guesses)
+        yield from (f"  {100 * guess.probability:6.2f} %  {guess.word:{widest}}" for guess in blank.guesses)
+        yield "  looked at  " + "  ".join(f"{look.piece} {look.weight:.2f}" for look in blank.most(LOOKS))
+
+
+def _json(line: str, found: list[Filled]) -> str:
+    return json.dumps({"text": line, "blanks": [asdict(blank) for blank in found]}, ensure_ascii=False)

@@ -1,0 +1,65 @@
+"""How well a run guesses blanks: what `attent evaluate` says of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attent.cli.output import say
+from attent.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from attent.data.tokenizer import Tokenizer
+    from attent.evaluation.blanks import Blanks
+    from attent.evaluation.ngrams import Trigrams
+
+
+def evaluate_blanks(run: Path, text: Path, against: Path | None, *, as_json: bool) -> None:
+    """Judge a run that fills blanks on every word of a text, beside counts of the text that it was trained on.
+
+    Raises:
+        ArgumentError: there is no word to guess.
+        DataError: a file cannot be read.
+        RunError: the run does something else.
+    """
+    from attent.data.reading import lines
+    from attent.decoding.filler import load
+    from attent.evaluation.blanks import guessed
+
+    filler, some = load(run), list(lines(text))
+    counted = _counted(run, against, filler.tokenizer)
+    say(f"guessing every word of {len(some):,} lines of {text}")
+    found = guessed(filler, some, counted)
+    if found is None:
+        raise ArgumentError(f"{text} has no word that this model knows")
+    print(json.dumps(asdict(found), indent=2) if as_json else "\n".join(said(found)))
+
+
+def said(found: Blanks) -> list[str]:
+    """The same for a person."""
+    widest = max(map(len, found.ways))
+    ways = [f"{name:{widest}}  top-1 {way.accuracy:6.2f} %  perplexity {way.perplexity:8.2f}" for name, way in found.ways.items()]
+    left_out = [(found.unknown, "words that the model does not know"), (found.long, "lines that it cannot read")]
+    counted = f"{found.blanks:,} blanks, each alone in one of {found.lines:,} lines"
+    return [*ways, "; ".join([counted, *(f"{number:,} {what} left out" for number, what in left_out if number)])]
+
+
+def _counted(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams | None:
+    """What is counted in the training text; None, and said, where that is not to be had."""
+    from attent.data.reading import STANDARD_INPUT, lines
+    from attent.evaluation.ngrams import Trigrams
+    from attent.runs.config import read_config
+
+    file = str(against or read_config(run).corpus.get("lines", {}).get("train", STANDARD_INPUT))
+    if against is None and not Path(file).is_file():
+        say(f"no yardsticks: the text that {run} was trained on is not at {file}; --against FILE names it")
+        return None
+    try:
+        return Trigrams((tokenizer.encode(line) for line in lines(file) if line.strip()), tokenizer.size)
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
+        say(f"no yardsticks: {error}")
+        return None

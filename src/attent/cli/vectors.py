@@ -1,0 +1,36 @@
+"""attent vectors: a run's embeddings as word vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attent.cli.output import say
+from attent.errors import ArgumentError
+
+
+def vectors(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    out: Annotated[Path, typer.Option(help="The file: .txt as GloVe's, .vec as fastText's, .bin as word2vec's, perhaps with .gz behind.")],
+    side: Annotated[str | None, typer.Option(help="Whose embedding: source, unless target is said, or text.")] = None,
+) -> None:
+    """Write what a run has learnt of each word of its vocabulary, as other programs read word vectors.
+
+    A vocabulary of pieces is written by piece, with "▁" for a space.
+    """
+    from attent.data.word_vectors.writing import GZIPPED, format_of, write
+    from attent.export.embeddings import embedded
+    from attent.runs.durable import new_file
+    from attent.runs.folder import read
+
+    form, of = format_of(out), read(run)
+    if not of.tokenizers:
+        raise ArgumentError(f"{run} has no words: it reads vectors")
+    found, left_out = embedded(of, side or next(iter(of.tokenizers)), form)
+    with new_file(out) as draft:
+        write(draft, found, form, gzipped=out.name.endswith(GZIPPED))
+    print(f"{len(found):,} words of {found.width} numbers: {out}")
+    if left_out:
+        say(f"{left_out:,} ids have no vector there: spaces, bytes, what a file cannot hold, and words that another id stands for")

@@ -1,0 +1,23 @@
+"""Attention weights with the names of their rows and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attent.attention.map import AttentionMap
+
+
+@dataclass(frozen=True)
+class LabelledMap:
+    """Attention weights, and what their rows and columns are about.
+
+    Args:
+        weights: (1, H, Tq, Tk).
+        rows: what each query is about, Tq labels; in the decoder the piece that the row's step **emits**, so that row
+            t is about target piece t, not about the piece before it that the step was given.
+        columns: what each key is about, Tk labels; in the decoder's self-attention the pieces given, from START on.
+    """
+
+    weights: AttentionMap
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]

@@ -1,0 +1,32 @@
+"""From a run folder to what its task makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attent.decoding import filler, translator
+from attent.decoding.translator import Translator
+from attent.errors import RunError
+from attent.runs.config import Task, read_config
+
+LOADERS: dict[Task, Callable[[Path | str, torch.device | str], Any]] = {"translate": translator.load, "fill-mask": filler.load}
+
+
+def load(path: Path | str, device: torch.device | str = "cpu") -> Translator | Any:
+    """What a run folder holds: a `Translator` of a run that translates, a `Filler` of one that fills blanks.
+
+    Args:
+        path: the run folder.
+        device: where the model is to be.
+
+    Raises:
+        RunError: the folder is missing, damaged, or written by a newer version.
+    """
+    task = read_config(path).task
+    if task not in LOADERS:
+        raise RunError(f"{path} cannot be loaded: nothing is known of the task {task!r}")
+    return LOADERS[task](path, device)

@@ -1,0 +1,40 @@
+"""A run's embeddings as word vectors."""
+
+from __future__ import annotations
+
+from attent.data.subword_tokenizer import SPACE
+from attent.data.tokenizer import SPECIALS
+from attent.data.word_vectors.vectors import WordVectors
+from attent.data.word_vectors.writing import writable
+from attent.errors import UnknownNameError
+from attent.runs.folder import Run
+
+
+def embedded(run: Run, side: str, form: str) -> tuple[WordVectors, int]:
+    """The features that a model begins with for each word of a vocabulary, or for each piece of one of pieces.
+
+    Of two ids that stand for the same word, such as a sign with and without a space before it, the more frequent one's are taken.
+
+    Args:
+        run: one that has been read.
+        side: whose vocabulary: "source" or "target" of a translator, "text" where there is one text.
+        form: a format of `attent.data.word_vectors.write`, which cannot hold every word.
+
+    Returns:
+        The vectors, and how many ids have none among them, but for the special ones.
+
+    Raises:
+        UnknownNameError: there is no such side, or no such format.
+    """
+    if side not in run.tokenizers:
+        raise UnknownNameError("side", side, run.tokenizers)
+    tokenizer, embedding = run.tokenizers[side], run.model.embeddings[side]
+    ids = range(SPECIALS, tokenizer.size)
+    by_piece = any(tokenizer.piece(token).startswith(SPACE) for token in ids)
+    rows: dict[str, int] = {}
+    for token in ids:
+        word = tokenizer.piece(token) if by_piece else tokenizer.word(token)
+        if word and writable(word, form):
+            rows.setdefault(word, token)
+    features = embedding.scale * embedding.weight.detach()[list(rows.values())]
+    return WordVectors(list(rows), features), len(ids) - len(rows)

@@ -1,0 +1,134 @@
+"""A run's config.json: what was trained, on what, how, and with what results."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from attent.data.word_vectors.settings import VectorsSettings
+from attent.errors import RunError
+from attent.models.settings import ModelSettings
+from attent.runs.durable import new_file
+
+Task = Literal["translate", "fill-mask", "classify"]
+FORMAT = 3
+CONFIG = "config.json"
+# What a run of each task does, and by which command.
+DOES: dict[Task, tuple[str, str]] = {
+    "translate": ("translates", "attent translate {run} TEXT"),
+    "fill-mask": ("fills blanks", "attent fill {run} TEXT"),
+    "classify": ("classifies", "attent classify {run} FILE"),
+}
+# The names of its tokenizers, where they are always the same.
+TOKENIZERS: dict[Task, tuple[str, ...]] = {"translate": ("source", "target"), "fill-mask": ("text",)}
+
+
+def versions() -> dict[str, str]:
+    """The versions that a run depends on."""
+    try:
+        attent = version("attent")
+    except PackageNotFoundError:
+        attent = "not installed"
+    return {"attent": attent, "torch": torch.__version__, "python": platform.python_version()}
+
+
+class RunConfig(BaseModel):
+    """What config.json holds.
+
+    Args:
+        format: the version of the folder's layout.
+        state: whether training has ended; in format 1 it always had.
+        versions: of attent, torch and python, by name.
+        task: what was learnt; before format 3 always to translate.
+        tokenizers: the kind of each tokenizer by its name, which its file bears too; "source" and "target" of a translator, "text"
+            where there is one text, none where vectors are read.
+        files: the names of further files that belong to the run, all of them text.
+        sizes: how many tokens there are to read, or numbers in each vector, and how many tokens or classes there are to tell; None where
+            these are the ids of the first and of the last tokenizer.
+        model: the model's settings.
+        corpus: the corpus' settings.
+        vectors: the word vectors that embeddings started from.
+        coverage: by tokenizer, how many ids of the vocabulary have one of these, and the share of running words that have one.
+        training: the settings of training, and what it found out, such as the precision chosen.
+        results: scores by name.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: int = FORMAT
+    state: Literal["unfinished", "finished"] = "finished"
+    versions: dict[str, str] = Field(default_factory=versions)
+    task: Task = "translate"
+    tokenizers: dict[str, str] = {"source": "char", "target": "char"}
+    files: tuple[str, ...] = ()
+    sizes: tuple[int, int] | None = None
+    model: ModelSettings
+    corpus: dict[str, Any] = {}
+    vectors: VectorsSettings | None = None
+    coverage: dict[str, dict[str, int | float]] = {}
+    training: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _has_what_its_task_needs(self) -> RunConfig:
+        wanted = TOKENIZERS.get(self.task)
+        if wanted is not None and set(self.tokenizers) != set(wanted):
+            raise ValueError(f"a run that {DOES[self.task][0]} has the tokenizers {', '.join(wanted)}, got {', '.join(self.tokenizers)}")
+        if not self.tokenizers and self.sizes is None:
+            raise ValueError("a run without tokenizers must say its sizes")
+        if wrong := [name for name in self.files if Path(name).name != name]:
+            raise ValueError(f"files must lie in the run folder, got {wrong[0]}")
+        return self
+
+
+def write_config(config: RunConfig, path: Path) -> None:
+    """Write a run folder's config.json.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    with new_file(path / CONFIG) as file:
+        file.write_text(config.model_copy(update={"format": FORMAT}).model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def read_config(path: Path | str) -> RunConfig:
+    """Read a run folder's config.json alone.
+
+    Raises:
+        RunError: it is missing, damaged, or written by a newer version.
+    """
+    file = Path(path) / CONFIG
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"{path} is no run folder: {file.name} cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise RunError(f"{file} is damaged: {error}") from error
+    if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
+        raise RunError(f"{file} is damaged: it names no format")
+    if content["format"] > FORMAT:
+        named = content.get("versions")
+        newer = named.get("attent", "of a newer version") if isinstance(named, dict) else "of a newer version"
+        raise RunError(f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}")
+    try:
+        return RunConfig.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def must_do(path: Path | str, config: RunConfig, task: Task) -> None:
+    """Check that a run is one of this task.
+
+    Raises:
+        RunError: it is one of another; the message names the command for it.
+    """
+    if config.task != task:
+        does, command = DOES[config.task]
+        raise RunError(f"{path} {does}: {command.format(run=path)}")

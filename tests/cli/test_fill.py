@@ -1,0 +1,78 @@
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+TEXT = "the dog was [MASK] , so it [MASK] ."
+
+
+def test_each_blank_has_its_words_and_what_it_looked_at(attent, filling_folder: Path) -> None:
+    done = attent("fill", filling_folder, TEXT, "--best", 3)
+    assert (done.code, done.err) == (0, [])
+    assert done.out[0] == TEXT
+    assert [line for line in done.out if line.startswith("  blank")] == ["  blank 1", "  blank 2"]
+    assert len([line for line in done.out if " %  " in line]) == 6
+    assert len([line for line in done.out if line.startswith("  looked at  ")]) == 2
+
+
+def test_json_has_every_weight(attent, filling_folder: Path) -> None:
+    done = attent("fill", filling_folder, TEXT, "--json", "--layer", 0, "--head", 1)
+    found = json.loads(done.out[0])
+    assert found["text"] == TEXT
+    assert [blank["place"] for blank in found["blanks"]] == [3, 7]
+    assert [look["piece"] for look in found["blanks"][0]["looks"]] == TEXT.split()
+    assert sum(look["weight"] for look in found["blanks"][0]["looks"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_lines_come_from_a_file_or_standard_input(attent, filling_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("the [MASK] slept\nthe cat\n", encoding="utf-8")
+    done = attent("fill", filling_folder, file, "--json")
+    assert (done.code, len(done.out)) == (2, 1)
+    assert done.err == [f"attent: {file}, line 2: there is no [MASK], as a blank is written, in 'the cat'"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a [MASK]\n")))
+    assert attent("fill", filling_folder, "--json").code == 0
+
+
+def test_words_are_read_as_the_model_knows_them(attent, filling_folder: Path) -> None:
+    known, other = (attent("fill", filling_folder, text) for text in (TEXT, "The Dog was [MASK], so it [MASK]."))
+    assert other.err == []
+    assert [line for line in other.out if "%" in line] == [line for line in known.out if "%" in line]
+    assert attent("fill", filling_folder, "the bird [MASK]").err == ["line 1: unknown to this model: 'bird'"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["the dog"], "there is no [MASK], as a blank is written, in 'the dog'"),
+        (["the un[MASK]"], "[MASK] stands for a whole word: put spaces around it in ' un[MASK]'"),
+        ([TEXT, "--layer", "1"], "there are 1 layers, numbered from 0, got layer 1"),
+        ([TEXT, "--head", "2"], "there are 2 heads, numbered from 0, got head 2"),
+    ],
+)
+def test_what_cannot_be_filled_is_said_in_one_line(attent, filling_folder: Path, arguments: list[str], says: str) -> None:
+    done = attent("fill", filling_folder, *arguments)
+    assert (done.code, done.out, done.err) == (2, [], [f"attent: {says}"])
+
+
+@pytest.mark.parametrize(
+    "arguments", ["translate text", "score -", "show text", "walk text", "export --to onnx", "translate --engine onnx"]
+)
+def test_other_commands_name_the_right_one(attent, filling_folder: Path, arguments: str) -> None:
+    command, *others = arguments.split()
+    done = attent(command, filling_folder, *others)
+    assert (done.code, done.out) == (2, [])
+    assert done.err[-1] == f"attent: {filling_folder} fills blanks: attent fill {filling_folder} TEXT"
+
+
+def test_a_run_that_translates_fills_nothing(attent, run_folder: Path) -> None:
+    done = attent("fill", run_folder, TEXT)
+    assert (done.code, done.err) == (2, [f"attent: {run_folder} translates: attent translate {run_folder} TEXT"])
+
+
+def test_it_is_described(attent, filling_folder: Path) -> None:
+    done = attent("describe", filling_folder)
+    assert done.code == 0
+    assert done.out[0].endswith("EncoderModel, 17 text tokens")

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.data.word_vectors import read
+from attent.runs.folder import read as read_run
+
+
+@pytest.mark.parametrize("ending", [".txt", ".vec", ".bin", ".vec.gz"])
+def test_a_runs_embeddings_are_written(attent, run_folder: Path, tmp_path: Path, ending: str) -> None:
+    out = tmp_path / f"source{ending}"
+    done = attent("vectors", run_folder, "--out", out)
+    run = read_run(run_folder)
+    characters = [character for character in run.source_tokenizer.characters if character.strip()]
+    assert (done.code, done.out) == (0, [f"{len(characters)} words of 8 numbers: {out}"])
+    assert done.err[0].startswith(f"{run.source_tokenizer.size - 4 - len(characters)} ids have no vector there: spaces, ")
+    found, embedding = read(out), run.model.embeddings["source"]
+    assert found.words == characters
+    for character in characters[:5]:
+        (token,) = run.source_tokenizer.encode(character)
+        torch.testing.assert_close(found[character], embedding(torch.tensor([[token]]))[0, 0], rtol=1e-6, atol=1e-7)
+
+
+def test_the_other_side_is_asked_for(attent, run_folder: Path, tmp_path: Path) -> None:
+    assert attent("vectors", run_folder, "--side", "target", "--out", tmp_path / "a.txt").code == 0
+    assert set("0123456789-") <= set(read(tmp_path / "a.txt").words)
+
+
+def test_what_cannot_be_written_is_said_in_one_line(attent, run_folder: Path, tmp_path: Path) -> None:
+    for arguments, said in (
+        (["--out", tmp_path / "a.csv"], "attent: a file of word vectors is named .txt (glove), "),
+        (["--out", tmp_path / "a.txt", "--side", "middle"], "attent: unknown side 'middle' (known: source, target)"),
+        (["--out", tmp_path / "nowhere" / "a.txt"], f"attent: {tmp_path / 'nowhere' / '.a.txt.part'} cannot be written: "),
+        ([], "attent: Missing option '--out'"),
+    ):
+        done = attent("vectors", run_folder, *arguments)
+        assert (done.code, len(done.err)) == (2, 1)
+        assert done.err[0].startswith(said)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,168 @@
+import gzip
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attent.benchmarking.memory import apart, grown
+from attent.data.word_vectors import WordVectors, read, text, write
+from attent.data.word_vectors.opening import opened
+from attent.data.word_vectors.reading import width_of
+from attent.data.word_vectors.report import VectorsReport
+from attent.errors import DataError
+
+NAMES = ["</s>", "the", "Straße", "New_York", "42", "日本", *(f"w{n}" for n in range(1200))]
+# as gensim's save_word2vec_format writes them: keyword arguments by name of file
+WRITTEN: dict[str, dict[str, Any]] = {
+    "glove.txt": {"write_header": False},
+    "word2vec.txt": {},
+    "fasttext.vec": {},
+    "word2vec.bin": {"binary": True},
+    "glove.txt.gz": {"write_header": False},
+    "word2vec.bin.gz": {"binary": True},
+}
+
+
+@pytest.fixture(scope="module")
+def keyed() -> Any:
+    """gensim's own vectors."""
+    models = pytest.importorskip("gensim.models", reason="gensim is not installed")
+    found = models.KeyedVectors(11)
+    found.add_vectors(NAMES, np.random.default_rng(0).normal(size=(len(NAMES), 11)).astype(np.float32))
+    return found
+
+
+# gensim leaves the file open whose lines it counts
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_gensim_writes_is_read_as_gensim_reads_it(keyed: Any, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    keyed.save_word2vec_format(str(path), **WRITTEN[name])
+    found = read(path)
+    theirs = type(keyed).load_word2vec_format(str(path), binary=".bin" in name, no_header="glove" in name)
+    assert found.words == theirs.index_to_key == NAMES
+    assert np.array_equal(found.vectors.numpy(), theirs.vectors)
+    assert len(found.report.said()) == 1
+    assert width_of(path) == 11
+    few = read(path, ["w7", "nowhere", "Straße"])
+    assert few.words == ["Straße", "w7"]
+    assert torch.equal(few.vectors, torch.stack([found["Straße"], found["w7"]]))
+    zipped = tmp_path / "all.zip"
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.write(path, "inside")
+    if not name.endswith(".gz"):
+        assert torch.equal(read(zipped).vectors, found.vectors)
+
+
+@pytest.mark.parametrize("name", ["a.vec", "a.bin", "a.vec.gz", "a.bin.gz"])
+def test_gensim_reads_what_is_written(keyed: Any, tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, WordVectors(NAMES, torch.from_numpy(keyed.vectors)))
+    theirs = type(keyed).load_word2vec_format(str(tmp_path / name), binary=".bin" in name)
+    assert theirs.index_to_key == NAMES
+    assert np.array_equal(theirs.vectors, keyed.vectors)
+
+
+def test_the_nearest_are_gensims(keyed: Any) -> None:
+    found = WordVectors(NAMES, torch.from_numpy(keyed.vectors))
+    ours, theirs = found.nearest("the", 20), keyed.most_similar("the", topn=20)
+    assert [word for word, _ in ours] == [word for word, _ in theirs]
+    assert [cosine for _, cosine in ours] == pytest.approx([cosine for _, cosine in theirs], abs=1e-6)
+
+
+def test_words_that_are_not_utf8_are_kept_and_reported(tmp_path: Path) -> None:
+    path = tmp_path / "latin.bin"
+    path.write_bytes(b"2 2\n" + b"na\xefve " + np.ones(2, "<f4").tobytes() + b"cat " + np.zeros(2, "<f4").tobytes())
+    found = read(path)
+    assert found.words == ["na�ve", "cat"]
+    assert found.report.said()[1:] == ["  1 kept: word that is not UTF-8, its bytes replaced by � (word 1)"]
+
+
+def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "glove.txt"
+    path.write_text("a 1 2 3\nb nan 2 3\na 4 5 6\nc 1 2\nd x 2 3\ne 1 2 3\n", encoding="utf-8")
+    found = read(path)
+    assert found.words == ["a", "e"]
+    assert found["a"].tolist() == [1, 2, 3]
+    assert found.report.said() == [
+        f"{path}: 6 lines read, 2 vectors of 3 numbers kept",
+        "  1 dropped: not as many numbers as the others (line 4)",
+        "  1 dropped: something else where a number belongs (line 5)",
+        "  1 dropped: not a finite number (NaN or infinity) (line 2)",
+        "  1 dropped: a word that came before (line 3)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "glove: empty"),
+        (b"once upon a time\nthere was a cat\n", "glove: none of the first 2 lines is a word and its vector"),
+        (b"a nan\nb nan\n", "no word vectors: .*glove: 2 lines read, 0 vectors of 1 numbers kept; 2 dropped: not a finite"),
+        (b"\xba\x16\x4f\x2f\x0c\x00", "glove holds no word vectors: it is a fastText model; its vectors are in the .vec beside it"),
+        (pickle.dumps({}), "glove holds no word vectors: it is a pickle, as gensim saves its own; save_word2vec_format writes one"),
+        (b"\x00\x01\x02\x03\n\x00\x00", "glove holds no word vectors: it is neither text nor word2vec's binary form"),
+        ("a 1 2\n".encode("utf-16"), "glove holds no word vectors: it is neither text nor word2vec's binary form"),
+        (gzip.compress(b"a 1 2\n" * 99)[:-9], "glove is cut off or damaged: "),
+    ],
+)
+def test_what_holds_no_word_vectors_is_refused_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "glove"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=said) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("numbers", [[0.1, -0.2], [0.1, -0.2, 0.3] * 5, [0.0] * 4, [1e-30]])
+def test_binary_numbers_are_never_taken_for_text(tmp_path: Path, numbers: list[float]) -> None:
+    # some have no byte that text cannot have, in some encoding
+    words = [f"w{n}" for n in range(700)]
+    write(tmp_path / "a.bin", WordVectors(words, torch.tensor([numbers] * 700)))
+    assert width_of(tmp_path / "a.bin") == len(numbers)
+    assert read(tmp_path / "a.bin").words == words
+
+
+def test_the_width_is_told_from_the_beginning(tmp_path: Path) -> None:
+    lines = [f"w{n} 1 2 3" for n in range(200_000)]
+    (tmp_path / "long.txt").write_text("\n".join(lines), encoding="ascii")
+    report = VectorsReport("x")
+    with opened(tmp_path / "long.txt") as stream:
+        next(text.blocks(stream, report))
+    assert (width_of(tmp_path / "long.txt"), report.lines) == (3, text.TOGETHER)
+
+
+def test_binary_numbers_that_look_like_text_are_told_by_what_is_none(tmp_path: Path) -> None:
+    # 1.5, 2.5 … are zeros but for their high bytes; a header is text's too
+    write(tmp_path / "a.bin", WordVectors(["a", "b"], torch.tensor([[1.5], [2.5]])))
+    assert read(tmp_path / "a.bin").vectors.tolist() == [[1.5], [2.5]]
+    (tmp_path / "a.bin").write_text("2 1\na 1.5\nb 2.5\n", encoding="ascii")
+    assert read(tmp_path / "a.bin").vectors.tolist() == [[1.5], [2.5]]
+
+
+def much(path: Path) -> float | None:
+    """The memory in MiB that reading takes; the numbers are checked on the way."""
+    found: list[WordVectors] = []
+    memory = grown(lambda: found.append(read(path)))
+    assert (len(found[0]), found[0].width) == (400_000, 300)
+    assert found[0]["w399999"][:3].tolist() == [pytest.approx(value) for value in (0.1, -0.2, 0.3)]
+    return memory
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("binary", [False, True])
+def test_four_hundred_thousand_vectors_take_less_than_twice_their_size(tmp_path: Path, binary: bool) -> None:
+    path, vector = tmp_path / "large", ([0.1, -0.2, 0.3] * 100)
+    entry = np.array(vector, "<f4").tobytes() if binary else " ".join(map(str, vector)).encode() + b"\n"
+    with path.open("wb") as file:
+        file.write(b"400000 300\n" * binary)
+        for number in range(400_000):
+            file.write(b"w%d " % number + entry)
+    memory = apart(much, path)
+    path.unlink()
+    if memory is None:
+        pytest.skip("this system does not tell how much memory a process has held")
+    assert memory < 2 * 400_000 * 300 * 4 / 2**20

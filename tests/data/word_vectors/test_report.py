@@ -1,0 +1,14 @@
+from attent.data.word_vectors.report import AGAIN, NOT_UTF8, VectorsReport
+
+
+def test_a_report_counts_and_numbers_what_its_file_has() -> None:
+    report = VectorsReport("a.bin", lines=1234, unit="word", words=7, width=3, unwanted=5, remarks=["the first line lies"])
+    for place in (3, 5, 8, 13):
+        report.drop(AGAIN, place)
+    report.note(NOT_UTF8, 2)
+    assert report.said() == [
+        "a.bin: 1,234 words read, 7 vectors of 3 numbers kept, 5 not wanted",
+        "  the first line lies",
+        "  4 dropped: a word that came before (words 3, 5, 8, …)",
+        "  1 kept: word that is not UTF-8, its bytes replaced by � (word 2)",
+    ]

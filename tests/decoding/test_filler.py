@@ -1,0 +1,60 @@
+import pytest
+import torch
+
+from attent.attention.watch import watch
+from attent.data.tokenizer import SPECIALS
+from attent.decoding.filler import Filler, load
+from attent.errors import ArgumentError, DataError, RunError
+
+TEXT = "the dog was [MASK] , so it [MASK] ."
+
+
+def test_every_blank_has_its_best_words_and_where_it_looked(filler: Filler) -> None:
+    first, second = filler.fill(TEXT, best=3)
+    assert (first.place, second.place) == (3, 7)
+    for blank in (first, second):
+        chances = [guess.probability for guess in blank.guesses]
+        assert len(chances) == 3
+        assert chances == sorted(chances, reverse=True)
+        assert [look.piece for look in blank.looks] == ["the", "dog", "was", "[MASK]", ",", "so", "it", "[MASK]", "."]
+        assert sum(look.weight for look in blank.looks) == pytest.approx(1, abs=1e-5)
+        assert blank.most(2)[0].weight == max(look.weight for look in blank.looks)
+
+
+def test_probabilities_are_those_of_all_words_and_of_nothing_else(filler: Filler) -> None:
+    (only,) = filler.fill("the [MASK]", best=1000)
+    assert len(only.guesses) == filler.tokenizer.size - SPECIALS
+    assert sum(guess.probability for guess in only.guesses) == pytest.approx(1)
+    assert {guess.word for guess in only.guesses} >= {"dog", "slept", "."}
+
+
+def test_the_looks_are_the_mean_of_heads_and_layers_or_of_those_named(filler: Filler) -> None:
+    with watch(filler.model) as seen:
+        filler.fill(TEXT)
+    weights = torch.stack([each[0, head, 3] for each in seen.values() for head in range(2)])
+    for options, expected in (({}, weights.mean(0)), ({"layer": 1}, weights[2:].mean(0)), ({"layer": 0, "head": 1}, weights[1])):
+        looks = filler.fill(TEXT, **options)[0].looks
+        assert [look.weight for look in looks] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_maps_have_the_pieces_at_both_axes(filler: Filler) -> None:
+    maps = filler.map("the [MASK] slept")
+    assert list(maps) == ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"]
+    for shown in maps.values():
+        assert shown.rows == shown.columns == (" the", "[MASK]", " slept")
+        assert shown.weights.shape == (1, 2, 3, 3)
+
+
+def test_what_cannot_be_filled_is_said(filler: Filler) -> None:
+    with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
+        filler.fill("the dog")
+    with pytest.raises(ArgumentError, match="there are 2 layers, numbered from 0, got layer 2"):
+        filler.fill(TEXT, layer=2)
+    with pytest.raises(ArgumentError, match="there are 2 heads, numbered from 0, got head -1"):
+        filler.fill(TEXT, head=-1)
+
+
+def test_a_run_folder_fills_as_the_model_did(filler: Filler, filler_folder) -> None:
+    assert load(filler_folder).fill(TEXT) == filler.fill(TEXT)
+    with pytest.raises(RunError, match="is no run folder"):
+        load(filler_folder / "elsewhere")

@@ -1,0 +1,67 @@
+import pytest
+import torch
+
+from attent.attention.watch import watch
+from attent.errors import ShapeError
+from attent.models.encoder import EncoderModel
+from attent.models.encoder_settings import EncoderSettings
+
+INPUTS, OUTPUTS = 13, 11
+LENGTHS = torch.tensor([5, 2, 3])
+
+
+def model(**values: object) -> EncoderModel:
+    least = {"layers": 2, "width": 8, "feed_forward": 7, "heads": 2, "dropout": 0.0}
+    return EncoderModel(EncoderSettings.model_validate(least | values), INPUTS, OUTPUTS).eval()
+
+
+def sequence(kind: str) -> torch.Tensor:
+    return torch.randint(1, INPUTS, (3, 5)) if kind == "tokens" else torch.randn(3, 5, INPUTS)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "vectors"])
+@pytest.mark.parametrize("cls", [False, True])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "none"])
+def test_padding_changes_nothing(kind: str, cls: bool, position: str) -> None:
+    made, given = model(input=kind, cls=cls, position=position), sequence(kind)
+    found = made(given, LENGTHS)
+    assert found.shape == (3, 5 + cls, 8)
+    assert made.output(found[:, 0]).shape == (3, OUTPUTS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = made(given[row : row + 1, :length], LENGTHS[row : row + 1])
+        torch.testing.assert_close(found[row, : length + cls], alone[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_vector_in_front_stands_at_the_first_position_and_sees_all() -> None:
+    made, given = model(input="vectors", cls=True, position="learned"), sequence("vectors")
+    with watch(made) as seen:
+        made(given, LENGTHS)
+    weights = seen["encoder.layers.0.self_attention"][1, 0]
+    assert weights.shape == (6, 6)
+    # two of the five are real, and the one in front
+    assert (weights[0, :3] > 0).all()
+    assert weights[:, 3:].sum() == 0
+    moved = made(given.flip(1), torch.tensor([5, 5, 5]))
+    assert not torch.allclose(moved[:, 0], made(given, torch.tensor([5, 5, 5]))[:, 0])
+
+
+def test_without_positions_the_order_does_not_matter_to_the_vector_in_front() -> None:
+    made, given, whole = model(input="vectors", cls=True, position="none"), sequence("vectors"), torch.tensor([5, 5, 5])
+    torch.testing.assert_close(made(given.flip(1), whole)[:, 0], made(given, whole)[:, 0], rtol=1e-4, atol=1e-5)
+
+
+def test_its_layers_are_its_units_and_positions_have_an_end() -> None:
+    made = model(position="learned", maximum_length=9)
+    assert [*made.units] == [*made.encoder.layers]
+    assert made.longest == 9
+    assert model(position="learned", maximum_length=9, cls=True).longest == 8
+    assert model().longest is None
+
+
+def test_what_is_no_sequence_is_refused() -> None:
+    with pytest.raises(ShapeError, match=r"a sequence must be \(B, T\) and lengths \(B,\), got \(3, 5, 13\) and \(3,\)"):
+        model()(sequence("vectors"), LENGTHS)
+    with pytest.raises(ShapeError, match=r"a sequence must be \(B, T, D\) and lengths"):
+        model(input="vectors")(sequence("tokens"), LENGTHS)
+    with pytest.raises(ShapeError, match="vectors must have 13 numbers each, got 12"):
+        model(input="vectors")(sequence("vectors")[..., :12], LENGTHS)

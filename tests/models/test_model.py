@@ -1,0 +1,29 @@
+import torch
+from torch import nn
+
+from attent.models import packed
+from attent.models.model import Model
+
+
+class Doubled(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 5)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return packed.linear(self.layer, features)
+
+
+def test_what_was_laid_out_of_the_weights_is_forgotten_between_training_and_evaluation() -> None:
+    """Changes through `.data` are not counted by PyTorch, and a stale layout would go on computing with the old weights."""
+    model, features = Doubled().eval(), torch.randn(2, 3)
+    with torch.inference_mode():
+        model(features)
+        model.train()
+        model.layer.weight.data.mul_(2)
+        model.layer.bias.data.zero_()
+        torch.testing.assert_close(model.eval()(features), features @ model.layer.weight.T)
+
+
+def test_a_model_need_not_say_its_units() -> None:
+    assert Doubled().units == ()

@@ -1,0 +1,60 @@
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from attent.errors import RunError
+from attent.models.encoder_settings import EncoderSettings
+from attent.models.transformer_settings import TransformerSettings
+from attent.runs.config import FORMAT, RunConfig, must_do, read_config, write_config
+
+TRANSLATES = RunConfig(model=TransformerSettings())
+FILLS = RunConfig(task="fill-mask", tokenizers={"text": "word"}, model=EncoderSettings(), sizes=(8, 7))
+CLASSIFIES = RunConfig(task="classify", tokenizers={}, sizes=(3, 2), model=EncoderSettings(), files=("labels.json",))
+
+
+@pytest.mark.parametrize("config", [TRANSLATES, FILLS, CLASSIFIES])
+def test_what_is_written_is_read(tmp_path: Path, config: RunConfig) -> None:
+    write_config(config, tmp_path)
+    assert read_config(tmp_path) == config
+    assert json.loads((tmp_path / "config.json").read_text())["format"] == FORMAT
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_a_config_before_there_were_tasks_is_a_translators(tmp_path: Path, form: int) -> None:
+    write_config(TRANSLATES, tmp_path)
+    file = tmp_path / "config.json"
+    content = {name: value for name, value in json.loads(file.read_text()).items() if name not in ("task", "files", "sizes")}
+    file.write_text(json.dumps(content | {"format": form}))
+    assert read_config(tmp_path) == TRANSLATES.model_copy(update={"format": form})
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (TRANSLATES, "RUN translates: attent translate RUN TEXT"),
+        (FILLS, "RUN fills blanks: attent fill RUN TEXT"),
+        (CLASSIFIES, "RUN classifies: attent classify RUN FILE"),
+    ],
+)
+def test_a_run_of_another_task_names_its_command(config: RunConfig, says: str) -> None:
+    must_do("RUN", config, config.task)
+    for task in {"translate", "fill-mask", "classify"} - {config.task}:
+        with pytest.raises(RunError) as caught:
+            must_do("RUN", config, task)
+        assert str(caught.value) == says
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tokenizers": {"text": "word"}}, "a run that translates has the tokenizers source, target, got text"),
+        ({"task": "fill-mask"}, "a run that fills blanks has the tokenizers text, got source, target"),
+        ({"task": "classify", "tokenizers": {}}, "a run without tokenizers must say its sizes"),
+        ({"files": ("../labels.json",)}, "files must lie in the run folder"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        RunConfig.model_validate({"model": {}} | values)
