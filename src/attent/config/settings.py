@@ -20,7 +20,7 @@ ENCODER = "encoder"
 # The tables that can be a task's corpus; the first stands for its settings' defaults, where it has any.
 CORPORA: dict[Task, tuple[str, ...]] = {"translate": ("dates", "text"), "fill-mask": ("lines",), "classify": ()}
 # What a task asks of a model's settings: what they are unless they say so, and must not be otherwise.
-NEEDED: dict[Task, dict[str, Any]] = {
+NEEDED: dict[str, dict[str, Any]] = {
     "translate": {},
     "fill-mask": {"kind": ENCODER, "input": "tokens", "cls": False},
     "classify": {"kind": ENCODER, "cls": True},
