@@ -58,8 +58,7 @@ def _shown(line: str, found: list[Filled]) -> Iterator[str]:
     for number, blank in enumerate(found, start=1):
         if len(found) > 1:
             yield f"  blank {number}"
-        widest = max(len(guess.word) for guess in blank.guesses)
-        yield from (f"  {100 * guess.probability:6.2f} %  {guess.word:{widest}}" for guess in blank.guesses)
+        yield from (f"  {100 * guess.probability:6.2f} %  {guess.word}" for guess in blank.guesses)
         yield "  looked at  " + "  ".join(f"{look.piece} {look.weight:.2f}" for look in blank.most(LOOKS))
 
 
