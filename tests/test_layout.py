@@ -27,7 +27,7 @@ config · benchmarking · cli · __main__
 # The same within attention/.
 ATTENTION = """
 parts · extension
-scores · normalisers · masks · positions
+scores · normalisers · masks · positions · weightings
 choices · dropout · checks
 call
 formula
