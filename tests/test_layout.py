@@ -22,7 +22,7 @@ models | data
 runs · training | decoding
 evaluation · views · database · regression · export · integrations
 serve
-config · benchmarking · cli · __main__
+config · benchmarking · comparing · cli · __main__
 """
 # The same within attention/.
 ATTENTION = """
