@@ -15,7 +15,7 @@ def test_all_four_answers(options, silent, monkeypatch: pytest.MonkeyPatch) -> N
     found = compare(options(), say=said.append, progress=silent)
     assert said[0].startswith("6 trainings")
     gradients, times, scales, heads = found.report.tables
-    assert gradients.rows[0].keys() == {"x", "tanh RNN", "GRU", "LSTM", "attention, causal"}
+    assert gradients.rows[0].keys() == {"x", "tanh RNN", "GRU", "LSTM", "LSTM, forget bias 1", "attention, causal"}
     assert [row["x"] for row in times.rows] == ["4", "8"]
     assert [(row["score"], row["width"]) for row in scales.rows] == [("dot", 8), ("dot", 16), ("scaled_dot", 8), ("scaled_dot", 16)]
     assert all(row["loss"] > 0 and row["entropy_random"] > 0 and row["entropy_model"] > 0 for row in scales.rows)

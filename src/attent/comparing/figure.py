@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from attent.runs.durable import new_file
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 DOTS_PER_INCH = 150
+# Letters of a title's line, and marks along a line of many points.
+TITLE_WIDTH, MARKED = 80, 12
 
 
 def draw(figure: Figure, path: Path) -> Path:
@@ -32,8 +35,8 @@ def draw(figure: Figure, path: Path) -> Path:
     axes = drawing.subplots()
     for number, series in enumerate(figure.series):
         _line(axes, figure, number, series.points, series.name, names)
-    axes.set(title=figure.title, xlabel=figure.x, ylabel=figure.y)
-    axes.title.set_size(10)
+    axes.set(xlabel=figure.x, ylabel=figure.y)
+    axes.set_title(textwrap.fill(figure.title, TITLE_WIDTH), size=10, loc="left")
     if figure.log_x:
         axes.set_xscale("log", base=2)
     if figure.log_y:
@@ -76,5 +79,5 @@ def _line(axes: Any, figure: Figure, number: int, points: Any, name: str, names:
         ]
         axes.errorbar(x, y, yerr=spread, linestyle="none", capsize=2.5, linewidth=1.0, **look)
         return
-    axes.plot(x, y, linewidth=1.5, **look)
+    axes.plot(x, y, linewidth=1.5, markevery=max(len(x) // MARKED, 1), **look)
     axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
