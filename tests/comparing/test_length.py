@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+import gzip
+from itertools import islice
+from pathlib import Path
+
 import pytest
 
+from attent.comparing import captions, settings
 from attent.comparing.length import LEAST, compare, ranges
+from attent.data.reading import lines
 from attent.errors import UnknownNameError
 
 
@@ -34,6 +40,28 @@ def test_models_are_judged_by_length(options, silent) -> None:
     assert said[0].startswith("4 trainings, 4 of them finished already")
     assert len(said) == 1
     assert again.values()["figures"] == found.values()["figures"]
+
+
+@pytest.mark.slow
+def test_captions_are_judged_by_bleu_where_their_folder_is_given(
+    options, silent, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = data_folder / "multi30k"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}")
+    (tmp_path / "few" / "tok").mkdir(parents=True)
+    for path in (folder / "tok").glob("*.lc.norm.tok.??.gz"):
+        with gzip.open(tmp_path / "few" / "tok" / path.name, "wt", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in islice(lines(path), 100))
+    monkeypatch.setattr(captions, "TESTED", 5)
+    monkeypatch.setattr(settings, "PIECES", 300)
+    sizes = {"embedding_width": 8, "width": 8, "encoder_width": 8}
+    monkeypatch.setattr(settings, "RECURRENT_ON_CAPTIONS", settings.RECURRENT_ON_CAPTIONS | sizes)
+    found = compare(options(models=["bahdanau"], data=tmp_path / "few"), say=lambda line: None, progress=silent)
+    assert [figure.name for figure in found.figures] == ["length-dates", "length-captions"]
+    assert found.figures[1].y == "BLEU, 0 to 100"
+    assert sum(point.sentences for point in found.figures[1].series[0].points) == 25
+    assert (options().out / "captions/bahdanau-1/model.safetensors").is_file()
 
 
 def test_an_unknown_model_is_refused_before_anything_is_made(options) -> None:

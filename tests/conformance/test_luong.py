@@ -50,7 +50,7 @@ def paper(model: RNN, state: Tensor, memory: Tensor, step: int) -> Tensor:
             scores = [state @ memory[place] for place in range(source)]
         case _:
             scores = [score.v @ torch.tanh(score.weight.T @ torch.cat((state, memory[place]))) for place in range(source)]
-    if settings.local is None:
+    if settings.local == "none":
         total = sum(score.exp() for score in scores)
         return torch.stack([score.exp() / total for score in scores])
     centre, distance = float(step), settings.local_window

@@ -145,7 +145,7 @@ class AttendingDecoder(RnnDecoder):
     def __init__(self, settings: RnnSettings, beside: int, readout: int) -> None:
         super().__init__(settings, beside, readout)
         self.fed = 0
-        local = None if settings.local is None else Local(settings.local, settings.local_window, settings.width)
+        local = None if settings.local == "none" else Local(settings.local, settings.local_window, settings.width)
         self.cross_attention = RecurrentAttention(
             settings.width, settings.memory_width, settings.score_name, settings.attention_hidden, settings.normaliser, local
         )

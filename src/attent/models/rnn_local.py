@@ -14,11 +14,11 @@ from attent.attention.weightings import Bell
 class Local(nn.Module):
     """Where each query looks: a window [p_t − D, p_t + D], outside of which it sees nothing.
 
-        "m":  p_t = t
-        "p":  p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)), and the weights times exp(−(s − p_t)² / 2σ²), σ = D/2, after the softmax
+        p_t = t ("m"),  or p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)) ("p")
 
-    S is the length of the source without padding; places and steps are counted from 0. A step of "m" that lies more than D behind
-    the source's end sees nothing. Source: Luong et al. (2015), §3.2, equations 9 and 10, arXiv 1508.04025.
+    With "p" the weights are then multiplied by exp(−(s − p_t)² / 2σ²), σ = D/2, and not normalised again. S is the length of the
+    source without padding; places and steps are counted from 0. A step of "m" that lies more than D behind the source's end sees
+    nothing. Source: Luong et al. (2015), §3.2, equations 9 and 10, arXiv 1508.04025.
 
     Args:
         kind: monotonic ("m") or predictive ("p") alignment.

@@ -33,7 +33,7 @@ class RnnSettings(BaseModel):
         attention_hidden: features inside an additive or concat score; as many as the memory has unless given.
         normaliser: the name of a normaliser, as in attent.attention.normalisers.
         local: whether luong's attention sees a window of the source alone, about the step's own place ("m") or one that it
-            predicts ("p"); their §3.2.
+            predicts ("p"), or all of it ("none"); their §3.2.
         local_window: how far the window reaches to either side, their D, in tokens.
         input_feeding: whether luong's attentional vector enters the next step (their §3.3).
         context_every_step: whether, without attention, the source's vector enters every step (Cho) or the first state
@@ -60,7 +60,7 @@ class RnnSettings(BaseModel):
     score: str | None = None
     attention_hidden: int | None = Field(default=None, ge=1)
     normaliser: str = "softmax"
-    local: Literal["m", "p"] | None = None
+    local: Literal["none", "m", "p"] = "none"
     local_window: int = Field(default=10, ge=1)
     input_feeding: bool = True
     context_every_step: bool = True
@@ -106,7 +106,7 @@ class RnnSettings(BaseModel):
             raise ValueError(f"width must be even unless encoder_width is given, got {self.width}")
         if self.attention == "none" and (self.score is not None or self.attention_hidden is not None):
             raise ValueError('score and attention_hidden need an attention, got attention = "none"')
-        if self.local is not None and self.attention != "luong":
+        if self.local != "none" and self.attention != "luong":
             raise ValueError(f'local needs attention = "luong", got "{self.attention}"')
         return self
 

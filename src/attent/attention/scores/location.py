@@ -73,7 +73,7 @@ class Location(Score):
 
     def _places(self, key: Tensor, start: int) -> Tensor:
         behind = start + key.shape[-2]
-        if behind > self.maximum_length:
+        if behind > self.weight.shape[-1]:
             raise ShapeError(f"Location was made for up to {self.maximum_length} keys, got {behind}; give maximum_length")
         return torch.arange(start, behind, device=key.device)
 
