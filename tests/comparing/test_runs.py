@@ -8,7 +8,7 @@ import pytest
 from attent.comparing import settings
 from attent.comparing.runs import Planned, claim, outcome, train, translated
 from attent.errors import ArgumentError, RunError
-from attent.runs.folder import read_config
+from attent.runs.config import read_config
 
 
 def planned(updates: int = 2, name: str = "luong") -> Planned:

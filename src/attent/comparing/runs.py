@@ -15,8 +15,9 @@ from attent.config.settings import RunSettings
 from attent.data.settings import FILES
 from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, RunError
+from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import new_file
-from attent.runs.folder import CONFIG, LOG, read_config
+from attent.runs.folder import LOG
 from attent.training.progress import Progress
 
 Say = Callable[[str], None]

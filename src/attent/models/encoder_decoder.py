@@ -18,7 +18,6 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
 
-from attent.attention.parts import Score
 from attent.axes import Features, Lengths, Tokens
 from attent.models import packed
 from attent.models.model import Model
@@ -67,8 +66,7 @@ class EncoderDecoder(Model, ABC, Generic[S]):
     @property
     def longest(self) -> int | None:
         """The most tokens, padding included, that a sequence may have on either side; None where there is no limit."""
-        scores = (part for part in self.modules() if isinstance(part, Score))
-        return min((score.maximum_length for score in scores if score.maximum_length is not None), default=None)
+        return self.limit()
 
     @property
     def rowwise(self) -> bool:

@@ -88,8 +88,7 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
     @property
     def longest(self) -> int | None:
         """As many tokens as learned positions can number, and the score can tell apart; None where neither has a limit."""
-        numbered, told = self.settings.maximum_length if self.settings.position == "learned" else None, super().longest
-        return told if numbered is None else numbered if told is None else min(numbered, told)
+        return self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
 
     @property
     def rowwise(self) -> bool:
