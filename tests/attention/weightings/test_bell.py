@@ -7,6 +7,7 @@ import torch
 
 from attent.attention import attend, explain, formula, prepare
 from attent.attention.masks import Around
+from attent.attention.scores import Additive
 from attent.attention.weightings import Bell
 from attent.errors import ArgumentError, ShapeError
 
@@ -46,6 +47,17 @@ def test_gradients_reach_the_centres(implementation: str) -> None:
         return attend(query, key, value, weighting=Bell(moved, 2.0), implementation=implementation)
 
     assert torch.autograd.gradcheck(context, [about])
+
+
+def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
+    (query, key, value), about, score = tensors(), centres(), Additive(D, D, 5).double()
+    found = []
+    for implementation in ("formula", "tanh", "tiled"):
+        arguments = {"score": score, "mask": Around(about, 3), "dropout": 0.3, "seed": 5, "implementation": implementation}
+        context = attend(query, key, value, weighting=Bell(about, 1.5), **arguments)
+        found.append([context, *torch.autograd.grad(context.square().sum(), [about, *score.parameters()])])
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
 
 
 def test_one_number_by_hand() -> None:
