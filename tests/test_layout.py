@@ -22,12 +22,12 @@ models | data
 runs · training | decoding
 evaluation · views · database · regression · export · integrations
 serve
-config · benchmarking · cli · __main__
+config · benchmarking · comparing · cli · __main__
 """
 # The same within attention/.
 ATTENTION = """
 parts · extension
-scores · normalisers · masks · positions
+scores · normalisers · masks · positions · weightings
 choices · dropout · checks
 call
 formula

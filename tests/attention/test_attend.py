@@ -156,7 +156,7 @@ def test_errors_are_at_most_three_times_the_plain_formulas(
     def outcome(call: Callable[[Tensor, Tensor, Tensor], Tensor], dtype: torch.dtype) -> list[Tensor]:
         leaves = [tensor.to(dtype).requires_grad_() for tensor in exact]
         context = call(*leaves)
-        gradients = torch.autograd.grad(context, [*leaves, *score.parameters()], ahead.to(dtype))
+        gradients = torch.autograd.grad(context, [*leaves, *score.parameters()], ahead.to(dtype), materialize_grads=True)
         return [tensor.double() for tensor in (context.detach(), *gradients)]
 
     for right, textbook, found in zip(outcome(plain, torch.float64), outcome(plain, dtype), outcome(ours, dtype), strict=True):

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from attent.attention import AttentionMap, attend, explain, formula, prepare
 from attent.attention.kernels import rows as by_rows
-from attent.attention.masks import MASKS, Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Table, Window
+from attent.attention.masks import MASKS, Around, Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Table, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalisers import NORMALISERS, TopK
-from attent.attention.parts import Mask, Normaliser, Position, Side
+from attent.attention.parts import Mask, Normaliser, Position, Side, Weighting
 from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import SCORES
+from attent.attention.weightings import WEIGHTINGS, Bell
 
 # the width is even for rotary's sake, all others are primes
 BATCH, HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 3, 5, 7, 4, 11
@@ -44,8 +45,10 @@ def coin(*shape: int, seed: int) -> Tensor:
 
 DOCUMENTS = torch.tensor([[0, 0, 1, 1, 1, 2, -1], [0, 1, 1, 1, 2, 2, 2]])
 CHOICES = torch.tensor([[[[0, 2], [1, 1], [-1, -1], [6, 3], [4, 0]]], [[[5, 2], [3, 1], [0, -1], [1, 3], [4, 6]]]])
+CENTRES = 6 * torch.rand(BATCH, QUERIES, generator=generator(7), dtype=torch.float64)
 # For each mask of the folder one example, of which `at` takes some sequences.
 MASK_EXAMPLES: dict[str, Callable[[slice], Mask]] = {
+    "around": lambda at: Around(CENTRES[at], 2),
     "blocks": lambda at: Blocks(coin(BATCH, HEADS, 3, 3, seed=1)[at], 3),
     "causal": lambda at: Causal(),
     "documents": lambda at: Documents(DOCUMENTS[at]),
@@ -66,6 +69,7 @@ STARTS = {"last": None, "zero": 0, "each": torch.tensor([2, 0])}
 CAPS = {"none": None, "two": 2.0}
 BIASES = ("none", "plain", "hiding")
 GROUPS = {"own": HEADS, "shared": 1}
+WEIGHTING_EXAMPLES: dict[str, Callable[[slice], Weighting | None]] = {"none": lambda at: None, "bell": lambda at: Bell(CENTRES[at], 1.3)}
 POSITIONS = ("none", "rotary", "alibi", "relative_bias")
 AXES: dict[str, tuple[str, ...]] = {
     "score": tuple(SCORES),
@@ -77,6 +81,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "start": tuple(STARTS),
     "soft_cap": tuple(CAPS),
     "groups": tuple(GROUPS),
+    "weighting": tuple(WEIGHTING_EXAMPLES),
 }
 
 
@@ -99,7 +104,13 @@ def pairwise(axes: dict[str, tuple[str, ...]], seed: int) -> list[dict[str, str]
 
 DOT_FORMS = tuple(name for name, score in SCORES.items() if score.form == "dot")
 # once more for the calls that PyTorch's attention serves, of which the whole has few
-FOR_SDPA = AXES | {"score": DOT_FORMS, "normaliser": ("softmax",), "position": ("none", "rotary"), "soft_cap": ("none",)}
+FOR_SDPA = AXES | {
+    "score": DOT_FORMS,
+    "normaliser": ("softmax",),
+    "position": ("none", "rotary"),
+    "soft_cap": ("none",),
+    "weighting": ("none",),
+}
 ROWS = pairwise(AXES, seed=0) + pairwise(FOR_SDPA, seed=0)
 
 
@@ -130,6 +141,7 @@ class Case:
             "soft_cap": CAPS[self.row["soft_cap"]],
             "lengths": None if lengths is None else lengths[at],
             "query_start": start[at] if isinstance(start, Tensor) else start,
+            "weighting": WEIGHTING_EXAMPLES[self.row["weighting"]](at),
         }
 
     def seen(self) -> Tensor:
@@ -198,8 +210,9 @@ def test_the_design_covers_every_pair() -> None:
     assert sum(case_of(row).serves("sdpa") for row in ROWS) > len(MASK_EXAMPLES) * len(BIASES)
 
 
-def test_every_mask_of_the_folder_is_combined() -> None:
+def test_every_mask_and_weighting_of_the_folders_is_combined() -> None:
     assert set(MASK_EXAMPLES) == set(MASKS)
+    assert set(WEIGHTING_EXAMPLES) == {"none", *WEIGHTINGS}
 
 
 def test_layout_and_agreement(case: Case) -> None:
@@ -302,7 +315,11 @@ def test_cached_steps_equal_the_whole_pass(row: dict[str, str]) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", SCORES)
+# one looks at the places of its keys alone
+ORDERLESS = [name for name in SCORES if name != "location"]
+
+
+@pytest.mark.parametrize("name", ORDERLESS)
 def test_a_database_has_no_order(name: str) -> None:
     """The pairs (key, value) in another order, and the context is the same."""
     score, order = filled(SCORES[name].for_widths(WIDTH, WIDTH, HEADS), 1), torch.tensor([3, 0, 6, 2, 5, 1, 4])
@@ -356,6 +373,7 @@ import torch
 from attent.attention import attend, explain
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import SCORES
+from attent.attention.weightings import WEIGHTINGS, Bell
 
 assert list(SCORES).index("manhattan") > 0
 query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 2)

@@ -68,7 +68,7 @@ def test_shared_heads_equal_repeated_ones(score: str) -> None:
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", [name for name in SCORES if name != "location"])
 def test_without_positions_it_is_permutation_equivariant(score: str, position: str | None) -> None:
     attention = MultiHeadAttention(6, 3, score=score, position=position).double()
     for parameter in attention.parameters():
@@ -213,7 +213,8 @@ def test_autocast(score: str) -> None:
     assert found.dtype == cached.dtype == torch.bfloat16
     torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
     torch.testing.assert_close(cached.float(), expected, rtol=0.05, atol=0.05)
-    assert all(parameter.grad.isfinite().all() for parameter in attention.parameters())
+    # a score of places looks at no key
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in attention.parameters())
 
 
 COMPILED = [

@@ -1,6 +1,7 @@
 import torch
 from torch import nn
 
+from attent.attention.scores import Location
 from attent.models import packed
 from attent.models.model import Model
 
@@ -27,3 +28,11 @@ def test_what_was_laid_out_of_the_weights_is_forgotten_between_training_and_eval
 
 def test_a_model_need_not_say_its_units() -> None:
     assert Doubled().units == ()
+
+
+def test_the_least_limit_counts() -> None:
+    model = Doubled()
+    assert model.limit() is None
+    assert model.limit(None, 9, 7) == 7
+    model.score = Location(3, 5)
+    assert model.limit() == model.limit(None, 9) == 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attent.attention.attend import attend, explain
 from attent.attention.call import prepare
 from attent.attention.map import AttentionMap
-from attent.attention.parts import Mask, Normaliser, Position, Score
+from attent.attention.parts import Mask, Normaliser, Position, Score, Weighting
 from attent.attention.rollout import rollout
 
-__all__ = ["AttentionMap", "Mask", "Normaliser", "Position", "Score", "attend", "explain", "prepare", "rollout"]
+__all__ = ["AttentionMap", "Mask", "Normaliser", "Position", "Score", "Weighting", "attend", "explain", "prepare", "rollout"]

@@ -15,7 +15,7 @@ from attent.attention.call import Call, Prepared, prepare
 from attent.attention.kernels import dropped, ragged, sdpa, short, tanh, thresholds, tiled
 from attent.attention.kernels.tanh_op import has_tangent
 from attent.attention.map import AttentionMap
-from attent.attention.parts import Mask, Normaliser, Position, Score
+from attent.attention.parts import Mask, Normaliser, Position, Score, Weighting
 from attent.attention.watch import report, watched
 from attent.errors import ImplementationError, UnknownNameError
 
@@ -44,6 +44,7 @@ def attend(
     position: str | Position | None = ...,
     query_start: int | Tensor | None = ...,
     lengths: Tensor | None = ...,
+    weighting: Weighting | None = ...,
     dropout: float = ...,
     seed: int | Tensor | None = ...,
     implementation: str = ...,
@@ -65,6 +66,7 @@ def attend(
     position: str | Position | None = ...,
     query_start: int | Tensor | None = ...,
     lengths: Tensor | None = ...,
+    weighting: Weighting | None = ...,
     dropout: float = ...,
     seed: int | Tensor | None = ...,
     implementation: str = ...,
@@ -85,6 +87,7 @@ def attend(
     position: str | Position | None = None,
     query_start: int | Tensor | None = None,
     lengths: Tensor | None = None,
+    weighting: Weighting | None = None,
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
     implementation: str = "auto",
@@ -92,7 +95,7 @@ def attend(
 ) -> Tensor | tuple[Tensor, AttentionMap]:
     """Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
 
-    The order is score → soft cap → bias → mask → normalise → dropout → mix. Scores are summed and normalised in float32 at
+    The order is score → soft cap → bias → mask → normalise → weighting → dropout → mix. Scores are summed and normalised in float32 at
     least. A query that may see nothing returns zeros. The general form: Bahdanau, Cho and Bengio 2015, eq. 5–6
     (arXiv:1409.0473); the names query, key and value: Vaswani et al. 2017, §3.2 (arXiv:1706.03762).
 
@@ -110,6 +113,7 @@ def attend(
         query_start: where the first query stands, in tokens, one number or (B,); without it the last query stands on the last
             key: at Tk − Tq, or lengths − Tq.
         lengths: (B,) the number of valid keys of each sequence.
+        weighting: what the weights are multiplied by after normalising, such as a Bell about each query's centre.
         dropout: the share of weights dropped after normalising, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
         implementation: "auto", or "short", "sdpa", "dropped", "tanh", "formula" or "tiled", which then runs or raises.
@@ -127,7 +131,7 @@ def attend(
     """
     prepared = prepare(
         query, key, value, score=score, normaliser=normaliser, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
-        query_start=query_start, lengths=lengths, dropout=dropout, seed=seed,
+        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     context = run(prepared, implementation)
     heard = watched()
@@ -183,6 +187,7 @@ def explain(
     position: str | Position | None = None,
     query_start: int | Tensor | None = None,
     lengths: Tensor | None = None,
+    weighting: Weighting | None = None,
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
     implementation: str = "auto",
@@ -195,7 +200,7 @@ def explain(
     """
     call = prepare(
         query, key, value, score=score, normaliser=normaliser, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
-        query_start=query_start, lengths=lengths, dropout=dropout, seed=seed,
+        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     ).call  # fmt: skip
     chosen = _choose(call) if implementation == "auto" else _asked(implementation, call)
     reasons = {name: _objection(name, call) or f"{chosen} was asked first" for name in IMPLEMENTATIONS if name != chosen}

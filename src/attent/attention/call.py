@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from attent.attention import checks, choices
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
-from attent.attention.parts import Mask, Normaliser, Pairs, Position, Score, Side
-from attent.errors import ShapeError
+from attent.attention.parts import Mask, Normaliser, Pairs, Position, Score, Side, Weighting
+from attent.errors import ArgumentError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,12 @@ class Call:
     lowered: bool
     # how many axes the caller's tensors had
     axes: int
+    weighting: Weighting | None = None
+
+    @property
+    def distribution(self) -> bool:
+        """Whether each row's weights are nonnegative and sum to one, where it sees anything."""
+        return self.normaliser.distribution and self.weighting is None
 
     @property
     def exact(self) -> torch.dtype:
@@ -111,6 +117,7 @@ def prepare(
     position: str | Position | None = None,
     query_start: int | Tensor | None = None,
     lengths: Tensor | None = None,
+    weighting: Weighting | None = None,
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
 ) -> Prepared:
@@ -125,13 +132,13 @@ def prepare(
     if axes != 4 or features.dim() != 4 or value.dim() != 4:
         query, features, value = (checks.four_axes(tensor) for tensor in (query, features, value))
     given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normaliser, mask)
-    more = lowered or not (bias is soft_cap is position is query_start is lengths is seed is None and dropout == 0.0)
+    more = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
     if not more and choices.ready(score, normaliser, mask) and not torch.compiler.is_compiling():
         return Prepared(_remembered(*given), query, Side(features), value)
     where = choices.position(position)
     call = _call(
         *given, lowered=lowered, bias=bias, soft_cap=soft_cap, position=where,
-        query_start=query_start, lengths=lengths, dropout=dropout, seed=seed,
+        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     if where is not None and where.turns:
         pairs = call.pairs()
@@ -157,6 +164,7 @@ def _call(
     position: Position | None = None,
     query_start: int | Tensor | None = None,
     lengths: Tensor | None = None,
+    weighting: Weighting | None = None,
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
 ) -> Call:
@@ -192,6 +200,7 @@ def _call(
         device=device,
         lowered=lowered,
         axes=axes,
+        weighting=_weighting(weighting, full),
     )
     checks.on_device(device, bias=call.bias, query_start=call.start, lengths=lengths)
     return call
@@ -216,7 +225,16 @@ def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, s
     return chosen
 
 
-def lower_key(score: Score, key: Tensor, heads: int, origin: Tensor | None = None) -> Side:
+def _weighting(weighting: Weighting | None, shape: tuple[int, int, int, int]) -> Weighting | None:
+    if weighting is None:
+        return None
+    if not isinstance(weighting, Weighting):
+        raise ArgumentError(f"weighting must be a Weighting, got {weighting!r}")
+    weighting.check(*shape)
+    return weighting
+
+
+def lower_key(score: Score, key: Tensor, heads: int, origin: Tensor | None = None, start: int = 0) -> Side:
     """The key side of a score, lowered as a cache keeps it: in float32 at least where lowering rounds.
 
     Args:
@@ -224,9 +242,10 @@ def lower_key(score: Score, key: Tensor, heads: int, origin: Tensor | None = Non
         key: (B, G, Tk, Dk).
         heads: H; a score with parameters of its own for each head gets a key side for each.
         origin: that of the keys lowered before, if there were any.
+        start: how many these are.
     """
     if score.heads is not None and key.shape[1] != heads:
         key = key.repeat_interleave(heads // key.shape[1], 1)
     if not score.lowers_exactly and key.dtype in (torch.bfloat16, torch.float16):
         key = key.float()
-    return score.lower_key(key, origin)
+    return score.lower_later_key(key, start, origin) if start else score.lower_key(key, origin)

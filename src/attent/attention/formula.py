@@ -1,6 +1,6 @@
 """The formula, in plain torch: the specification that every other implementation is held against.
 
-Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft cap → bias → mask → normalise → dropout → mix.
+Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft cap → bias → mask → normalise → weighting → dropout → mix.
 Memory grows with Tq · Tk (and with the width too, for scores that look at every feature of every pair).
 """
 
@@ -25,8 +25,8 @@ def why_not(call: Call) -> str | None:
 def steps(call: Call, query: Tensor, key: Side, value: Tensor) -> dict[str, Tensor]:
     """Every intermediate by name, in order: those of the score, then `scores` and what follows up to `output`.
 
-    `capped`, `biased`, `masked` and `dropped` are there only where the call has such a step. In `masked` a pair that may not
-    attend is −∞.
+    `capped`, `biased`, `masked`, `normalised` (what a weighting is yet to multiply) and `dropped` are there only where the call has
+    such a step. In `masked` a pair that may not attend is −∞.
 
     Example:
         >>> formula.steps(*prepare(query, key, value, score="dot", mask="causal"))["weights"]
@@ -95,7 +95,11 @@ def weights_of(
         found["biased"] = _last(found) + bias
     if allowed is not None:
         found["masked"] = _last(found).masked_fill(~allowed, -torch.inf)
-    found["weights"] = call.normaliser(_last(found), allowed)
+    weights = call.normaliser(_last(found), allowed)
+    if call.weighting is not None:
+        found["normalised"] = weights
+        weights = weights * call.weighting.factors(pairs).to(weights.dtype)
+    found["weights"] = weights
     return found
 
 

@@ -56,7 +56,12 @@ class AttentionMap(LazyMatrix):
     @property
     def distribution(self) -> bool:
         """Whether each row that sees anything sums to one."""
-        return self.call.normaliser.distribution
+        return self.call.distribution
+
+    @property
+    def kind(self) -> str:
+        """What made the weights last: the normaliser's name, or the weighting's."""
+        return type(self.call.weighting or self.call.normaliser).__name__
 
     def detach(self) -> AttentionMap:
         """The same map, cut off from the graph."""
@@ -181,7 +186,7 @@ class AttentionMap(LazyMatrix):
 
     def _distributes(self, what: str) -> None:
         if not self.distribution:
-            raise ArgumentError(f"the {what} is that of a distribution, which {type(self.call.normaliser).__name__} weights are not")
+            raise ArgumentError(f"the {what} is that of a distribution, which {self.kind} weights are not")
 
 
 class ScoreMap(LazyMatrix):

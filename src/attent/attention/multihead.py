@@ -162,7 +162,7 @@ class MultiHeadAttention(nn.Module):
         if self.position is not None and self.position.turns:
             key = self.position.turn(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
         with torch.autocast(key.device.type, enabled=False):
-            lowered = lower_key(self.score, key, self.heads, None if cache is None else cache.key.origin)
+            lowered = lower_key(self.score, key, self.heads, None if cache is None else cache.key.origin, start)
         # a score with parameters for each head has a key side for each
         value = value if lowered.features.shape[1] == value.shape[1] else value.repeat_interleave(self.heads // value.shape[1], 1)
         return KeyValueCache(lowered, value) if cache is None else cache.append(lowered, value)

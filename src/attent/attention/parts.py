@@ -61,6 +61,8 @@ class Score(nn.Module):
     heads: int | None = None
     # the (query, key) widths of a score whose parameters need them
     widths: tuple[int, int] | None = None
+    # how many keys a score whose parameters are those of their places can tell apart
+    maximum_length: int | None = None
 
     @classmethod
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
@@ -96,6 +98,10 @@ class Score(nn.Module):
     def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
         """The key's half of the score; `origin` is the one to use if keys of the same sequence were lowered before."""
         return Side(key)
+
+    def lower_later_key(self, key: Tensor, start: int, origin: Tensor | None = None) -> Side:
+        """The same of keys that stand from `start` on, behind others; only a score of places tells the difference."""
+        return self.lower_key(key, origin)
 
     def between(self, query: Side, key: Side) -> Tensor:
         """The scores (B, H, Tq, Tk) of two lowered sides."""
@@ -183,6 +189,19 @@ class Normaliser:
         hidden = ~allowed
         weights = self.normalise(scores.masked_fill(hidden, torch.finfo(scores.dtype).min))
         return weights.masked_fill(hidden, 0.0)
+
+
+class Weighting:
+    """A factor on each weight, after normalising: weights that were a distribution are then none."""
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+
+    def factors(self, pairs: Pairs) -> Tensor:
+        """The factors of this tile, ≥ 0, broadcasting to (B, H, Tq, Tk)."""
+        raise NotImplementedError
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """Raise ShapeError where this weighting cannot belong to weights of this shape."""
 
 
 class Mask:

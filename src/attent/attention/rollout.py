@@ -41,7 +41,7 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
         raise ShapeError(f"rollout needs self-attention maps (B, H, T, T) of one shape, got {', '.join(str(one.shape) for one in maps)}")
     for weights in maps:
         if not weights.distribution:
-            raise ArgumentError(f"rollout is that of distributions, which {type(weights.call.normaliser).__name__} weights are not")
+            raise ArgumentError(f"rollout is that of distributions, which {weights.kind} weights are not")
     length = calls[0].queries
     chosen = torch.as_tensor(rows, device=calls[0].device).reshape(-1).long()
     if any(not 0 <= row < length for row in chosen.tolist()):

@@ -89,6 +89,9 @@ def _in_place(weights: LazyMatrix) -> Iterator[Tile]:
                     found.masked_fill_(here.dead, 0.0)
             else:
                 found, scores = call.normaliser(scores, here.allowed), None
+            if here.factors is not None:
+                # no longer what a softmax made of the scores
+                found, scores = found.mul_(here.factors), None
             yield Tile(batches, heads, rows, columns, band.pairs, found, scores, None if here.dead is None else ~here.dead)
 
 
@@ -97,7 +100,7 @@ def _sizes(call: Call) -> tuple[int, int]:
     size = CPU_TILE if call.device.type == "cpu" else GPU_TILE
     every = call.batch * call.heads
     step = min(max(size // call.keys, LEAST_ROWS), call.queries)
-    if call.mask is not None or call.bias is not None or call.position is not None:
+    if call.mask is not None or call.bias is not None or call.position is not None or call.weighting is not None:
         # those of every sequence and head are made at once
         step = min(step, max(GPU_TILE // (every * call.keys), LEAST_ROWS))
     block = min(max(size // (step * call.keys), 1), every)
@@ -174,6 +177,8 @@ class _Band:
 
     pairs: Pairs
     biases: tuple[Tensor, ...]
+    # what the weights are multiplied by
+    factors: Tensor | None
     allowed: Tensor | None
     # of the columns outside of which nothing is
     hidden: Tensor | None
@@ -185,10 +190,11 @@ class _Band:
         pairs = call.pairs(torch.arange(rows.start, rows.stop, device=call.device))
         every, pairs = pairs, replace(pairs, columns=pairs.columns[columns])
         biases = () if call.position is None else (call.position.bias(pairs).to(call.exact),)
+        factors = None if call.weighting is None else call.weighting.factors(pairs).to(call.exact)
         if call.bias is None and call.mask is not None and isinstance(call.normaliser, Softmax):
             spans = call.mask.span(every)
             if spans is not None and call.device.type == "cpu":
-                return cls(pairs, biases, None, *_hidden_beside(call, pairs, spans))
+                return cls(pairs, biases, factors, None, *_hidden_beside(call, pairs, spans))
         allowed = None if call.mask is None else call.mask.allowed(pairs)
         if call.bias is not None:
             given = call.bias if call.bias.shape[2] == 1 else call.bias[:, :, rows]
@@ -197,14 +203,15 @@ class _Band:
             allowed = seen if allowed is None else allowed & seen
             biases = (given.to(call.exact), *biases)
         if allowed is None:
-            return cls(pairs, biases, None, None, slice(None), None)
+            return cls(pairs, biases, factors, None, None, slice(None), None)
         dead = ~allowed.any(-1, keepdim=True)
-        return cls(pairs, biases, allowed, ~allowed, slice(None), None if known(lambda: ~dead.any(), call.device) else dead)
+        return cls(pairs, biases, factors, allowed, ~allowed, slice(None), None if known(lambda: ~dead.any(), call.device) else dead)
 
     def at(self, batches: slice, heads: slice) -> _Band:
         """The same for some sequences and heads."""
-        allowed, hidden, dead = (None if it is None else _part(it, batches, heads) for it in (self.allowed, self.hidden, self.dead))
-        return _Band(self.pairs, tuple(_part(bias, batches, heads) for bias in self.biases), allowed, hidden, self.partly, dead)
+        parts = (self.factors, self.allowed, self.hidden, self.dead)
+        factors, allowed, hidden, dead = (None if part is None else _part(part, batches, heads) for part in parts)
+        return _Band(self.pairs, tuple(_part(bias, batches, heads) for bias in self.biases), factors, allowed, hidden, self.partly, dead)
 
     def finish(self, call: Call, scores: Tensor) -> None:
         """Cap, bias and mask the scores where they stand."""

@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from attent.cli.average import average
 from attent.cli.bench import bench
+from attent.cli.compare import compare
 from attent.cli.data import data
 from attent.cli.demo import demo
 from attent.cli.describe import describe
@@ -44,6 +45,7 @@ for command in (demo, train, average, translate, fill, score, evaluate, export, 
     app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")
+app.add_typer(compare, name="compare")
 
 
 def version(asked: bool) -> None:

@@ -51,7 +51,8 @@ class EncoderModel(Model):
     @property
     def longest(self) -> int | None:
         """The most places of a sequence, apart from the vector in front; None where there is no limit."""
-        return self.settings.maximum_length - self.settings.cls if self.settings.position == "learned" else None
+        most = self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
+        return None if most is None else most - self.settings.cls
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:

@@ -66,7 +66,7 @@ class EncoderDecoder(Model, ABC, Generic[S]):
     @property
     def longest(self) -> int | None:
         """The most tokens, padding included, that a sequence may have on either side; None where there is no limit."""
-        return None
+        return self.limit()
 
     @property
     def rowwise(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Self
 
 from torch import nn
 
+from attent.attention.parts import Score
 from attent.layers.embeddings import TokenEmbedding
 from attent.models import packed
 
@@ -23,6 +24,11 @@ class Model(nn.Module):
     def units(self) -> Sequence[nn.Module]:
         """The layers, each of which is called as a module and alone uses its weights, so that they are needed one after another."""
         return ()
+
+    def limit(self, *others: int | None) -> int | None:
+        """The least of these limits and of how many keys the model's scores can tell apart; None where there is no limit."""
+        told = (part.maximum_length for part in self.modules() if isinstance(part, Score))
+        return min((limit for limit in (*others, *told) if limit is not None), default=None)
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:

@@ -12,10 +12,11 @@ from attent.attention.call import Prepared, lower_key, prepare
 from attent.attention.map import AttentionMap
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import Score
-from attent.attention.scores import Additive, Concat, General
+from attent.attention.scores import Additive, Concat, General, Location
 from attent.attention.watch import report, watched
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import Memory
+from attent.models.rnn_local import Local
 
 
 class RecurrentAttention(nn.Module):
@@ -31,14 +32,24 @@ class RecurrentAttention(nn.Module):
         score: its name, built for these widths.
         hidden: features inside an additive or concat score; as many as the memory has unless given.
         normaliser: its name.
+        local: where each query looks; everywhere unless given.
 
     Raises:
         ShapeError: the score needs both widths to be one, and they are not.
         ArgumentError: hidden is given to a score that has no such width.
     """
 
-    def __init__(self, query_width: int, memory_width: int, score: str, hidden: int | None = None, normaliser: str = "softmax") -> None:
+    def __init__(
+        self,
+        query_width: int,
+        memory_width: int,
+        score: str,
+        hidden: int | None = None,
+        normaliser: str = "softmax",
+        local: Local | None = None,
+    ) -> None:
         super().__init__()
+        self.local = local
         self.score = _score(score, query_width, memory_width, hidden)
         self.score.check(query_width, memory_width, 1)
         self.normaliser = choices.normaliser(normaliser)
@@ -49,10 +60,26 @@ class RecurrentAttention(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             return KeyValueCache(lower_key(self.score, features, 1), features)
 
-    def look(self, queries: Tensor, source: KeyValueCache, lengths: Tensor) -> Prepared:
-        """The call, checked once: it serves any queries as many as these, one after another. (B, T, query_width)."""
+    def look(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> Prepared:
+        """The call, checked once: unless it is local it serves any queries as many as these, one after another.
+
+        Args:
+            queries: (B, T, query_width).
+            source: the keys and values.
+            lengths: how many of them are real, (B,).
+            steps: which steps the queries belong to, (B, T), which local attention needs.
+        """
+        mask, weighting = (None, None) if self.local is None or steps is None else self.local(queries, lengths, steps)
         return prepare(
-            queries[:, None], source.key, source.value, score=self.score, normaliser=self.normaliser, lengths=lengths, query_start=0
+            queries[:, None],
+            source.key,
+            source.value,
+            score=self.score,
+            normaliser=self.normaliser,
+            mask=mask,
+            weighting=weighting,
+            lengths=lengths,
+            query_start=0,
         )
 
     def context(self, prepared: Prepared, queries: Tensor) -> Tensor:
@@ -60,17 +87,17 @@ class RecurrentAttention(nn.Module):
         return run(prepared._replace(query=queries[:, None].to(prepared.query.dtype)))[:, 0]
 
     def parts(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
-        """W, b and v of v·tanh(W q + b + k'), or W alone of W q·k', under a softmax; None where the score or the normaliser is another."""
+        """W, b and v of v·tanh(W q + b + k'), or W alone of W q·k', under a softmax over all keys; None for anything else."""
         score = self.score
-        if not isinstance(self.normaliser, Softmax):
+        if self.local is not None or not isinstance(self.normaliser, Softmax):
             return None
         if isinstance(score, General):
             return score.weight, None, None
         return (score.query_weight, score.bias, score.v) if isinstance(score, Additive) and score.v is not None else None
 
-    def tell(self, queries: Tensor, source: KeyValueCache, lengths: Tensor) -> None:
+    def tell(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> None:
         """Hand the map of all steps' queries (B, T, query_width), as one, to those who watch."""
-        report(self, AttentionMap.of(self.look(queries, source, lengths)))
+        report(self, AttentionMap.of(self.look(queries, source, lengths, steps)))
 
     @property
     def watched(self) -> bool:
@@ -85,4 +112,6 @@ def _score(name: str, query_width: int, key_width: int, hidden: int | None) -> S
         return type(score)(query_width, key_width, hidden or key_width)
     if hidden is not None:
         raise ArgumentError(f"attention_hidden is for the scores additive and concat, got score {name!r}")
+    if isinstance(score, Location):
+        return Location(query_width)
     return General(query_width, key_width) if isinstance(score, General) else score

@@ -17,6 +17,7 @@ from attent.models.encoder_decoder import Memory
 from attent.models.rnn_attention import RecurrentAttention
 from attent.models.rnn_forced import bahdanau, luong
 from attent.models.rnn_glances import Source
+from attent.models.rnn_local import Local
 from attent.models.rnn_settings import RnnSettings
 from attent.models.rnn_stack import Layer
 
@@ -31,12 +32,14 @@ class RnnState:
             of the step before (luong with input feeding); n = 0 where nothing does.
         lengths: how many of the source's tokens are real, (B,).
         source: the memory's keys, lowered, and its values; None without attention.
+        steps: how many steps were taken, (B,), which local attention counts; None elsewhere.
     """
 
     layers: tuple[RecurrentState, ...]
     beside: Tensor
     lengths: Tensor
     source: KeyValueCache | None = None
+    steps: Tensor | None = None
 
     def select(self, rows: Tensor) -> RnnState:
         """These rows of the batch, in this order; a row may be named twice."""
@@ -45,11 +48,21 @@ class RnnState:
             self.beside[rows],
             self.lengths[rows],
             None if self.source is None else self.source.select(rows),
+            None if self.steps is None else self.steps[rows],
         )
 
     def reorder(self, rows: Tensor) -> RnnState:
         """`select` where each row takes what a row with the same source has written."""
+        # rows with one source have taken as many steps
         return replace(self, layers=tuple(layer.select(rows) for layer in self.layers), beside=self.beside[rows])
+
+    def ahead(self, count: int) -> Tensor | None:
+        """The next steps by number, (B, count), where they are counted."""
+        return None if self.steps is None else self.steps[:, None] + torch.arange(count, device=self.steps.device)
+
+    def taken(self, count: int) -> Tensor | None:
+        """How many steps are taken once so many more are, (B,), where they are counted."""
+        return None if self.steps is None else self.steps + count
 
 
 class RnnDecoder(nn.Module, ABC):
@@ -132,13 +145,16 @@ class AttendingDecoder(RnnDecoder):
     def __init__(self, settings: RnnSettings, beside: int, readout: int) -> None:
         super().__init__(settings, beside, readout)
         self.fed = 0
+        local = None if settings.local == "none" else Local(settings.local, settings.local_window, settings.width)
         self.cross_attention = RecurrentAttention(
-            settings.width, settings.memory_width, settings.score_name, settings.attention_hidden, settings.normaliser
+            settings.width, settings.memory_width, settings.score_name, settings.attention_hidden, settings.normaliser, local
         )
 
     def start(self, memory: Memory) -> RnnState:
         nothing = memory.features.new_zeros(memory.lengths.shape[0], self.fed)
-        return RnnState(self.first(ends(memory.features, memory.lengths)), nothing, memory.lengths, self.cross_attention.remember(memory))
+        source = self.cross_attention.remember(memory)
+        steps = None if self.cross_attention.local is None else torch.zeros_like(memory.lengths)
+        return RnnState(self.first(ends(memory.features, memory.lengths)), nothing, memory.lengths, source, steps)
 
     def read(self, embedded: Features, memory: Memory) -> tuple[Source, list[Layer]] | None:
         """What the function of all steps takes of the source and of each layer; None where it does not serve."""
@@ -160,7 +176,7 @@ class AttendingDecoder(RnnDecoder):
     def tell(self, queries: list[Tensor], state: RnnState) -> None:
         """Report one map of all steps, whose queries (B, E) these are; nothing where nobody watched."""
         if queries:
-            self.cross_attention.tell(torch.stack(queries, 1), self.remembered(state), state.lengths)
+            self.cross_attention.tell(torch.stack(queries, 1), self.remembered(state), state.lengths, state.ahead(len(queries)))
 
 
 class BahdanauDecoder(AttendingDecoder):
@@ -220,12 +236,12 @@ class LuongDecoder(AttendingDecoder):
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         if self.fed:
             return self._one_by_one(embedded, state)
-        attention, source = self.cross_attention, self.remembered(state)
+        attention, source, steps = self.cross_attention, self.remembered(state), state.ahead(embedded.shape[1])
         queries, layers = self.recurrent(embedded, state.layers)  # (B, T, E)
-        contexts = attention.context(attention.look(queries, source, state.lengths), queries)
+        contexts = attention.context(attention.look(queries, source, state.lengths, steps), queries)
         if attention.watched:
-            attention.tell(queries, source, state.lengths)
-        return self.shown(contexts, queries), replace(state, layers=layers)
+            attention.tell(queries, source, state.lengths, steps)
+        return self.shown(contexts, queries), replace(state, layers=layers, steps=state.taken(embedded.shape[1]))
 
     def forced(self, embedded: Features, memory: Memory) -> Features:
         """With input feeding as Bahdanau's; without it, all steps are at once as it is."""
@@ -236,19 +252,23 @@ class LuongDecoder(AttendingDecoder):
 
     def _one_by_one(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         layers, fed, attention = state.layers, state.beside, self.cross_attention
-        share = self.recurrent.share(embedded.shape[-1])
-        prepared = attention.look(layers[-1].hidden[:, None], self.remembered(state), state.lengths)
+        share, source = self.recurrent.share(embedded.shape[-1]), self.remembered(state)
+        steps = state.ahead(embedded.shape[1])
+        prepared = attention.look(layers[-1].hidden[:, None], source, state.lengths, None if steps is None else steps[:, :1])
         outputs: list[Tensor] = []
         queries: list[Tensor] = []
-        for gates in self.recurrent.gates(embedded).unbind(1):
+        for place, gates in enumerate(self.recurrent.gates(embedded).unbind(1)):
             layers = self.recurrent.step(gates + share(fed), layers)
             query = layers[-1].hidden
+            if steps is not None:
+                # each looks about a place of its own
+                prepared = attention.look(query[:, None], source, state.lengths, steps[:, place : place + 1])
             fed = self.shown(attention.context(prepared, query[:, None])[:, 0], query)  # (B, embedding_width)
             outputs.append(fed)
             if attention.watched:
                 queries.append(query)
         self.tell(queries, state)
-        return torch.stack(outputs, 1), replace(state, layers=layers, beside=fed)
+        return torch.stack(outputs, 1), replace(state, layers=layers, beside=fed, steps=state.taken(embedded.shape[1]))
 
 
 DECODERS: dict[str, Callable[[RnnSettings], RnnDecoder]] = {"none": ContextDecoder, "bahdanau": BahdanauDecoder, "luong": LuongDecoder}

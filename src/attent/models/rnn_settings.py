@@ -32,6 +32,9 @@ class RnnSettings(BaseModel):
         score: the name of a score, as in attent.attention.scores; "additive" for bahdanau and "general" for luong unless given.
         attention_hidden: features inside an additive or concat score; as many as the memory has unless given.
         normaliser: the name of a normaliser, as in attent.attention.normalisers.
+        local: whether luong's attention sees a window of the source alone, about the step's own place ("m") or one that it
+            predicts ("p"), or all of it ("none"); their §3.2.
+        local_window: how far the window reaches to either side, their D, in tokens.
         input_feeding: whether luong's attentional vector enters the next step (their §3.3).
         context_every_step: whether, without attention, the source's vector enters every step (Cho) or the first state
             alone (Sutskever).
@@ -57,6 +60,8 @@ class RnnSettings(BaseModel):
     score: str | None = None
     attention_hidden: int | None = Field(default=None, ge=1)
     normaliser: str = "softmax"
+    local: Literal["none", "m", "p"] = "none"
+    local_window: int = Field(default=10, ge=1)
     input_feeding: bool = True
     context_every_step: bool = True
     embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -101,6 +106,8 @@ class RnnSettings(BaseModel):
             raise ValueError(f"width must be even unless encoder_width is given, got {self.width}")
         if self.attention == "none" and (self.score is not None or self.attention_hidden is not None):
             raise ValueError('score and attention_hidden need an attention, got attention = "none"')
+        if self.local != "none" and self.attention != "luong":
+            raise ValueError(f'local needs attention = "luong", got "{self.attention}"')
         return self
 
 

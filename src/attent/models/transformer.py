@@ -87,8 +87,8 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
 
     @property
     def longest(self) -> int | None:
-        """As many tokens as learned positions can number; None for the others."""
-        return self.settings.maximum_length if self.settings.position == "learned" else None
+        """As many tokens as learned positions can number, and the score can tell apart; None where neither has a limit."""
+        return self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
 
     @property
     def rowwise(self) -> bool:

@@ -156,8 +156,13 @@ def _said(call: Call, name: str, before: str, found: set[str]) -> tuple[str, str
             return f"biased[i, j] = {before}[i, j] + bias(i, j)", "A term for where the two stand, or one that was given."
         case "masked":
             return f"masked[i, j] = {before}[i, j] where i may look at j, else -∞", "What may not be looked at can get no weight."
-        case "weights":
-            return _weights(call, before)
+        case "weights" if before == "normalised":
+            return (
+                f"weights[i, j] = normalised[i, j] · {name_of(call.weighting)}(i, j)",
+                "More for some keys than for others; no row need sum to 1.",
+            )
+        case "weights" | "normalised":
+            return _weights(call, name, before)
         case "dropped":
             return "dropped = weights with some set to 0, the others made larger", "Dropout, in training alone."
         case "output":
@@ -176,7 +181,7 @@ def _score(call: Call, found: set[str]) -> str:
     return f"scores[i, j] = score(Q[i], K[j]),  {equation_of(call.score)}"
 
 
-def _weights(call: Call, before: str) -> tuple[str, str]:
+def _weights(call: Call, called: str, before: str) -> tuple[str, str]:
     name = name_of(call.normaliser)
     if call.normaliser.distribution:
         meaning = "How each query divides its attention: every row sums to 1."
@@ -184,7 +189,7 @@ def _weights(call: Call, before: str) -> tuple[str, str]:
         meaning = f"How much each query looks at each key; under {name} a row need not sum to 1."
     if name == "softmax":
         meaning = f"exp {before}[i, j] / Σⱼ exp {before}[i, j]. {meaning}"
-    return f"weights = {name}({before})", meaning
+    return f"{called} = {name}({before})", meaning
 
 
 def _product(step: Step, query: Tensor, key: Tensor, head: int) -> str:

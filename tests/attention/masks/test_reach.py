@@ -7,7 +7,7 @@ import torch
 
 from attent.attention import attend, prepare
 from attent.attention.kernels import bands
-from attent.attention.masks import Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
+from attent.attention.masks import Around, Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
 from attent.attention.parts import Mask
 from attent.attention.scores import Additive
 
@@ -18,6 +18,7 @@ MASKS: dict[str, Mask] = {
     "causal": Causal(),
     "padding": Padding(torch.tensor([TK, 5])),
     "window": Window(3, 1),
+    "around": Around(TK * torch.rand(B, TQ, generator=dice), 3),
     "window without a right end": Window(2, None),
     "prefix": Prefix(4),
     "prefix | window": Prefix(2) | Window(1, 0),

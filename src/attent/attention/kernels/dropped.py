@@ -35,6 +35,8 @@ def why_not(call: Call) -> str | None:
         return f"score {type(call.score).__name__} has no dot form"
     if not isinstance(call.normaliser, Softmax):
         return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
+    if call.weighting is not None:
+        return "its weights are not multiplied after normalising"
     if call.soft_cap is not None or call.position is not None:
         return "it has neither a soft cap nor a bias of position"
     if call.bias is not None and call.bias.requires_grad:

@@ -20,7 +20,7 @@ WORTH = {"dot": 2**18, "tanh": 2**21}
 
 def lengths(call: Call) -> list[int] | None:
     """How many keys each sequence needs; None where all of them are computed at once."""
-    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or not call.mask.splits:
+    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or not call.mask.splits or call.weighting:
         return None
     # a score or a normaliser of somebody's own may look at all there is
     if call.score.form is None or not isinstance(call.normaliser, Softmax) or probe.transformed() or torch.compiler.is_compiling():

@@ -31,6 +31,8 @@ def why_not(call: Call) -> str | None:
         return "it has no soft cap"
     if call.dropout:
         return "its dropout is not a function of (seed, b, h, i, j)"
+    if call.weighting is not None:
+        return "its weights are not multiplied after normalising"
     if call.position is not None:
         return f"it has no bias of position, which {type(call.position).__name__} adds"
     if call.dtype in (torch.bfloat16, torch.float16) and not call.score.lowers_exactly:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attent import names
+from attent.attention.masks.around import Around
 from attent.attention.masks.blocks import Blocks
 from attent.attention.masks.causal import Causal
 from attent.attention.masks.documents import Documents
@@ -18,6 +19,7 @@ MASKS: dict[str, type[Mask]] = names.parts(__name__)
 
 __all__ = [
     "MASKS",
+    "Around",
     "Blocks",
     "Both",
     "Causal",

@@ -11,8 +11,9 @@ from attent.attention.scores.dot import Dot
 from attent.attention.scores.gated import Gated
 from attent.attention.scores.gaussian import Gaussian
 from attent.attention.scores.general import General
+from attent.attention.scores.location import Location
 from attent.attention.scores.scaled_dot import ScaledDot
 
 SCORES: dict[str, type[Score]] = names.parts(__name__)
 
-__all__ = ["SCORES", "Additive", "Concat", "Cosine", "Dot", "Gated", "Gaussian", "General", "ScaledDot"]
+__all__ = ["SCORES", "Additive", "Concat", "Cosine", "Dot", "Gated", "Gaussian", "General", "Location", "ScaledDot"]

@@ -24,7 +24,7 @@ def why_not(call: Call) -> str | None:
     if not isinstance(call.normaliser, Softmax):
         return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
     has = {"dropout": call.dropout != 0, "bias": call.bias is not None, "soft cap": call.soft_cap is not None}
-    has["bias of position"] = call.position is not None
+    has |= {"bias of position": call.position is not None, "weighting": call.weighting is not None}
     return next((f"it has no {name}" for name, given in has.items() if given), None)
 
 

@@ -1,0 +1,64 @@
+"""Only the keys near a centre of the query's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from attent.attention.parts import Mask, Pairs
+from attent.errors import ArgumentError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Around(Mask):
+    """A query sees the keys within a distance of its own centre, both ends included: pᵢ − D ≤ j ≤ pᵢ + D.
+
+    Luong, Pham and Manning 2015, §3.2, the window of local attention (arXiv:1508.04025). What of it lies outside the sequence
+    is ignored. `window` is the same about where the query stands.
+
+    Args:
+        centres: p, where each query looks, in tokens from 0, whole or not, (B|1, Tq). No gradient goes through them here.
+        distance: D, in tokens, ≥ 0.
+
+    Raises:
+        ShapeError: centres have other axes.
+        ArgumentError: the distance is negative.
+    """
+
+    centres: Tensor
+    distance: int
+    aliases: ClassVar[tuple[str, ...]] = ("local_m",)
+    splits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.centres.dim() != 2:
+            raise ShapeError(f"centres must be (B|1, Tq), got {tuple(self.centres.shape)}")
+        if self.distance < 0:
+            raise ArgumentError(f"distance must be ≥ 0, got {self.distance}")
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """(B|1, 1, Tq, Tk)."""
+        first, last = self._ends(pairs)
+        return (pairs.columns >= first) & (pairs.columns <= last)
+
+    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+        """From the first key within the distance to the last."""
+        return self._ends(pairs)
+
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        """The same for one sequence's centres."""
+        return Around(self.centres[sequence : sequence + 1] if len(self.centres) > 1 else self.centres, self.distance)
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """A centre for each query."""
+        if self.centres.shape[0] not in (1, batch) or self.centres.shape[1] != queries:
+            raise ShapeError(f"centres must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centres.shape)}")
+
+    def _ends(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The first and the last key, (B|1, 1, Tq, 1) whole numbers."""
+        centres = self.centres.detach()[:, None, pairs.rows, None]
+        if not centres.is_floating_point():
+            return centres - self.distance, centres + self.distance
+        return (centres - self.distance).ceil().long(), (centres + self.distance).floor().long()

@@ -1,0 +1,49 @@
+"""More for keys near a centre of the query's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attent.attention.parts import Pairs, Weighting
+from attent.errors import ArgumentError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Bell(Weighting):
+    """The weights are multiplied by a Gaussian about each query's centre: exp(−(j − pᵢ)² / 2σ²), and not normalised again.
+
+    Luong, Pham and Manning 2015, §3.2 eq. 10 (arXiv:1508.04025), whose σ is half of their window's D. Gradients reach the
+    centres.
+
+    Args:
+        centres: p, where each query looks, in tokens from 0, (B|1, Tq).
+        sigma: σ, in tokens, > 0.
+
+    Raises:
+        ShapeError: centres have other axes.
+        ArgumentError: sigma is not positive.
+    """
+
+    centres: Tensor
+    sigma: float
+    aliases: ClassVar[tuple[str, ...]] = ("gaussian_window", "local_p")
+
+    def __post_init__(self) -> None:
+        if self.centres.dim() != 2:
+            raise ShapeError(f"centres must be (B|1, Tq), got {tuple(self.centres.shape)}")
+        if not self.sigma > 0:
+            raise ArgumentError(f"sigma must be > 0, got {self.sigma!r}")
+
+    def factors(self, pairs: Pairs) -> Tensor:
+        """(B|1, 1, Tq, Tk)."""
+        distances = pairs.columns - self.centres[:, None, pairs.rows, None]
+        return torch.exp(-0.5 * (distances / self.sigma).square())
+
+    def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
+        """A centre for each query."""
+        if self.centres.shape[0] not in (1, batch) or self.centres.shape[1] != queries:
+            raise ShapeError(f"centres must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centres.shape)}")

@@ -1,0 +1,98 @@
+"""Luong et al. (2015), §3.1 and §3.2, as the paper writes them, a step and a key at a time in float64: location, local-m, local-p."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention.watch import watch
+from attent.models.encoder_decoder import Memory
+from attent.models.rnn import RNN
+from attent.models.rnn_settings import RnnSettings
+
+SMALL = {"embedding_width": 6, "width": 10, "attention": "luong", "local_window": 2}
+VARIANTS: list[dict[str, Any]] = [
+    {"score": "location"},
+    {"score": "general", "local": "m"},
+    {"score": "general", "local": "p"},
+    {"score": "location", "local": "p"},
+    {"score": "dot", "local": "p", "local_window": 3},
+    {"score": "concat", "local": "m", "input_feeding": False},
+    {"score": "general", "local": "p", "input_feeding": False},
+]
+NAMES = ["-".join(map(str, variant.values())) for variant in VARIANTS]
+LENGTHS = (9, 4, 7)
+
+
+def make(variant: dict[str, Any]) -> RNN:
+    torch.manual_seed(3)
+    model = RNN(RnnSettings.model_validate(SMALL | variant), 13, 11).double().eval()
+    for parameter in model.decoder.cross_attention.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return model
+
+
+def paper(model: RNN, state: Tensor, memory: Tensor, step: int) -> Tensor:
+    """The weights of one step (S,), its state h_t (E,) and the source's states h̄ (S, n) given."""
+    attention, settings = model.decoder.cross_attention, model.settings
+    score: Any = attention.score
+    source = len(memory)
+    match settings.score:
+        case "location":
+            scores = [(score.weight.T @ state)[place] for place in range(source)]
+        case "general":
+            scores = [state @ score.weight @ memory[place] for place in range(source)]
+        case "dot":
+            scores = [state @ memory[place] for place in range(source)]
+        case _:
+            scores = [score.v @ torch.tanh(score.weight.T @ torch.cat((state, memory[place]))) for place in range(source)]
+    if settings.local == "none":
+        total = sum(score.exp() for score in scores)
+        return torch.stack([score.exp() / total for score in scores])
+    centre, distance = float(step), settings.local_window
+    if settings.local == "p":
+        local: Any = attention.local
+        # eq. 9
+        centre = float(source / (1 + torch.exp(-(local.v.weight @ torch.tanh(local.hidden.weight @ state)))))
+    window = [place for place in range(source) if centre - distance <= place <= centre + distance]
+    total = sum(scores[place].exp() for place in window)
+    weights = torch.zeros(source, dtype=torch.float64)
+    for place in window:
+        weights[place] = scores[place].exp() / total
+        if settings.local == "p":
+            # eq. 10
+            weights[place] *= math.exp(-((place - centre) ** 2) / (2 * (distance / 2) ** 2))
+    return weights
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
+@torch.no_grad()
+def test_the_weights_are_the_papers(variant: dict[str, Any]) -> None:
+    model, tokens = make(variant), torch.randint(2, 11, (3, 6))
+    memory = Memory(torch.randn(3, 9, 10, dtype=torch.float64), torch.tensor(LENGTHS))
+    with watch(model) as seen:
+        features = model.decode(memory, tokens)
+    weights = seen["decoder.cross_attention"]
+    looked = weights.dense()[:, 0]
+    for row, length in enumerate(LENGTHS):
+        for step in range(6):
+            expected = paper(model, weights.query[row, 0, step], memory.features[row, :length], step)
+            torch.testing.assert_close(looked[row, step, :length], expected, rtol=1e-12, atol=1e-12)
+    assert not looked[1, :, 4:].any()
+    # what the model says is made of these very weights
+    contexts = looked @ memory.features
+    shown = model.decoder.shown(contexts, weights.query[:, 0])
+    torch.testing.assert_close(shown, features, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant.get("local") == "p"], ids=str)
+def test_gradients_reach_what_predicts_the_place(variant: dict[str, Any]) -> None:
+    model = make(variant)
+    memory = Memory(torch.randn(3, 9, 10, dtype=torch.float64), torch.tensor(LENGTHS))
+    model.decode(memory, torch.randint(2, 11, (3, 6))).square().sum().backward()
+    local = model.decoder.cross_attention.local
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in local.parameters())
