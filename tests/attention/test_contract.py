@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from attent.attention import AttentionMap, attend, explain, formula, prepare
 from attent.attention.kernels import rows as by_rows
-from attent.attention.masks import MASKS, Around, Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Table, Window
+from attent.attention.masks import MASKS, Around, Blocks, Causal, Documents, Excluded, Padding, PerHead, Prefix, Selected, Table, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalisers import NORMALISERS, TopK
 from attent.attention.parts import Mask, Normaliser, Position, Side, Weighting
@@ -52,6 +52,7 @@ MASK_EXAMPLES: dict[str, Callable[[slice], Mask]] = {
     "blocks": lambda at: Blocks(coin(BATCH, HEADS, 3, 3, seed=1)[at], 3),
     "causal": lambda at: Causal(),
     "documents": lambda at: Documents(DOCUMENTS[at]),
+    "excluded": lambda at: Excluded(CHOICES[at]),
     "padding": lambda at: Padding(torch.tensor([5, 3])[at]),
     "per_head": lambda at: PerHead([Causal(), Window(1, 0), Padding(torch.tensor([6, 2])[at])]),
     "prefix": lambda at: Prefix(torch.tensor([3, 0])[at]),

@@ -133,7 +133,8 @@ class DotScore(Score):
 
     def between(self, query: Side, key: Side) -> Tensor:
         """scale · q'·k' + biases, (B, H, Tq, Tk)."""
-        scores = query.features @ key.features.transpose(-2, -1) * self.scale(query.features.shape[-1])
+        scores, scale = query.features @ key.features.transpose(-2, -1), self.scale(query.features.shape[-1])
+        scores = scores if scale == 1.0 else scores * scale
         if query.bias is not None:
             scores = scores + query.bias[..., :, None]
         if key.bias is not None:

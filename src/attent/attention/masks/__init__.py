@@ -7,6 +7,7 @@ from attent.attention.masks.around import Around
 from attent.attention.masks.blocks import Blocks
 from attent.attention.masks.causal import Causal
 from attent.attention.masks.documents import Documents
+from attent.attention.masks.excluded import Excluded
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.per_head import PerHead
 from attent.attention.masks.prefix import Prefix
@@ -25,6 +26,7 @@ __all__ = [
     "Causal",
     "Documents",
     "Either",
+    "Excluded",
     "Padding",
     "PerHead",
     "Prefix",

@@ -29,10 +29,7 @@ class Selected(Mask):
     aliases: ClassVar[tuple[str, ...]] = ("sparse",)
 
     def __post_init__(self) -> None:
-        if self.indices.is_floating_point() or self.indices.dtype == torch.bool:
-            raise DTypeError(f"selected keys must be whole numbers, got {self.indices.dtype}")
-        if self.indices.dim() not in (2, 4):
-            raise ShapeError(f"selected keys must be (Tq, n) or (B|1, H|1, Tq, n), got {tuple(self.indices.shape)}")
+        check_indices(self.indices, "selected")
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, H|1, Tq, Tk)."""
@@ -61,6 +58,19 @@ class Selected(Mask):
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """A choice for each query."""
-        shape = tuple(self.indices.shape)
-        if shape[-2] != queries or (len(shape) == 4 and (shape[0] not in (1, batch) or shape[1] not in (1, heads))):
-            raise ShapeError(f"selected keys must be (B|1, H|1, Tq, n) = ({batch}, {heads}, {queries}, n), got {shape}")
+        check_shape(self.indices, "selected", batch, heads, queries)
+
+
+def check_indices(indices: Tensor, what: str) -> None:
+    """Raise where keys are not named by whole numbers along two or four axes."""
+    if indices.is_floating_point() or indices.dtype == torch.bool:
+        raise DTypeError(f"{what} keys must be whole numbers, got {indices.dtype}")
+    if indices.dim() not in (2, 4):
+        raise ShapeError(f"{what} keys must be (Tq, n) or (B|1, H|1, Tq, n), got {tuple(indices.shape)}")
+
+
+def check_shape(indices: Tensor, what: str, batch: int, heads: int, queries: int) -> None:
+    """Raise where there is not a choice for each query."""
+    shape = tuple(indices.shape)
+    if shape[-2] != queries or (len(shape) == 4 and (shape[0] not in (1, batch) or shape[1] not in (1, heads))):
+        raise ShapeError(f"{what} keys must be (B|1, H|1, Tq, n) = ({batch}, {heads}, {queries}, n), got {shape}")
