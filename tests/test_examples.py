@@ -20,3 +20,22 @@ def test_the_dog_is_happy_and_wags_its_tail(tmp_path: Path, monkeypatch: pytest.
     assert "happy → tail, 7 tokens on" in lines
     assert lines[-6].split() == ["5", "11", "0.335", "0.027", "0.216"]
     assert (tmp_path / "dog.png").stat().st_size > 10_000
+
+
+def test_the_registrar_knows_who_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "registrar.py"))
+    lines = capsys.readouterr().out.splitlines()
+    assert "Zoe Park    → missing: no such key" in lines
+    assert "mathematics → Ada Quill 0.50, Esther Moon 0.50" in lines
+    assert lines[-3] == "0.999  Chiara Lund, physics"
+
+
+def test_a_salary_is_expected_of_those_nearby(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    monkeypatch.setattr("sys.argv", ["salary.py", str(tmp_path / "salary.png")])
+    runpy.run_path(str(ROOT / "examples" / "salary.py"))
+    shown = {line.split()[0]: float(line.split()[2]) for line in capsys.readouterr().out.splitlines() if line[:7].strip()[:1] in ("3", "4")}
+    assert shown["3.5"] > max(shown["3.4"], shown["3.6"]) > 0.1
+    assert max(shown["3.0"], shown["4.0"]) < 1e-6
+    assert (tmp_path / "salary.png").stat().st_size > 10_000

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from attent.attention.map import AttentionMap
     from attent.attention.multihead import MultiHeadAttention
     from attent.attention.watch import watch
+    from attent.database.lookup import lookup
     from attent.decoding.loading import load
+    from attent.regression.estimator import AttentionRegressor
     from attent.views.walk import walk
 
     __version__: str
 
 __all__ = [
     "AttentionMap",
+    "AttentionRegressor",
     "KeyValueCache",
     "MultiHeadAttention",
     "__version__",
@@ -30,6 +33,7 @@ __all__ = [
     "errors",
     "explain",
     "load",
+    "lookup",
     "models",
     "walk",
     "watch",
@@ -38,11 +42,13 @@ __all__ = [
 _MODULES = ("attention", "errors", "models")
 _HOMES = {
     "AttentionMap": "attent.attention.map",
+    "AttentionRegressor": "attent.regression.estimator",
     "KeyValueCache": "attent.attention.cache",
     "MultiHeadAttention": "attent.attention.multihead",
     "attend": "attent.attention.attend",
     "explain": "attent.attention.attend",
     "load": "attent.decoding.loading",
+    "lookup": "attent.database.lookup",
     "walk": "attent.views.walk",
     "watch": "attent.attention.watch",
 }

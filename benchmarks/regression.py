@@ -1,0 +1,110 @@
+"""Kernel regression beside statsmodels' KernelReg: 10,000 queries against 100,000 keys, with 1, 2 and 4 features.
+
+    scripts/bench regression [speed] [memory] [learning]
+
+Both have the same Gaussian kernel and the bandwidths of the normal reference rule. statsmodels takes its queries one by one, each in
+the same time, so it is given 50 of the 10,000 and its time for all follows from theirs; sides take turns, five times, and the least time
+of each counts. `fit` of both is left out: statsmodels' keeps the data, ours sorts them as well (a column says in how long).
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+from _sides import head, run, table
+from statsmodels import __version__
+from statsmodels.nonparametric.kernel_regression import KernelReg
+
+from attent.benchmarking.memory import apart, grown
+from attent.regression.bandwidth import rule_of_thumb
+from attent.regression.estimator import AttentionRegressor
+
+QUERIES, KEYS, ASKED, ROUNDS = 10_000, 100_000, 50, 5
+
+
+def data(keys: int, queries: int, features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Made-up keys, values and queries."""
+    dice = np.random.default_rng(features)
+    x = dice.normal(size=(keys, features))
+    return x, np.sin(x.sum(1)) + 0.1 * dice.normal(size=keys), dice.normal(size=(queries, features))
+
+
+def seconds(work: object) -> float:
+    """What a call takes."""
+    started = time.perf_counter()
+    work()  # pyright: ignore[reportCallIssue]
+    return time.perf_counter() - started
+
+
+def speed() -> None:
+    """Seconds for all queries, and the largest difference."""
+    head(f"Kernel regression, {QUERIES:,} queries, {KEYS:,} keys, beside statsmodels {__version__}")
+    rows = []
+    for features in (1, 2, 4):
+        x, y, query = data(KEYS, QUERIES, features)
+        bandwidth = rule_of_thumb(x)
+        peer = KernelReg(y, x, "c" * features, "lc", bw=bandwidth, rng=0)
+        expected = peer.fit(query[:ASKED])[0]
+        ours, sorting = {}, 0.0
+        for dtype in ("float32", "float64"):
+            ours[dtype] = AttentionRegressor(bandwidth, dtype=dtype)
+            sorting = seconds(lambda model=ours[dtype], x=x, y=y: model.fit(x, y))
+        times: dict[str, list[float]] = {name: [] for name in ("peer", *ours)}
+        for _ in range(ROUNDS):
+            times["peer"].append(seconds(lambda peer=peer, query=query: peer.fit(query[:ASKED])) * QUERIES / ASKED)
+            for dtype, model in ours.items():
+                times[dtype].append(seconds(lambda model=model, query=query: model.predict(query)))
+        least = {name: min(taken) for name, taken in times.items()}
+        row = [str(features), f"{least['peer']:.1f}"]
+        for dtype, model in ours.items():
+            error = np.abs(model.predict(query[:ASKED]) - expected).max()
+            row += [f"{least[dtype]:.2f}", f"{least['peer'] / least[dtype]:.1f}", f"{error:.1e}"]
+        rows.append([*row, f"{sorting:.2f}"])
+    columns = ["features", "statsmodels, s"]
+    columns += [f"{dtype}{what}" for dtype in ("float32", "float64") for what in (", s", ", times as fast", ", largest error")]
+    table([*columns, "fit, s"], rows)
+
+
+def held(keys: int) -> float | None:
+    """How much more memory predictions take, in MiB."""
+    torch.set_num_threads(1)
+    x, y, query = data(keys, QUERIES, 2)
+    model = AttentionRegressor("rule", dtype="float32").fit(x, y)
+    model.predict(query[:100])
+    return grown(lambda: model.predict(query))
+
+
+def memory() -> None:
+    """What the process grows by, by the number of keys."""
+    head(f"Memory of {QUERIES:,} predictions, 2 features, float32")
+    rows = []
+    for keys in (25_000, 50_000, 100_000, 200_000):
+        more = apart(held, keys)
+        rows.append([f"{keys:,}", "unknown" if more is None else f"{more:.0f}", f"{QUERIES * keys * 4 / 2**20:,.0f}"])
+    table(["keys", "memory grown, MiB", "one table of weights, MiB"], rows)
+
+
+def learning() -> None:
+    """The cross-validation score of what is learnt, by statsmodels' own function."""
+    head(f"Bandwidths learnt by leaving one out, beside statsmodels {__version__} (cv_ls)")
+    rows = []
+    for features, count in ((1, 100), (2, 100), (3, 100), (2, 300)):
+        for seed in range(3):
+            dice = np.random.default_rng(seed)
+            x = dice.uniform(-2, 2, (count, features))
+            y = np.sin(3 * x[:, 0]) + 0.3 * dice.normal(size=count)
+            found: dict[str, object] = {}
+            theirs = seconds(lambda x=x, y=y, found=found: found.update(peer=KernelReg(y, x, "c" * x.shape[1], "lc", bw="cv_ls", rng=0)))
+            ours = seconds(lambda x=x, y=y, found=found: found.update(ours=AttentionRegressor().fit(x, y)))
+            peer, model = found["peer"], found["ours"]
+            scores = [float(peer.cv_loo(np.abs(h), peer._est_loc_constant)[0]) for h in (peer.bw, model.bandwidth_)]  # pyright: ignore[reportAttributeAccessIssue]
+            rows.append([str(features), str(count), str(seed), *(f"{score:.6f}" for score in scores), f"{theirs:.2f}", f"{ours:.2f}"])
+    table(["features", "points", "seed", "CV of statsmodels", "CV of attent", "statsmodels, s", "attent, s"], rows)
+
+
+PARTS = {"speed": speed, "memory": memory, "learning": learning}
+
+if __name__ == "__main__":
+    run(PARTS, __doc__)

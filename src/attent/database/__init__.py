@@ -1,0 +1,1 @@
+"""Attention as a database: look-up that is exact, nearest or soft."""

@@ -1,0 +1,104 @@
+"""The estimate itself: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), by attention, some queries at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attent.attention.attend import attend
+from attent.attention.call import prepare
+from attent.attention.kernels import short
+from attent.attention.masks.excluded import Excluded
+from attent.attention.parts import Mask, Score
+from attent.regression.cells import cells, near
+from attent.regression.kernels import Kernel
+
+# Queries that look at the same keys, and how wide they may lie in bandwidths if they are not few; keys that are looked at or passed by
+# together. Queries far apart share few of the keys that matter to one, and their least weights are too small to be computed quickly.
+QUERIES, WIDEST, FEW, KEYS = 128, 4.0, 16, 64
+# Pairs at a time, so that they stay in a core's cache, and rows at least, which a product takes together.
+PAIRS, ROWS = 2**20, 8
+# So many pairs are computed at once in float64, whose digits suffice wherever points lie.
+SMALL = 2**18
+# The share of its weights that a query may miss, in units of what rounding takes.
+MISSED = 1 / 16
+
+
+class Estimate(NamedTuple):
+    """What the regression says at some queries."""
+
+    mean: Tensor  # (m, outputs)
+    seen: Tensor  # (m,) whether any key has a weight
+
+
+class Smoother:
+    """Keys, values and a kernel, to be asked at any queries. Keys that could not be told from rounding are passed by.
+
+    Args:
+        key: (n, D), n ≥ 1, in bandwidths, in float64.
+        value: (n, outputs), in the type that the regression is to be computed in.
+        kernel: whose weights.
+    """
+
+    def __init__(self, key: Tensor, value: Tensor, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.cells = cells(key, KEYS)
+        # neighbours side by side
+        self._key, self._value = key[self.cells.order], value[self.cells.order]
+
+    def __call__(self, query: Tensor) -> Estimate:
+        """The estimate at queries (m, D), in bandwidths, in float64."""
+        mean = self._value.new_zeros(len(query), self._value.shape[1])
+        seen = torch.zeros(len(query), dtype=torch.bool)
+        for rows, places in self.runs(query):
+            key, value = self._key.index_select(0, places), self._value.index_select(0, places)
+            mean[rows], seen[rows] = estimate(self.kernel, query[rows], key, value)
+        return Estimate(mean, seen)
+
+    def runs(self, query: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """The queries (m, D) in runs of neighbours: their indices, and where in `cells.order` the keys stand that matter to them."""
+        if not len(query):
+            return
+        if len(query) * len(self._key) <= SMALL and self._value.dtype == torch.float64:
+            yield torch.arange(len(query)), torch.arange(len(self._key))
+            return
+        ours = cells(query, QUERIES, widest=WIDEST, least=FEW)
+        precision = MISSED * torch.finfo(self._value.dtype).eps
+        for run, low, high in zip(ours.order.split(ours.starts.diff().tolist()), ours.low, ours.high, strict=True):
+            yield run, near(self.kernel, low, high, self.cells, precision)
+
+
+def estimate(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out: Tensor | None = None) -> Estimate:
+    """The estimate at a few queries that lie near each other.
+
+    Args:
+        kernel: whose weights.
+        query: (m, D), in bandwidths, in float64.
+        key: (n, D), likewise.
+        value: (n, outputs), in the type that the estimate is computed in.
+        left_out: (m,) the key that each query is not to look at, negative where it may look at all.
+    """
+    # seen from where the queries are, distances keep their digits in any type
+    origin = query.detach().mean(0)
+    query, key, score, mask = kernel.quick(*((points - origin).to(value.dtype) for points in (query, key)))
+    if left_out is not None:
+        others = Excluded(left_out[:, None])
+        mask = others if mask is None else mask & others
+    # a further value, 1 everywhere, tells whether there are weights
+    value = torch.cat((value, value.new_ones(len(value), 1)), 1)
+    name = _implementation(query, key, value, score, mask)
+    step = max(PAIRS // max(len(key), 1), ROWS) if name == "tiled" and mask is None else max(len(query), 1)
+    parts = [attend(some, key, value, score=score, mask=mask, implementation=name) for some in query.split(step)]
+    context = torch.cat(parts)
+    return Estimate(context[:, :-1], context[:, -1].detach() > 0.5)
+
+
+def _implementation(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask | None) -> str:
+    """The quickest of those in linear memory: of so few features the extension makes more than PyTorch, however many keys there are."""
+    differentiated = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+    if mask is not None or differentiated or not len(query):
+        return "tiled"
+    return "tiled" if short.why_not(prepare(query, key, value, score=score).call) else "short"

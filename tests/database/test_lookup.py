@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attent
+from attent.database.lookup import lookup
+from attent.errors import ArgumentError, AttentError, ShapeError, UnknownNameError
+
+STUDENTS = {"ann": "physics", "bob": "maths", "cid": "physics", "dot": "history"}
+
+
+def test_exact_weights_are_one_hot_and_equal_keys_share() -> None:
+    found = lookup(["bob", "ann"], STUDENTS)
+    assert found.weights.dense().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+    assert found.values == ["maths", "physics"]
+    twice = lookup([3, 4], [3, 4, 3, 5], [1.0, 2.0, 4.0, 9.0])
+    assert twice.weights.dense().tolist() == [[0.5, 0, 0.5, 0], [0, 1, 0, 0]]
+    assert twice.values.tolist() == [2.5, 2.0]
+
+
+def test_a_missing_key_is_said_and_nothing_invented() -> None:
+    found = lookup(["zoe", "ann"], STUDENTS)
+    assert found.missing == ["zoe"]
+    assert found.values == [None, "physics"]
+    assert found.weights[0].count_nonzero() == 0
+    number = lookup([7, 3], [3], [1.0])
+    assert number.missing == [7]
+    assert number.values.isnan().tolist() == [True, False]
+
+
+def test_turned_round() -> None:
+    found = lookup(["physics", "maths", "law"], STUDENTS, inverse=True)
+    assert found.distribution(0) == {"ann": 0.5, "cid": 0.5}
+    assert found.distribution(1) == {"bob": 1.0}
+    assert found.missing == ["law"]
+
+
+def test_what_equals_nothing() -> None:
+    found = lookup([float("nan"), 1.0], [1, float("nan")], ["a", "b"])
+    assert np.isnan(found.missing[0])
+    assert found.values == [None, "a"]
+
+
+@pytest.mark.parametrize("keys", [[2, 3.5, 10], np.array([2, 3.5, 10]), torch.tensor([2, 3.5, 10]), (2, 3.5, 10)])
+def test_keys_may_come_as_what_holds_numbers(keys: Any) -> None:
+    assert lookup(3.5, keys, ["a", "b", "c"]).value == "b"
+    assert lookup([4, 9], keys, ["a", "b", "c"], how="nearest").values == ["b", "c"]
+
+
+def test_things_that_are_only_equal() -> None:
+    assert lookup([True, ("a", 1)], [("a", 1), True], ["x", "y"]).values == ["y", "x"]
+    with pytest.raises(ArgumentError, match=r'^numbers, vectors and strings can be near one another, other things only equal: how="exact"'):
+        lookup(True, [True, False], ["a", "b"], how="soft")
+
+
+def test_the_nearest_takes_all_and_a_tie_goes_to_the_first() -> None:
+    found = lookup([3.5, 0.1 + 0.2, -9], [3, 4, 0.3], [30.0, 40.0, 3.0], how="nearest")
+    assert found.values.tolist() == [30.0, 3.0, 3.0]
+    assert found.weights.dense().sum(-1).tolist() == [1, 1, 1]
+    vectors = lookup([(0.9, 0)], [(0, 0), (1, 0)], ["a", "b"], how="nearest")
+    assert vectors.value == "b"
+    # a wide bandwidth makes a feature count little
+    assert lookup([(0.9, 0.0)], [(0, 0), (1, 9)], ["a", "b"], how="nearest", bandwidth=[0.1, 10.0]).value == "b"
+
+
+def test_soft_is_nadaraya_and_watsons_regression() -> None:
+    keys, values = torch.randn(11, dtype=torch.float64), torch.randn(11, 2, dtype=torch.float64)
+    found = lookup([0.3, -1.0], keys, values, how="soft", bandwidth=0.4)
+    weights = torch.exp(-0.5 * ((torch.tensor([[0.3], [-1.0]], dtype=torch.float64) - keys) / 0.4).square())
+    torch.testing.assert_close(found.values, weights @ values / weights.sum(1, keepdim=True))
+    own = lookup([0.3, -1.0], keys, values, how="soft", score=lambda q, k: -0.5 * ((q - k.transpose(-2, -1)) / 0.4).square())
+    torch.testing.assert_close(own.values, found.values)
+
+
+def test_soft_strings() -> None:
+    found = lookup(["Anne", "bobby"], STUDENTS, how="soft")
+    assert found.values == ["physics", "maths"]
+    assert found.votes(1)[0].key == "bob"
+    colder = lookup("Anne", STUDENTS, how="soft", temperature=0.01)
+    assert colder.distribution()["physics"] > found.distribution(0)["physics"]
+    own = lookup("abc", {"xyz": 1.0, "xy": 2.0}, how="soft", score=lambda q, k: 100.0 * (len(q) == len(k)))
+    assert own.value == pytest.approx(1.0)
+
+
+def test_numbers_have_a_mean_and_other_values_a_distribution() -> None:
+    for values in ([True, False], [1.0, "x"], ["a", "b"]):
+        assert lookup(1, [1, 1], values).distribution() == dict.fromkeys(values, 0.5)
+    assert lookup(1, [1, 1], [[1, 2], [3, 6]]).value == [2.0, 4.0]
+    assert lookup(1, [1, 1], [[1, 2], ["a"]]).values == [(1, 2)]
+
+
+def test_nothing_asked_and_nothing_held() -> None:
+    assert len(lookup([], STUDENTS)) == 0
+    for how in ("exact", "nearest", "soft"):
+        assert lookup(["a"], {}, how=how).missing == ["a"]
+    assert lookup([1.0], [], [], how="nearest").missing == [1.0]
+    assert lookup([], [1.0], [2.0], how="nearest").values.shape == (0,)
+
+
+def test_many_keys_in_linear_memory() -> None:
+    keys = list(range(50_000))
+    found = lookup(keys[::-5], keys, [2.0 * key for key in keys])
+    assert found.values.tolist() == [2.0 * key for key in keys[::-5]]
+
+
+def test_it_is_public() -> None:
+    assert attent.lookup is lookup
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "error", "message"),
+    [
+        ((1, STUDENTS), {}, ArgumentError, "^queries and keys must be of one kind, got numbers such as 1 and strings such as 'ann'$"),
+        ((["a", 1], STUDENTS), {}, ArgumentError, "^queries must be of one kind, got strings such as 'a' and numbers such as 1$"),
+        (([1.0], [1, float("nan")], [1, 2]), {"how": "soft", "bandwidth": 1}, ArgumentError, r"got nan as keys\[1\]$"),
+        (([1], [1, 2], [1, float("inf")]), {}, ArgumentError, r"^values must be finite numbers to have a mean, got inf as values\[1\]$"),
+        (([1], [1, 2], [1]), {}, ShapeError, "^there must be a value for each of 2 keys, got 1$"),
+        (([1], [1, 2]), {}, ArgumentError, "^values are missing: give a dict, or keys and values$"),
+        (("a", STUDENTS, [1]), {}, ArgumentError, "^a dict has its values with it"),
+        (("a", STUDENTS), {"how": "fuzzy"}, UnknownNameError, "^unknown way of looking up 'fuzzy'"),
+        (("a", STUDENTS), {"bandwidth": 1}, ArgumentError, "an exact look-up compares by equality$"),
+        (("a", STUDENTS), {"how": "soft", "bandwidth": 1}, ArgumentError, "^bandwidth is of numbers; strings have a temperature$"),
+        (("a", STUDENTS), {"how": "soft", "temperature": 0}, ArgumentError, "^temperature must be a number > 0, got 0$"),
+        (("a", STUDENTS), {"how": "soft", "score": "dot"}, ArgumentError, "^a score of strings must be a function"),
+        (([1], [1], [1]), {"how": "soft"}, ArgumentError, '^how="soft" needs a bandwidth'),
+        (([1], [1], [1]), {"how": "soft", "bandwidth": -1}, ArgumentError, "^bandwidth must be a number > 0, or 1 of them"),
+        (([1], [1], [1]), {"how": "soft", "bandwidth": "wide"}, ArgumentError, "got 'wide'$"),
+        (([1], [1], [1]), {"how": "nearest", "bandwidth": 1, "score": "dot"}, ArgumentError, "give one of them$"),
+        (([1], [1], [1]), {"how": "nearest", "temperature": 1}, ArgumentError, "^temperature is of strings, when soft$"),
+        (([(1, 2)], [(1, 2, 3)], [1]), {"how": "nearest"}, ShapeError, "^queries and keys must be vectors of one width, got 2 and 3"),
+        (({"a": 1}, STUDENTS), {}, ArgumentError, "^queries must be a number, a string or a sequence of them, got dict$"),
+        (("a", {"a": {}}), {}, ArgumentError, "^values must be numbers, arrays, strings or other hashable things, got {}$"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[Any, ...], named: dict[str, Any], error: type[AttentError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        lookup(*arguments, **named)
