@@ -9,10 +9,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.attend import attend
-from attent.attention.call import prepare
-from attent.attention.kernels import short
 from attent.attention.masks.excluded import Excluded
-from attent.attention.parts import Mask, Score
 from attent.regression.cells import cells, near
 from attent.regression.kernels import Kernel
 
@@ -89,16 +86,9 @@ def estimate(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out
         mask = others if mask is None else mask & others
     # a further value, 1 everywhere, tells whether there are weights
     value = torch.cat((value, value.new_ones(len(value), 1)), 1)
-    name = _implementation(query, key, value, score, mask)
-    step = max(PAIRS // max(len(key), 1), ROWS) if name == "tiled" and mask is None else max(len(query), 1)
-    parts = [attend(some, key, value, score=score, mask=mask, implementation=name) for some in query.split(step)]
+    step = max(PAIRS // max(len(key), 1), ROWS) if mask is None else max(len(query), 1)
+    parts = [attend(some, key, value, score=score, mask=mask, implementation="tiled") for some in query.split(step)]
     context = torch.cat(parts)
-    return Estimate(context[:, :-1], context[:, -1].detach() > 0.5)
-
-
-def _implementation(query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Mask | None) -> str:
-    """The quickest of those in linear memory: of so few features the extension makes more than PyTorch, however many keys there are."""
-    differentiated = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
-    if mask is not None or differentiated or not len(query):
-        return "tiled"
-    return "tiled" if short.why_not(prepare(query, key, value, score=score).call) else "short"
+    weights = context[:, -1:]
+    # they sum to 1 but for rounding, which the mean has as well, so that most of it cancels
+    return Estimate(context[:, :-1] / weights.clamp(min=0.5), weights[:, 0].detach() > 0.5)
