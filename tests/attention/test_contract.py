@@ -26,8 +26,7 @@ from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import SCORES
 from attent.attention.weightings import WEIGHTINGS, Bell
 
-# the width is even for rotary's sake, all others are primes
-BATCH, HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 3, 5, 7, 4, 11
+BATCH, HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 3, 5, 7, 4, 11  # the width is even for rotary's sake, all others are primes
 IMPLEMENTATIONS = ("formula", "tiled", "sdpa")
 
 
