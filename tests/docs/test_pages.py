@@ -39,6 +39,9 @@ SKIPPED = "…"
 CALL = re.compile(r"(?:^|[|;&] ?|bin/|-m )attent ")
 # The part that docs/adding-a-part.md adds.
 INVENTED = "scaled_cosine"
+# A command in running text, and the choices that it may show behind bars.
+INLINE = re.compile(r"(?<!`)`(attent [^`\n]+)`(?!`)")
+CHOICES = re.compile(r"\\?\|[\w.-]+")
 PATHS = re.compile(r"`((?:src/attent|configs|examples|benchmarks|scripts|tests|docs)/[\w./-]+)`")
 
 
@@ -173,17 +176,27 @@ def known(arguments: list[str]) -> None:
     command.make_parser(context).parse_args(args=arguments)
 
 
+def check_commands(where: str, text: str) -> None:
+    for arguments in calls(text):
+        try:
+            known(arguments)
+        except Exception as error:
+            pytest.fail(f"{where}: attent {shlex.join(arguments)}: {error}")
+        assert not [file for file in arguments if file.startswith("configs/") and not (ROOT / file).is_file()], where
+
+
 def test_every_command_is_one_of_ours(page: Any) -> None:
     for block in page.blocks:
         if block.language in {"", "console", "sh"}:
             lines = block.text
             if block.language == "console":
                 lines = "\n".join(command for _, command, _ in commands(block))
-            for arguments in calls(lines):
-                try:
-                    known(arguments)
-                except Exception as error:
-                    pytest.fail(f"{block.where}: attent {shlex.join(arguments)}: {error}")
+            check_commands(block.where, lines)
+
+
+def test_every_command_in_running_text_is_one_of_ours(page: Any) -> None:
+    for command in INLINE.findall((ROOT / page.name).read_text(encoding="utf-8")):
+        check_commands(page.name, CHOICES.sub("", command).replace("…", "TEXT"))
 
 
 def test_every_file_that_is_named_is_there(page: Any) -> None:
