@@ -29,6 +29,7 @@ def without_links(markdown: str, page: PurePosixPath) -> str:
             return link[0]
         if not (ROOT / target).exists():
             raise FileNotFoundError(f"{page} links to {target}, which is not there")
-        return f"`{target}`" if text.strip("`") in {target, address} or target.endswith(f"/{text}") else f"{text} (`{target}`)"
+        shown = text.strip("`")
+        return f"`{target}`" if shown == address or f"/{target}".endswith(f"/{shown}") else f"{text} (`{target}`)"
 
     return LINK.sub(named, markdown)

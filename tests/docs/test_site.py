@@ -94,6 +94,7 @@ def test_what_is_fetched_is_found() -> None:
         ("[configs/dates.toml](../configs/dates.toml)", "`configs/dates.toml`"),
         ("[the recipe](../configs/dates.toml#l1)", "the recipe (`configs/dates.toml`)"),
         ("[layers/embeddings.py](../src/attent/layers/embeddings.py)", "`src/attent/layers/embeddings.py`"),
+        ("[`layers/embeddings.py`](../src/attent/layers/embeddings.py)", "`src/attent/layers/embeddings.py`"),
         ("[names](names.md) and ![figure](figures/scaling.svg)", "[names](names.md) and ![figure](figures/scaling.svg)"),
         ("[scores](../docs/names.md)", "[scores](../docs/names.md)"),
     ],
