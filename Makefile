@@ -2,7 +2,7 @@
 PYTHON ?= python3
 export PYTHON
 
-.PHONY: demo test check bench format wheel clean
+.PHONY: demo test check bench docs format wheel clean
 
 demo: .venv/installed-plot
 	.venv/bin/attent demo
@@ -15,6 +15,10 @@ check: .venv/installed-dev
 
 bench: .venv/installed-dev
 	scripts/bench
+
+# Into build/docs; what it warns of is an error.
+docs: .venv/installed-dev
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 format: .venv/installed-dev
 	.venv/bin/ruff check --fix .

@@ -1,0 +1,239 @@
+"""What the documentation shows is what happens: its examples run, print what stands below them, and its commands exist.
+
+Each page is run from top to bottom, in one namespace and in a folder of its own. Of its blocks
+
+- `python` runs; a `text` block that follows must be what was printed;
+- `console` runs where output stands below its `$ attent …`, else its commands must be known, as those of any other block must;
+- a line `…` of an output stands for any number of lines; numbers with a decimal point may differ by one in their last digit.
+
+Comments that do not show on the page make exceptions: see `Block.marks`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import runpy
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from attent.cli.app import app
+from attent.cli.app import run as attent
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("configs", "examples")
+
+NUMBER = re.compile(r"[-−]?\d+\.\d+")
+# One in the last digit, and what binary fractions make of it.
+LAST_DIGIT = 1.01
+SKIPPED = "…"
+# Where a line calls attent; what else is in a block is none of a shell's.
+CALL = re.compile(r"(?:^|[|;&] ?|bin/|-m )attent ")
+# The part that docs/adding-a-part.md adds.
+INVENTED = "scaled_cosine"
+# A command in running text, and the choices that it may show behind bars.
+INLINE = re.compile(r"(?<!`)`(attent [^`\n]+)`(?!`)")
+CHOICES = re.compile(r"\\?\|[\w.-]+")
+PATHS = re.compile(r"`((?:src/attent|configs|examples|benchmarks|scripts|tests|docs)/[\w./-]+)`")
+
+
+def same(expected: str, found: str, tolerance: float = 0.0) -> bool:
+    """Whether two lines are the same, but for the last digit of numbers or the share by which they may differ."""
+    if NUMBER.split(expected.rstrip()) != NUMBER.split(found.rstrip()):
+        return False
+    for ours, theirs in zip(NUMBER.findall(expected), NUMBER.findall(found), strict=True):
+        wanted, got = (float(number.replace("−", "-")) for number in (ours, theirs))
+        if abs(wanted - got) > max(LAST_DIGIT * 10 ** -len(ours.split(".")[1]), tolerance * abs(wanted)):
+            return False
+    return True
+
+
+def agrees(expected: list[str], found: list[str], tolerance: float = 0.0) -> bool:
+    """Whether the lines found are those expected, where a line of `…` stands for any number of lines."""
+    if not expected:
+        return not found
+    if expected[0].strip() == SKIPPED:
+        return any(agrees(expected[1:], found[start:], tolerance) for start in range(len(found) + 1))
+    return bool(found) and same(expected[0], found[0], tolerance) and agrees(expected[1:], found[1:], tolerance)
+
+
+def check(block: Any, expected: str, found: str, line: int) -> None:
+    if "varies" not in block.marks:
+        tolerance = float(block.marks.get("tolerance", 0))
+        lines = [text.strip("\n").splitlines() for text in (expected, found)]
+        assert agrees(*lines, tolerance), f"{block.page}:{line} shows\n{expected}\nbut this was printed:\n{found}"
+
+
+def commands(block: Any) -> list[tuple[int, str, str]]:
+    """Of a console block the commands, the lines where they stand, and the output below each."""
+    found: list[tuple[int, str, str]] = []
+    for offset, line in enumerate(block.text.splitlines()):
+        number = block.line + offset
+        if line.startswith("$ "):
+            found.append((number, line[2:], ""))
+        elif found and found[-1][1].endswith("\\"):
+            found[-1] = (found[-1][0], f"{found[-1][1][:-1]} {line.strip()}", "")
+        elif found:
+            found[-1] = (*found[-1][:2], f"{found[-1][2]}{line}\n")
+    return found
+
+
+def execute(command: str) -> str:
+    """What `attent …` or `python examples/FILE …` prints, or says on standard error if it fails."""
+    program, *words = shlex.split(command)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        if program == "attent":
+            failed = bool(attent(words))
+        else:
+            assert program == "python", f"neither attent nor python: {command}"
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "argv", words)
+                runpy.run_path(words[0], run_name="__main__")
+            failed = False
+    if failed:
+        assert "attent: " in err.getvalue()
+        return err.getvalue().splitlines()[-1]
+    return out.getvalue()
+
+
+def read_aloud(page: Any, *, slow: bool) -> None:
+    """Run the blocks of a page, from top to bottom."""
+    names: dict[str, Any] = {"__name__": page.name}
+    printed: str | None = None
+    for block in page.blocks:
+        kept = "not run" not in block.marks and (slow or "slow" not in block.marks)
+        if block.language == "text" and block.output and printed is not None:
+            check(block, block.text, printed, block.line)
+        printed = None
+        if block.language == "python" and ">>>" not in block.text and kept:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile("\n" * (block.line - 1) + block.text, str(ROOT / page.name), "exec", dont_inherit=True), names)
+            printed = out.getvalue()
+        elif block.language == "console" and kept:
+            for line, command, output in commands(block):
+                if output.strip() or "slow" in block.marks:
+                    check(block, output, execute(command), line)
+
+
+@pytest.fixture(autouse=True)
+def beside_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own, in which the recipes and examples lie as in a checkout."""
+    for name in FOLDERS:
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def test_a_page_shows_what_happens(page: Any) -> None:
+    read_aloud(page, slow=False)
+
+
+@pytest.mark.slow
+def test_so_does_a_page_that_takes_minutes(slow_page: Any) -> None:
+    read_aloud(slow_page, slow=True)
+
+
+def calls(text: str) -> Iterator[list[str]]:
+    """The arguments of every attent that is called in some lines of a shell."""
+    for line in filter(CALL.search, text.replace("\\\n", " ").splitlines()):
+        words = shlex.shlex(line.replace("[", "").replace("]", ""), posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        begun: list[str] | None = None
+        for word in [*words, ";"]:
+            if set(word) <= set("|&;<>"):
+                if begun is not None:
+                    yield begun
+                begun = None
+            elif begun is not None:
+                begun.append(word)
+            elif word.split("/")[-1] == "attent":
+                begun = []
+
+
+def known(arguments: list[str]) -> None:
+    """Raise where typer's parser does not know the command or one of its options."""
+    command: Any = get_command(app)
+    context = command.make_context("attent", [], resilient_parsing=True)
+    while isinstance(command, TyperGroup):
+        if not arguments or arguments[0].startswith("-"):
+            command.make_parser(context).parse_args(args=list(arguments))
+            return
+        name, *arguments = arguments
+        found = command.get_command(context, name)
+        assert found is not None, f"there is no command {name}"
+        command, context = found, type(context)(found, parent=context, info_name=name)
+    command.make_parser(context).parse_args(args=arguments)
+
+
+def check_commands(where: str, text: str) -> None:
+    for arguments in calls(text):
+        try:
+            known(arguments)
+        except Exception as error:
+            pytest.fail(f"{where}: attent {shlex.join(arguments)}: {error}")
+        assert not [file for file in arguments if file.startswith("configs/") and not (ROOT / file).is_file()], where
+
+
+def test_every_command_is_one_of_ours(page: Any) -> None:
+    for block in page.blocks:
+        if block.language in {"", "console", "sh"}:
+            lines = block.text
+            if block.language == "console":
+                lines = "\n".join(command for _, command, _ in commands(block))
+            check_commands(block.where, lines)
+
+
+def test_every_command_in_running_text_is_one_of_ours(page: Any) -> None:
+    for command in INLINE.findall((ROOT / page.name).read_text(encoding="utf-8")):
+        check_commands(page.name, CHOICES.sub("", command).replace("…", "TEXT"))
+
+
+def test_every_file_that_is_named_is_there(page: Any) -> None:
+    if page.name == "docs/design.md":
+        pytest.skip("names files of other projects too")
+    named = PATHS.findall((ROOT / page.name).read_text(encoding="utf-8"))
+    assert not [name for name in named if INVENTED not in name and not (ROOT / name).exists()]
+
+
+def test_exceptions_give_their_reason(page: Any) -> None:
+    for block in page.blocks:
+        for kind, reason in block.marks.items():
+            assert float(reason) > 0 if kind == "tolerance" else len(reason) > 10, f"{block.where}: {kind}"
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "same_"),
+    [
+        ("0.25 of 3", "0.26 of 3", True),
+        ("0.25 of 3", "0.27 of 3", False),
+        ("0.25 of 3", "0.25 of 4", False),
+        ("x −0.1", "x -0.1", True),
+        ("one", "two", False),
+    ],
+)
+def test_lines_are_compared_to_their_last_digit(expected: str, found: str, same_: bool) -> None:
+    assert same(expected, found) is same_
+
+
+def test_what_is_left_out_may_be_anything() -> None:
+    assert agrees(["a", "…", "d"], ["a", "b", "c", "d"])
+    assert not agrees(["a", "…", "d"], ["a", "b", "c"])
+    assert agrees(["0.5"], ["0.6"], tolerance=0.25)
+    assert not agrees(["0.50"], ["0.66"], tolerance=0.25)
+
+
+@pytest.mark.parametrize("arguments", [["trian"], ["walk", "--scores", "dot"], ["bench", "speed"], ["walk", "--score"]])
+def test_what_is_none_of_ours_is_found(arguments: list[str]) -> None:
+    with pytest.raises(Exception, match=r"."):
+        known(arguments)

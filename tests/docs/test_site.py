@@ -1,0 +1,110 @@
+"""The documentation as a site: it can be built, its links lead somewhere, and an opened page asks nobody for anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# What a browser fetches by itself when it meets the element; links that a person may follow are others.
+FETCHED = {
+    "script": ("src",),
+    "img": ("src", "srcset"),
+    "iframe": ("src",),
+    "source": ("src", "srcset"),
+    "video": ("src", "poster"),
+    "object": ("data",),
+    "use": ("href", "xlink:href"),
+}
+LINKS = {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "modulepreload", "manifest"}
+ELSEWHERE = re.compile(r"^\s*(?:https?:)?//")
+IN_STYLES = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"])\s*((?:https?:)?//[^'\")]+)")
+
+
+class Fetches(HTMLParser):
+    """The addresses that a page makes a browser fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "link" and LINKS & set(given.get("rel", "").split()):
+            self.found.append(given.get("href", ""))
+        self.found += [given[name] for name in FETCHED.get(tag, ()) if name in given]
+
+
+def fetched(page: str) -> list[str]:
+    parser = Fetches()
+    parser.feed(page)
+    return parser.found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("material", reason="mkdocs-material is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+def test_every_page_is_built(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    assert not [str(page) for page in pages if not (site / page).is_file()]
+
+
+def test_an_opened_page_fetches_nothing_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    for page in pages:
+        written = page.read_text(encoding="utf-8")
+        own = fetched(written)
+        # what would make the theme's script fetch another from elsewhere
+        assert 'class="mermaid"' not in written
+        assert any(address.endswith(".css") for address in own)
+        assert not [address for address in own if ELSEWHERE.match(address)], page
+    for style in sorted(site.rglob("*.css")):
+        assert not IN_STYLES.findall(style.read_text(encoding="utf-8")), style
+
+
+def test_what_is_fetched_is_found() -> None:
+    page = '<link rel="stylesheet" href="//a.b/c.css"><script src="https://a.b/c.js"></script><a href="https://a.b">d</a><img src="e.png">'
+    assert [address for address in fetched(page) if ELSEWHERE.match(address)] == ["//a.b/c.css", "https://a.b/c.js"]
+    assert IN_STYLES.findall("@font-face { src: url('https://a.b/c.woff2') }") == ["https://a.b/c.woff2"]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("[configs/dates.toml](../configs/dates.toml)", "`configs/dates.toml`"),
+        ("[the recipe](../configs/dates.toml#l1)", "the recipe (`configs/dates.toml`)"),
+        ("[layers/embeddings.py](../src/attent/layers/embeddings.py)", "`src/attent/layers/embeddings.py`"),
+        ("[`layers/embeddings.py`](../src/attent/layers/embeddings.py)", "`src/attent/layers/embeddings.py`"),
+        ("[names](names.md) and ![figure](figures/scaling.svg)", "[names](names.md) and ![figure](figures/scaling.svg)"),
+        ("[scores](../docs/names.md)", "[scores](../docs/names.md)"),
+    ],
+)
+def test_links_out_of_the_site_become_names(written: str, shown: str) -> None:
+    hook = runpy.run_path(str(ROOT / "scripts" / "site_links.py"))
+    assert hook["without_links"](written, PurePosixPath("docs/page.md")) == shown
+
+
+def test_a_link_to_nowhere_is_an_error() -> None:
+    hook = runpy.run_path(str(ROOT / "scripts" / "site_links.py"))
+    with pytest.raises(FileNotFoundError, match=r"missing\.toml"):
+        hook["without_links"]("[a](../missing.toml)", PurePosixPath("docs/page.md"))
