@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -21,7 +23,9 @@ def steps(**how: object) -> dict[str, Step]:
 
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_has_an_equation(name: str) -> None:
-    assert equation_of(SCORES[name].for_widths(5, 5, 1)).startswith("score(q, k) = ")
+    said = equation_of(SCORES[name].for_widths(5, 5, 1))
+    assert re.fullmatch(r"score\(q, kⱼ?\) = .+", said)
+    assert SCORES[name].__name__ not in said, "the fallback for scores that say nothing"
 
 
 @pytest.mark.parametrize("name", SCORES)

@@ -70,7 +70,7 @@ def name_of(part: object) -> str:
 def equation_of(score: Score) -> str:
     """What a score says of itself in the first line of its docstring, from `score(q, k) =` on."""
     first = (type(score).__doc__ or "").strip().split("\n")[0]
-    found = re.search(r"score\(q, k\) = .*", first)
+    found = re.search(r"score\(q, k.?\) = .*", first)
     return found.group().rstrip(".") if found else f"score(q, k) = {type(score).__name__}(q, k)"
 
 
