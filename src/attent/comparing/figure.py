@@ -51,7 +51,7 @@ def draw(figure: Figure, path: Path) -> Path:
         axes.spines[side].set_visible(False)
     if len(figure.series) > 1:
         # among dots there is no room
-        place = {"loc": "outside lower center", "ncols": len(figure.series)} if names else {"loc": "best"}
+        place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(figure.series)} if names else {"loc": "best"}
         (drawing if names else axes).legend(frameon=False, fontsize=9, **place)
     with new_file(path) as file:
         drawing.savefig(file, dpi=DOTS_PER_INCH, format="png")
