@@ -90,7 +90,8 @@ class Sides:
     def backward(self, name: str) -> Work:
         """Forward and the gradients of every input and parameter."""
         every = [*self.inputs, *self.score.parameters()]
-        return lambda: torch.autograd.grad(self.forward[name](), every, self.up)
+        # a score of places uses no key
+        return lambda: torch.autograd.grad(self.forward[name](), every, self.up, allow_unused=True)
 
     def served(self) -> str:
         """Which implementation of ours serves; two where it is another with gradients."""

@@ -14,7 +14,7 @@ from attent.attention.scores import SCORES, Additive
 def outcome(tensors: list[Tensor], **arguments: Any) -> list[Tensor]:
     leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     context = attend(*leaves, **arguments, implementation="tiled")
-    return [context.detach(), *torch.autograd.grad(context.square().sum(), leaves)]
+    return [context.detach(), *torch.autograd.grad(context.square().sum(), leaves, materialize_grads=True)]
 
 
 @pytest.mark.parametrize("name", SCORES)

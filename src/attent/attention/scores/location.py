@@ -13,7 +13,7 @@ from attent.errors import ArgumentError, ShapeError
 
 
 class Location(Score):
-    """What the query alone says of a key's place: score(q, kⱼ) = (Wᵀq)ⱼ.
+    """What the query alone says of a key's place: score(q, k) = (Wᵀq)ⱼ, k being the j-th key.
 
     Luong, Pham and Manning 2015, §3.1 eq. 8, "location" (arXiv:1508.04025), written there a_t = softmax(W_a h_t). The keys'
     features are not looked at: a key is the place where it stands, counted from 0, and W has a column for each.
