@@ -21,7 +21,7 @@ from attent.training.progress import Progress
 
 UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1500, 3.0, 6.0, 2
 # What judging a model takes, in minutes.
-JUDGING_DATES, JUDGING_CAPTIONS = 0.25, 1.0
+JUDGING_DATES, JUDGING_CAPTIONS = 0.25, 1.5
 # Fewer sentences than this say little.
 LEAST = 20
 
