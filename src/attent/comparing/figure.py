@@ -39,6 +39,8 @@ def draw(figure: Figure, path: Path) -> Path:
     axes.set_title(textwrap.fill(figure.title, TITLE_WIDTH), size=10, loc="left")
     if figure.log_x:
         axes.set_xscale("log", base=2)
+        places = sorted({float(point.x) for series in figure.series for point in series.points})
+        axes.set_xticks(places, [f"{place:g}" for place in places])
     if figure.log_y:
         axes.set_yscale("log")
     elif figure.kind == "lines":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from attent.benchmarking.machine import machine
-from attent.benchmarking.report import Column, Report, Table
+from attent.benchmarking.report import Column, Report, Table, three_digits
 from attent.comparing import gradients, settings, speed, widths
 from attent.comparing.confidence import EXACT_MATCH, estimate
 from attent.comparing.length import JUDGING_DATES, said
@@ -115,15 +115,15 @@ def _heads(planned: dict[int, list[Planned]], options: Options, say: Say) -> tup
     return table(title, columns, rows), Figure("why-heads", title, "heads", "exact match, per cent", [Series("", points)], kind="dots")
 
 
-def _by_x(title: str, what: str, figure: Figure, shown: Sequence[float]) -> Table:
+def _by_x(title: str, what: str, figure: Figure, shown: Sequence[float], form: Callable[[float], str] = "{:.2g}".format) -> Table:
     """A table of some of a figure's points, a column for each line; nothing where the line has ended."""
     rows: list[dict[str, Any]] = []
     for x in shown:
         row: dict[str, Any] = {"x": f"{x:g}"}
-        rows.append(row | {line.name: f"{point.y:.2g}" for line in figure.series for point in line.points if point.x == x})
+        rows.append(row | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x})
     return table(title, [Column("x", what), *(Column(line.name, line.name) for line in figure.series)], rows)
 
 
 def _times(figure: Figure) -> Table:
     lengths = [float(point.x) for point in figure.series[0].points]
-    return _by_x("Milliseconds of a step of training", "length, tokens", figure, lengths)
+    return _by_x("Milliseconds of a step of training", "length, tokens", figure, lengths, three_digits)
