@@ -151,3 +151,19 @@ def test_scaling_writes_a_page_and_its_figure(tmp_path: Path, monkeypatch: pytes
     drawing = (tmp_path / "figures" / "scaling.svg").read_text(encoding="utf-8")
     assert all(title in drawing for title in scaling.TITLES.values())
     assert (tmp_path / "figures" / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_digits_stand_beside_others_of_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    digits = importlib.import_module("digits")
+    digits.main(["--splits", "3", "--updates", "2", "--json", str(tmp_path / "a.json")])
+    out = capsys.readouterr().out
+    assert "| mean |" in out
+    assert "at most 0.2 points behind the machine: no." in out
+    (found,) = json.loads((tmp_path / "a.json").read_text())["found"]
+    assert found["attent"] < 90 < found["1-NN"]
+    assert found["RBF SVM"] > 98

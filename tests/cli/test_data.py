@@ -18,6 +18,18 @@ def test_what_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.splitlines()[-1].endswith("cannot be read: No such file or directory")
 
 
+def test_dates_are_labelled_with_their_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--texts", "60", "--held-out", "20"]
+    assert run(["data", "date-languages", "--to", str(tmp_path / "new"), "--locales", "fr, nb", *few]) == 0
+    said, error = capsys.readouterr()
+    assert said.startswith("60 texts in 2 languages to train on, 1,000 to validate on and 20 to judge by, in ")
+    assert "written alike in several languages" in error
+    lines = (tmp_path / "new" / "train.tsv").read_text(encoding="utf-8").splitlines()
+    assert {line.split("\t")[1] for line in lines} == {"fr", "nb"}
+    assert run(["data", "date-languages", "--to", str(tmp_path), "--locales", "nowhere", *few]) == 2
+    assert "unknown locale 'nowhere'" in capsys.readouterr().err
+
+
 def test_the_corpora_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "--help"]) == 0
     assert "multi30k" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attent.cli.texts import table_of, within
-from attent.config.settings import parse
+from attent.config.settings import RunSettings, parse
 from attent.errors import ArgumentError, UnknownNameError
 
 
@@ -88,7 +88,8 @@ def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
 
 def test_a_folder_needs_files_and_must_be_there(attent, tmp_path: Path) -> None:
     done = attent("train", "--corpus", "dates", "--data", tmp_path, "--out", tmp_path / "run")
-    assert (done.code, done.err) == (2, ["attent: --data is where the files of [text] or [lines] lie, and these settings have none"])
+    says = "--data is where the files of [text] or [lines] or [images] or [labelled] lie, and these settings have none"
+    assert (done.code, done.err) == (2, [f"attent: {says}"])
     done = attent("train", "--train", "a.tsv", "--data", tmp_path / "none", "--out", tmp_path / "run")
     assert done.code == 2
     done = attent("train", "--resume", tmp_path, "--data", tmp_path)
@@ -130,7 +131,7 @@ def test_the_files_say_what_is_learnt() -> None:
     assert table_of({"text": pairs, "lines": nothing}, None) == ("text", {"train": "a.tsv"})
     assert table_of({"text": nothing, "lines": lines}, "fill-mask") == ("lines", {"train": "a.txt"})
     assert table_of({"text": nothing, "lines": nothing}, "fill-mask") == ("text", {})
-    with pytest.raises(ArgumentError, match="files to translate and to fill-mask are for two runs"):
+    with pytest.raises(ArgumentError, match=r"files for \[text\] and for \[lines\] are for two runs"):
         table_of({"text": pairs, "lines": lines}, None)
     with pytest.raises(ArgumentError, match="these files are for --task fill-mask, not for --task translate"):
         table_of({"text": nothing, "lines": lines}, "translate")
@@ -143,3 +144,35 @@ def test_a_task_without_its_files_is_told_which(attent, tmp_path: Path) -> None:
     assert done.err == ["attent: say what to train: one of --text FILE, --config FILE.toml and --resume RUN"]
     done = attent("train", "--task", "fill-mask", "--corpus", "dates", "--out", tmp_path / "run")
     assert done.err == ["attent: --task fill-mask is not what the settings are for: their task is 'translate'"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--task", "classify"], "say what to train: one of --images SOURCE, --labelled FILE, --config"),
+        (["--task", "classify", "--images", "nowhere"], "there are no pictures nowhere: it is neither 'digits', nor a folder, nor an .npz"),
+        (["--images", "digits", "--labelled", "a.tsv"], "files for [images] and for [labelled] are for two runs"),
+        (["--task", "translate", "--images", "digits"], "these files are for --task classify, not for --task translate"),
+        (["--size", "8"], "--size goes with --images"),
+        (["--labelled", "nowhere.tsv"], "nowhere.tsv cannot be read"),
+        (
+            ["--task", "clasify", "--labelled", "a.tsv"],
+            "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill-mask, translate)",
+        ),
+    ],
+)
+def test_what_cannot_be_classified(attent, arguments: list[str], says: str) -> None:
+    done = attent("train", *arguments)
+    assert done.code == 2
+    assert len(done.err) == 1
+    assert says in done.err[0]
+
+
+def test_pictures_of_a_folder_lie_where_data_says(tmp_path: Path) -> None:
+    tables = {"task": "classify", "training": {"updates": 1, "batch_pairs": 8}}
+    settings = RunSettings.model_validate(tables | {"images": {"source": "animals", "size": 8}})
+    assert within(settings, tmp_path).images.source == str(tmp_path / "animals")
+    settings = RunSettings.model_validate(tables | {"images": {"source": "digits"}})
+    assert within(settings, tmp_path).images.source == "digits"
+    settings = RunSettings.model_validate(tables | {"labelled": {"train": "a.tsv", "test": "b.tsv"}})
+    assert within(settings, tmp_path).labelled.test == str(tmp_path / "b.tsv")

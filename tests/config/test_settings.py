@@ -43,7 +43,8 @@ def test_the_demo_comes_with_the_package() -> None:
         ),
         (
             LEAST + "[modle]",
-            r"unknown table in some\.toml, 'modle'; did you mean 'model'\? \(known: dates, lines, model, task, text, training, vectors\)",
+            r"unknown table in some\.toml, 'modle'; did you mean 'model'\? "
+            r"\(known: dates, images, labelled, lines, model, task, text, training, vectors\)",
         ),
         (LEAST + '[model]\npresett = "tiny"', r"unknown key in \[model\] of some\.toml, 'presett'; did you mean 'preset'\?"),
         (LEAST + '[model]\npreset = "tinny"', r"some\.toml: model: unknown preset 'tinny'; did you mean 'tiny'\?"),

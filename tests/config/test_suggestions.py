@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attent.config.settings import RunSettings
-from attent.config.suggestions import LEAST, in_words, suggested
+from attent.config.suggestions import LEAST, in_words, suggested, suggested_pictures, suggested_vectors
 
 
 @pytest.mark.parametrize("pairs", [1, 2_000, 29_000, 5_000_000])
@@ -32,3 +32,26 @@ def test_blanks_take_more_epochs_and_no_smoothing() -> None:
     blanks = suggested(2_000, "fill-mask")["training"]
     assert (blanks["updates"], blanks["label_smoothing"]) == (2340, 0.0)
     assert suggested(2_000)["training"]["label_smoothing"] == 0.1
+
+
+@pytest.mark.parametrize("examples", [2, 1_797, 20_000, 1_000_000])
+def test_pictures_and_vectors_have_settings(examples: int) -> None:
+    for suggest in (suggested_pictures, suggested_vectors):
+        tables = suggest(examples)
+        images = {"source": "digits", **tables.get("images", {})}
+        settings = RunSettings.model_validate({"task": "classify", **tables, "images": images})
+        assert settings.training.warmup < (settings.training.updates or 0)
+        assert settings.model.norm == "pre"
+    assert "images" not in suggested_vectors(examples)
+
+
+def test_what_suits_pictures_is_said() -> None:
+    said = in_words(suggested_pictures(1_797), 1_797)
+    start = "1,797 examples: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
+    assert said == f"{start}; pictures shifted, turned and scaled a little"
+    assert in_words(suggested(1_797, "classify"), 1_797).startswith("1,797 lines: preset tiny with dropout 0.2, ")
+
+
+def test_labelled_texts_have_settings() -> None:
+    tables = suggested(2_000, "classify")
+    assert RunSettings.model_validate({"task": "classify", **tables, "labelled": {"train": "a.tsv"}}).model.output_bias

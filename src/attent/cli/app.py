@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from attent.cli.average import average
 from attent.cli.bench import bench
+from attent.cli.classify import classify
 from attent.cli.compare import compare
 from attent.cli.data import data
 from attent.cli.demo import demo
@@ -41,7 +42,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, average, translate, fill, score, evaluate, export, vectors, show, describe, walk):
+for command in (demo, train, average, translate, fill, classify, score, evaluate, export, vectors, show, describe, walk):
     app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from attent.cli.output import say
+from attent.errors import ArgumentError
 
-data = typer.Typer(help="Fetch a corpus to train on.", rich_markup_mode=None)
+data = typer.Typer(help="Fetch or make a corpus to train on.", rich_markup_mode=None)
 
 
 @data.callback()
 def corpora() -> None:
-    """Fetch a corpus to train on."""
+    """Fetch or make a corpus to train on."""
 
 
 @data.command()
@@ -27,3 +28,31 @@ def multi30k(
 
     files = fetch(to, source, progress=lambda name: say(f"fetching {name}"))
     print(f"{len(files)} files in {to}")
+
+
+@data.command()
+def date_languages(
+    to: Annotated[Path, typer.Option("--to", help="The folder to put it in.")],
+    locales: Annotated[str, typer.Option(help="demo, full, or Babel's names of locales with commas between.")] = "full",
+    texts: Annotated[int, typer.Option(min=1, help="How many to train on.")] = 100_000,
+    held_out: Annotated[int, typer.Option(min=1, help="How many to judge by.")] = 5_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same texts.")] = 0,
+) -> None:
+    """Dates as Unicode CLDR writes them, labelled with their language: train.tsv, valid.tsv and test.tsv."""
+    from pydantic import ValidationError
+
+    from attent.data.dates.languages import date_languages as make
+    from attent.data.dates.settings import DatesSettings
+
+    chosen = locales if locales in ("demo", "full") else [name.strip() for name in locales.split(",")]
+    try:
+        settings = DatesSettings.model_validate({"locales": chosen, "training_pairs": texts, "held_out_pairs": held_out, "seed": seed})
+    except ValidationError as error:
+        raise ArgumentError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    made = make(settings)
+    made.write(to)
+    for line in made.said:
+        say(line)
+    languages = len({label for _, label in made.train})
+    held = f"{len(made.validation):,} to validate on and {len(made.test):,} to judge by"
+    print(f"{len(made.train):,} texts in {languages} languages to train on, {held}, in {to}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from attent.decoding.translator import Translator
 
 # What there are so many of.
-COUNTED = ("pairs", "lines")
+COUNTED = ("pairs", "lines", "examples")
 # The scores that a line of results shows where it has them.
 SHOWN = (
     ("exact_match", "exact match", " %"),
@@ -26,6 +27,7 @@ SHOWN = (
     ("exact match", "exact match", " %"),
     ("loss", "loss", " nats per token"),
     ("accuracy", "top-1", " %"),
+    ("macro F1", "macro F1", " %"),
 )
 
 
@@ -36,6 +38,8 @@ def evaluate(
     target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
     text: Annotated[Path | None, typer.Option(help="Of a run that fills blanks: lines whose words it guesses one by one.")] = None,
     against: Annotated[Path | None, typer.Option(help="The text to count words in beside it; what it was trained on unless given.")] = None,
+    images: Annotated[str | None, typer.Option(help="Of a run that classifies: pictures or vectors with their labels.")] = None,
+    labelled: Annotated[Path | None, typer.Option(help="The same, texts with their labels, a .tsv.")] = None,
     tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
     beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate, of these lines.")] = None,
@@ -47,7 +51,8 @@ def evaluate(
     the loss of its references in nats per token.
 
     A run that fills blanks is judged on a text, of which every word in turn is hidden in its line: by how often its first guess is right
-    and by perplexity, beside counts of one and of three words in its training text.
+    and by perplexity, beside counts of one and of three words in its training text. A run that classifies is judged by accuracy and
+    macro F1, with the table of which class was taken for which.
     """
     if text is not None:
         from attent.cli.guesses import evaluate_blanks
@@ -55,6 +60,11 @@ def evaluate(
         if source is not None or target is not None:
             raise ArgumentError("--text is for a run that fills blanks, --source and --target for one that translates")
         evaluate_blanks(run, text, against, as_json=as_json)
+        return
+    if images is not None or labelled is not None or _classifies(run):
+        from attent.cli.classes import evaluate_classes
+
+        evaluate_classes(run, images, labelled, as_json=as_json)
         return
     _must_translate(run)
     if (source is None) != (target is None):
@@ -91,11 +101,21 @@ def _must_translate(run: Path) -> None:
     must_do(run, config, "translate")
 
 
+def _unit(unit: str, scores: Mapping[str, float]) -> str:
+    return unit.replace("token", "example") if "examples" in scores else unit
+
+
+def _classifies(run: Path) -> bool:
+    from attent.runs.config import read_config
+
+    return read_config(run).task == "classify"
+
+
 def lines(results: Results) -> list[str]:
     """The results for a person, a line for each test set."""
     width = max(map(len, results), default=0)
     shown = {
-        name: "  ".join(f"{title} {scores[key]:5.1f}{unit}" for key, title, unit in SHOWN if key in scores)
+        name: "  ".join(f"{title} {scores[key]:5.1f}{_unit(unit, scores)}" for key, title, unit in SHOWN if key in scores)
         for name, scores in results.items()
     }
     counted = {name: next((f"{scores[what]:,.0f} {what}" for what in COUNTED if what in scores), "") for name, scores in results.items()}

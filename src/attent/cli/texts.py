@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # What standard input is taken to hold, which cannot be counted before it is read.
 UNCOUNTED = 20_000
 # What is learnt from each table of files.
-TASKS = {"text": "translate", "lines": "fill-mask"}
+TASKS = {"text": "translate", "lines": "fill-mask", "images": "classify", "labelled": "classify"}
 
 
 def table_of(named: Mapping[str, Mapping[str, str | None]], task: str | None) -> tuple[str, dict[str, str]]:
@@ -30,10 +30,10 @@ def table_of(named: Mapping[str, Mapping[str, str | None]], task: str | None) ->
         UnknownNameError: there is no such task.
     """
     if task is not None and task not in TASKS.values():
-        raise UnknownNameError("task", task, TASKS.values())
+        raise UnknownNameError("task", task, set(TASKS.values()))
     found = {table: files for table, given in named.items() if (files := {name: file for name, file in given.items() if file is not None})}
     if len(found) > 1:
-        raise ArgumentError(f"files to {' and to '.join(TASKS[table] for table in found)} are for two runs")
+        raise ArgumentError(f"files for {' and for '.join(f'[{table}]' for table in found)} are for two runs")
     for table, files in found.items():
         if task not in (None, TASKS[table]):
             raise ArgumentError(f"these files are for --task {TASKS[table]}, not for --task {task}")
@@ -58,17 +58,18 @@ def settings_of(
     """
     from attent.cli.overrides import toml
     from attent.config.settings import parse
-    from attent.config.suggestions import in_words, suggested
+    from attent.config.suggestions import SIZES, in_words, suggested
     from attent.training.parallel import speaks
 
     if start is not None:
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     else:
-        pairs = _lines(files if folder is None else placed(files, folder))
+        there = files if folder is None else placed(files, folder)
         tables = {"task": TASKS[table]} if table != "text" else {}
-        tables |= suggested(pairs, TASKS[table])
+        pairs, found = _images(there) if table == "images" else (_lines(there), suggested)
+        tables |= found(pairs, TASKS[table])
         if preset is not None:
-            tables["model"]["preset"] = preset
+            tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {"preset": preset}
         if speaks():
             say(in_words(tables, pairs))
     tables[table] = {**tables.get(table, {}), **files}
@@ -81,12 +82,18 @@ def within(settings: RunSettings, folder: Path) -> RunSettings:
     Raises:
         ArgumentError: the settings name no files, or there is no such folder.
     """
+    from attent.data.labelled.settings import DIGITS
+    from attent.data.labelled.settings import FILES as LABELLED_FILES
     from attent.data.settings import FILES
 
+    names = {*FILES, *LABELLED_FILES}
     for table in TASKS:
         corpus = getattr(settings, table)
+        if table == "images" and corpus is not None:
+            found = {} if corpus.source == DIGITS else placed({"source": corpus.source}, folder)
+            return settings.model_copy(update={table: corpus.model_copy(update=found)})
         if corpus is not None:
-            found = placed({name: file for name, file in corpus.model_dump().items() if name in FILES and file is not None}, folder)
+            found = placed({name: file for name, file in corpus.model_dump().items() if name in names and file is not None}, folder)
             return settings.model_copy(update={table: corpus.model_copy(update=found)})
     raise ArgumentError(f"--data is where the files of {' or '.join(f'[{table}]' for table in TASKS)} lie, and these settings have none")
 
@@ -101,7 +108,18 @@ def placed(files: Mapping[str, str], folder: Path) -> dict[str, str]:
 
     if not folder.is_dir():
         raise ArgumentError(f"--data {folder} is no folder")
-    return {name: file if file == STANDARD_INPUT else str(folder / file) for name, file in files.items()}
+    return {name: file if file == STANDARD_INPUT or name == "size" else str(folder / file) for name, file in files.items()}
+
+
+def _images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:
+    """How many examples there are, and what suggests settings for so many."""
+    from attent.config.suggestions import suggested_pictures, suggested_vectors
+    from attent.data.labelled.corpus import counted
+
+    if "source" not in files:
+        raise ArgumentError("--size goes with --images, or with settings that have [images]")
+    examples, pictures = counted(files["source"])
+    return examples, suggested_pictures if pictures else suggested_vectors
 
 
 def _lines(files: Mapping[str, str]) -> int:
@@ -109,5 +127,5 @@ def _lines(files: Mapping[str, str]) -> int:
 
     file = files.get("train") or files.get("train_source")
     if file is None:
-        raise ArgumentError("there is nothing to train on: give --train, or --train-source and --train-target")
+        raise ArgumentError("there is nothing to train on: give --train, --train-source and --train-target, --text, --images or --labelled")
     return UNCOUNTED if file == STANDARD_INPUT else sum(1 for _ in lines(file))

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 CORPORA = ("dates",)
 RUNS = Path("runs")
 # What each task learns from, where no settings are given.
-FROM = {"translate": ("--train FILE", "--corpus dates"), "fill-mask": ("--text FILE",)}
+FROM = {
+    "translate": ("--train FILE", "--corpus dates"),
+    "fill-mask": ("--text FILE",),
+    "classify": ("--images SOURCE", "--labelled FILE"),
+}
 
 
 class TrainCommand(TyperCommand):
@@ -35,7 +39,7 @@ class TrainCommand(TyperCommand):
 
 def train(
     config: Annotated[Path | None, typer.Option(help="The settings, a TOML file.")] = None,
-    task: Annotated[str | None, typer.Option(help="What to learn: translate, or fill-mask; by the files unless given.")] = None,
+    task: Annotated[str | None, typer.Option(help="What to learn: translate, fill-mask or classify; by the files unless given.")] = None,
     corpus: Annotated[str | None, typer.Option(help="dates, with the settings of the demo.")] = None,
     train: Annotated[str | None, typer.Option(help="Pairs of your own: a .tsv or .jsonl, also .gz, or - for standard input.")] = None,
     train_source: Annotated[str | None, typer.Option(help="Instead of --train: sources, one a line.")] = None,
@@ -49,6 +53,13 @@ def train(
     target_vectors: Annotated[str | None, typer.Option(help="The same for the target's.")] = None,
     text_vectors: Annotated[str | None, typer.Option(help="The same for that of plain text.")] = None,
     freeze_vectors: Annotated[bool, typer.Option("--freeze-vectors", help="Keep these embeddings as they start.")] = False,
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="digits|FOLDER|FILE.npz", help="Pictures to classify, a folder for each class; or vectors, in an .npz."),
+    ] = None,
+    size: Annotated[str | None, typer.Option(metavar="N|HxW", help="Pixels, height and width, that all pictures are brought to.")] = None,
+    labelled: Annotated[str | None, typer.Option(help="Texts to classify: text, tab and label in a line; also .gz, or -.")] = None,
+    valid_labelled: Annotated[str | None, typer.Option(help="Texts and labels to validate on; split off unless given.")] = None,
     data: Annotated[Path | None, typer.Option(help="The folder in which the files of the corpus lie.")] = None,
     preset: Annotated[str | None, typer.Option(help="Of the model, with files and no --config: tiny, small or base.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to be; runs/NAME unless given.")] = None,
@@ -84,6 +95,8 @@ def train(
             "valid_target": valid_target,
         },
         "lines": {"train": text, "valid": valid_text},
+        "images": {"source": images, "size": size},
+        "labelled": {"train": labelled, "valid": valid_labelled},
     }
     table, files = table_of(named, task)
     alone = bool(files) and config is None
@@ -91,7 +104,7 @@ def train(
         ways = [way for name, ways in FROM.items() if task in (None, name) for way in ways]
         raise ArgumentError(f"say what to train: one of {', '.join(ways)}, --config FILE.toml and --resume RUN")
     if preset is not None and not alone:
-        raise ArgumentError("--preset goes with --train or --text and no --config; else --set model.preset=NAME")
+        raise ArgumentError("--preset goes with --train or other files and no --config; else --set model.preset=NAME")
     if corpus is not None and corpus not in CORPORA:
         raise UnknownNameError("corpus", corpus, CORPORA)
     limits = {"minutes": minutes, "updates": updates, "patience": patience}

@@ -10,6 +10,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from attent.data.dates import DatesSettings
+from attent.data.labelled.settings import FILES as LABELLED_FILES
+from attent.data.labelled.settings import ImagesSettings, LabelledSettings
 from attent.data.settings import FILES, LinesSettings, TextSettings
 from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import ArgumentError, AttentError, UnknownNameError
@@ -19,7 +21,7 @@ from attent.training.settings import TrainingSettings
 
 ENCODER = "encoder"
 # The tables that can be a task's corpus; the first stands for its settings' defaults, where it has any.
-CORPORA: dict[Task, tuple[str, ...]] = {"translate": ("dates", "text"), "fill-mask": ("lines",), "classify": ()}
+CORPORA: dict[Task, tuple[str, ...]] = {"translate": ("dates", "text"), "fill-mask": ("lines",), "classify": ("images", "labelled")}
 # What a task asks of a model's settings: what they are unless they say so, and must not be otherwise.
 NEEDED: dict[str, dict[str, Any]] = {
     "translate": {},
@@ -28,9 +30,16 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 
 
+def _needed(tables: dict[str, Any]) -> dict[str, Any]:
+    """What the model of these settings must be: a classifier reads what its corpus is made of."""
+    task = tables.get("task", "translate")
+    needed: dict[str, Any] = dict(NEEDED).get(task, {})
+    return needed if tables.get("images") is None else needed | {"input": "vectors"}
+
+
 def _model_of(given: dict[str, Any]) -> Any:
     """The model of settings that name none."""
-    values = NEEDED[given.get("task", "translate")]
+    values = _needed(given)
     return KINDS[values.get("kind", "transformer")].settings.model_validate(values)
 
 
@@ -43,6 +52,8 @@ class RunSettings(BaseModel):
         text: instead of dates, a corpus in files, `[text]`.
         lines: what blanks are made in, `[lines]`.
         vectors: word vectors that embeddings start from, `[vectors]`.
+        images: pictures or sequences of vectors to be classified, `[images]`.
+        labelled: instead of these, texts, `[labelled]`.
         model: `[model]`; may name a preset and change some of it.
         training: `[training]`.
     """
@@ -54,14 +65,16 @@ class RunSettings(BaseModel):
     text: TextSettings | None = None
     lines: LinesSettings | None = None
     vectors: VectorsSettings | None = None
+    images: ImagesSettings | None = None
+    labelled: LabelledSettings | None = None
     model: ModelSettings = Field(default_factory=_model_of)
     training: TrainingSettings
 
     @property
     def files(self) -> list[str]:
         """The files that the corpus is read from."""
-        tables = (self.text, self.lines)
-        return [file for table in tables if table is not None for name in FILES if (file := getattr(table, name, None)) is not None]
+        tables, names = (self.text, self.lines, self.labelled), {*FILES, *LABELLED_FILES}
+        return [file for table in tables if table is not None for name in names if (file := getattr(table, name, None)) is not None]
 
     @model_validator(mode="before")
     @classmethod
@@ -69,8 +82,7 @@ class RunSettings(BaseModel):
         """A table [model] need not say what the task says already."""
         if not isinstance(values, dict) or not isinstance(model := values.get("model"), dict):
             return values
-        needed = NEEDED.get(str(values.get("task", "translate")), {})
-        return values | {"model": needed | model} if model.get("kind", ENCODER) == ENCODER else values
+        return values | {"model": _needed(values) | model} if model.get("kind", ENCODER) == ENCODER else values
 
     @model_validator(mode="after")
     def _one_corpus(self) -> RunSettings:
@@ -89,7 +101,7 @@ class RunSettings(BaseModel):
     def _model_can_do_it(self) -> RunSettings:
         if (self.model.kind == ENCODER) is (self.task == "translate"):
             raise ValueError(f"model: a model of kind {self.model.kind!r} does not suit task = {self.task!r}")
-        for name, value in NEEDED[self.task].items():
+        for name, value in _needed({"task": self.task, "images": self.images}).items():
             if (found := getattr(self.model, name, None)) != value:
                 raise ValueError(f"model: task = {self.task!r} needs {name} = {value!r}, got {found!r}")
         return self

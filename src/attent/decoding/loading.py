@@ -8,16 +8,20 @@ from typing import Any
 
 import torch
 
-from attent.decoding import filler, translator
+from attent.decoding import classifier, filler, translator
 from attent.decoding.translator import Translator
 from attent.errors import RunError
 from attent.runs.config import Task, read_config
 
-LOADERS: dict[Task, Callable[[Path | str, torch.device | str], Any]] = {"translate": translator.load, "fill-mask": filler.load}
+LOADERS: dict[Task, Callable[[Path | str, torch.device | str], Any]] = {
+    "translate": translator.load,
+    "fill-mask": filler.load,
+    "classify": classifier.load,
+}
 
 
 def load(path: Path | str, device: torch.device | str = "cpu") -> Translator | Any:
-    """What a run folder holds: a `Translator` of a run that translates, a `Filler` of one that fills blanks.
+    """What a run folder holds: a `Translator`, a `Filler` or a `Classifier`, by what the run does.
 
     Args:
         path: the run folder.

@@ -49,20 +49,20 @@ def dates(settings: DatesSettings) -> Corpus:
         ArgumentError: a locale has no usable pattern, or there are too few dates or combinations for what is asked.
     """
     patterns = {locale: date_patterns(locale) for locale in settings.locale_names}
-    held = hold_out(patterns, settings.held_out_combinations, _chance(settings, "combinations"))
+    held = hold_out(patterns, settings.held_out_combinations, chance(settings, "combinations"))
     trained = [pattern for of_locale in patterns.values() for pattern in of_locale if pattern not in held]
-    days = shuffled(ALL_DATES, _chance(settings, "dates"))
+    days = shuffled(ALL_DATES, chance(settings, "dates"))
     tested, days = days[: settings.held_out_dates], days[settings.held_out_dates :]
     validated, days = days[: settings.validation_pairs], days[settings.validation_pairs :]
 
     writer = _Writer(settings, patterns, held)
-    draw = _chance(settings, "training").random
+    draw = chance(settings, "training").random
     train = [writer.trained(draw, trained, days) for _ in range(settings.training_pairs)]
-    draw = _chance(settings, "validation").random
+    draw = chance(settings, "validation").random
     validation = [writer.trained(draw, trained, [day]) for day in validated]
-    draw = _chance(settings, HELD_OUT_DATES).random
+    draw = chance(settings, HELD_OUT_DATES).random
     new_dates = _distinct(settings.held_out_pairs, lambda: writer.trained(draw, trained, tested))
-    draw = _chance(settings, HELD_OUT_COMBINATIONS).random
+    draw = chance(settings, HELD_OUT_COMBINATIONS).random
     combined = _distinct(settings.held_out_pairs, lambda: writer.kept(draw, held, tested)) if held else ()
     return Corpus(train, validation, {HELD_OUT_DATES: new_dates, HELD_OUT_COMBINATIONS: combined})
 
@@ -99,7 +99,7 @@ class _Writer:
     def _draw(self, draw: Draw, patterns: Sequence[DatePattern], days: Sequence[int]) -> tuple[DatePattern, date, bool, str]:
         """A combination, a date, the kind of digits, and the key of a text that has an answer."""
         for _ in range(TRIES_PER_PAIR):
-            pattern, day = _pick(draw, patterns), date.fromordinal(_pick(draw, days))
+            pattern, day = pick(draw, patterns), date.fromordinal(pick(draw, days))
             native = pattern.native_parts is not None and draw() < self._settings.native_digits
             text = key(pattern, moment(day), native=native)
             if means_one_date(text, day.year, self._ambiguous[pattern.locale]):
@@ -134,11 +134,11 @@ def _distinct(count: int, write: Callable[[], Pair]) -> list[Pair]:
     return list(found.values())
 
 
-def _chance(settings: DatesSettings, purpose: str) -> Random:
-    # a stream of its own for each purpose, so that more pairs of one leave the others as they are
+def chance(settings: DatesSettings, purpose: str) -> Random:
+    """A stream of random numbers of its own for each purpose, so that more pairs of one leave the others as they are."""
     return Random(f"{settings.seed} {purpose}")
 
 
-def _pick(draw: Draw, items: Sequence[Item]) -> Item:
-    # only random() is promised to stay the same from one version of Python to the next
+def pick(draw: Draw, items: Sequence[Item]) -> Item:
+    """One item uniformly at random; only random() is promised to stay the same from one version of Python to the next."""
     return items[int(draw() * len(items))]

@@ -1,0 +1,125 @@
+"""attent evaluate, of a run that classifies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attent.cli.output import say
+from attent.errors import ArgumentError, DataError, RunError
+
+if TYPE_CHECKING:
+    from attent.data.labelled.examples import LabelledExamples
+    from attent.decoding.classifier import Classifier
+    from attent.evaluation.classes import Confusion
+
+
+def evaluate_classes(run: Path, images: str | None, labelled: Path | None, *, as_json: bool) -> None:
+    """Judge a run on what its corpus holds out, which is read again, or on other examples with labels, and print what came of it.
+
+    Args:
+        run: the run folder.
+        images: pictures or vectors, all of which are judged.
+        labelled: texts, all of which are judged.
+        as_json: whether it is printed for machines.
+
+    Raises:
+        ArgumentError: the examples are not what the run reads, or it holds nothing out.
+        DataError: they cannot be read, or have a label that the run does not know.
+    """
+    from attent.config.tasks.classification import judged
+    from attent.decoding.classifier import load
+
+    if images is not None and labelled is not None:
+        raise ArgumentError("--images and --labelled are of two runs")
+    classifier = load(run)
+    if labelled is not None:
+        examples = _texts(classifier, labelled)
+    else:
+        examples = _held_out(run, classifier) if images is None else _images(classifier, images)
+    say(f"classifying {len(examples):,} examples")
+    loss, confusion = judged(classifier, examples)
+    print(json.dumps(_values(loss, confusion), indent=2) if as_json else "\n".join(_lines(loss, confusion)))
+
+
+def _held_out(run: Path, classifier: Classifier) -> LabelledExamples:
+    """What the run was never trained on: the test of its corpus, or else the validation."""
+    from pydantic import ValidationError
+
+    from attent.data.labelled.corpus import of_images, of_texts
+    from attent.data.labelled.settings import ImagesSettings, LabelledSettings
+    from attent.runs.config import read_config
+
+    corpus = read_config(run).corpus
+    try:
+        if "images" in corpus:
+            found = of_images(ImagesSettings.model_validate(corpus["images"]))
+        else:
+            found = of_texts(LabelledSettings.model_validate(corpus["labelled"]))
+    except (KeyError, ValidationError) as error:
+        raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
+    rows = found.test if len(found.test) else found.validation
+    if not len(rows):
+        raise ArgumentError(f"{run} holds nothing out to be judged on: --images or --labelled names other examples")
+    if found.inputs.labels != classifier.labels:
+        raise DataError(f"the corpus of {run} has other labels than it had")
+    return classifier.examples(found.data, found.classes, rows)
+
+
+def _images(classifier: Classifier, source: str) -> LabelledExamples:
+    from attent.data.labelled.corpus import read
+    from attent.data.labelled.inputs import PictureInputs
+    from attent.data.labelled.settings import ImagesSettings
+
+    how = classifier.inputs.inputs
+    folder = isinstance(how, PictureInputs) and Path(source).is_dir()
+    brought = {"size": (how.height, how.width), "colours": how.colours} if folder and isinstance(how, PictureInputs) else {}
+    data = read(ImagesSettings.model_validate({"source": source, **brought}))
+    assert data.classes is not None
+    classes = _known(classifier, [data.labels[number] for number in data.classes], source)
+    return classifier.examples(classifier.data(data), classes)
+
+
+def _texts(classifier: Classifier, path: Path) -> LabelledExamples:
+    from attent.data.labelled.texts import labelled
+    from attent.data.reading import Report
+
+    report = Report(str(path))
+    found = [example for _, example in labelled(str(path), report)]
+    for line in report.said():
+        say(line)
+    classes = _known(classifier, [example.label for example in found], str(path))
+    return classifier.examples(classifier.data([example.text for example in found]), classes)
+
+
+def _known(classifier: Classifier, labels: list[str], source: str) -> np.ndarray:
+    """The classes of these labels, as the run numbers them."""
+    numbers = {label: number for number, label in enumerate(classifier.labels)}
+    if unknown := sorted(set(labels) - numbers.keys()):
+        known = ", ".join(classifier.labels[:10]) + ", …" * (len(classifier.labels) > 10)
+        raise DataError(f"{source}: the run does not know the label {unknown[0]!r}; it knows {known}")
+    return np.array([numbers[label] for label in labels], np.int64)
+
+
+def _values(loss: float, confusion: Confusion) -> dict[str, Any]:
+    return {
+        "examples": int(confusion.counts.sum()),
+        "accuracy": confusion.accuracy,
+        "macro F1": confusion.macro_f1,
+        "loss": loss,
+        "labels": list(confusion.labels),
+        "confusion": confusion.counts.tolist(),
+    }
+
+
+def _lines(loss: float, confusion: Confusion) -> list[str]:
+    return [
+        f"accuracy  {confusion.accuracy:6.2f} %",
+        f"macro F1  {confusion.macro_f1:6.2f} %",
+        f"loss      {loss:6.3f} nats per example, {confusion.counts.sum():,} examples",
+        "a row for each class that it was, a column for each that was told:",
+        *confusion.table(),
+    ]

@@ -1,0 +1,1 @@
+"""Examples with a label each: texts, pictures, or sequences of vectors."""

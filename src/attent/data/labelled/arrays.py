@@ -1,0 +1,119 @@
+"""Arrays in an .npz: pictures, or sequences of vectors, with a label each."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from attent.data.labelled.pictures import Pictures
+from attent.errors import DataError
+
+# What the arrays of a file are called.
+IMAGES, VECTORS, LABELS, LENGTHS = "images", "x", "y", "lengths"
+
+
+@dataclass(frozen=True)
+class VectorSequences:
+    """Sequences of vectors, and the class of each.
+
+    Args:
+        vectors: (N, T, D) float32.
+        lengths: how many vectors of each are real, (N,); what stands behind them is not looked at.
+        classes: the number of each one's class, (N,); None where nobody has said it.
+        labels: the classes' names.
+    """
+
+    vectors: np.ndarray
+    lengths: np.ndarray
+    classes: np.ndarray | None
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+def arrays(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSequences:
+    """What an .npz holds: `images`, pictures (N, H, W) or (N, H, W, C), or `x`, sequences of vectors (N, T, D).
+
+    Their labels are `y`, N whole numbers or texts; `lengths` says how many of the T vectors of each are real, all unless given.
+    Nothing is ever unpickled.
+
+    Args:
+        path: the file.
+        labelled: whether there must be labels.
+
+    Raises:
+        DataError: the file cannot be read, or its arrays do not go together.
+    """
+    found, names = _read(path)
+    if (IMAGES in found) == (VECTORS in found):
+        there = ", ".join(names) or "none"
+        raise DataError(f"{path} must have pictures called {IMAGES!r} or sequences of vectors called {VECTORS!r}, got arrays: {there}")
+    if labelled and LABELS not in found:
+        raise DataError(f"{path}: the labels are missing, an array {LABELS!r} with one for each example")
+    name = IMAGES if IMAGES in found else VECTORS
+    data = found[name]
+    if data.ndim < 3 or 0 in data.shape:
+        axes = "(N, H, W) or (N, H, W, C)" if name == IMAGES else "(N, T, D)"
+        raise DataError(f"{path}: {name} must be {axes}, got {data.shape}")
+    classes, labels = _classes(path, found[LABELS], len(data)) if LABELS in found else (None, ())
+    if name == IMAGES:
+        return Pictures(_pixels(path, data), classes, labels)
+    vectors, lengths = _sequences(path, data, found.get(LENGTHS))
+    return VectorSequences(vectors, lengths, classes, labels)
+
+
+def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The arrays that are looked at, by name, and the names of all."""
+    try:
+        # opened here, as numpy leaves a damaged file open
+        with Path(path).open("rb") as stream:
+            if isinstance(file := np.load(stream, allow_pickle=False), np.ndarray):
+                raise DataError(f"{path} is one array, no .npz: numpy.savez writes several by name")
+            return {name: file[name] for name in (IMAGES, VECTORS, LABELS, LENGTHS) if name in file.files}, file.files
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    except DataError:
+        raise
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error) and "Object arrays" in str(error):
+            raise DataError(f"{path} holds Python objects, which are not read: numbers and texts alone are") from error
+        raise DataError(f"{path} is no .npz, or a damaged one") from error
+
+
+def _classes(path: Path | str, labels: np.ndarray, count: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    if labels.shape != (count,) or labels.dtype.kind not in "iubU":
+        raise DataError(f"{path}: {LABELS} must be {count:,} whole numbers or texts, got {labels.dtype} {labels.shape}")
+    names, classes = np.unique(labels, return_inverse=True)
+    return classes.astype(np.int64), tuple(map(str, names))
+
+
+def _pixels(path: Path | str, pixels: np.ndarray) -> np.ndarray:
+    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
+    if pixels.ndim != 4 or pixels.shape[-1] not in (1, 3):
+        raise DataError(f"{path}: {IMAGES} must be (N, H, W) or (N, H, W, C) with C = 1 or 3, got {pixels.shape}")
+    whole = pixels.dtype.kind in "iub"
+    top = 255 if whole else 1
+    if not (whole or pixels.dtype.kind == "f") or not (pixels.min() >= 0 and pixels.max() <= top):
+        raise DataError(f"{path}: {IMAGES} must be whole numbers from 0 to 255 or floats from 0 to 1")
+    return pixels.astype(np.uint8 if whole else np.float32)
+
+
+def _sequences(path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    if vectors.ndim != 3 or vectors.dtype.kind not in "iubf":
+        raise DataError(f"{path}: {VECTORS} must be numbers (N, T, D), got {vectors.dtype} {vectors.shape}")
+    count, most = vectors.shape[:2]
+    lengths = np.full(count, most, np.int64) if lengths is None else lengths
+    if lengths.shape != (count,) or lengths.dtype.kind not in "iu" or lengths.min() < 1 or lengths.max() > most:
+        raise DataError(f"{path}: {LENGTHS} must be {count:,} whole numbers from 1 to {most}, got {lengths.dtype} {lengths.shape}")
+    real = np.arange(most) < lengths[:, None]
+    # what is behind the end may be anything, and counts for nothing
+    vectors = np.where(real[..., None], vectors, 0).astype(np.float32)
+    if not np.isfinite(vectors).all():
+        example, place = np.argwhere(~np.isfinite(vectors))[0][:2]
+        raise DataError(f"{path}: vector {place} of example {example} has a value that is not finite")
+    return vectors, lengths.astype(np.int64)

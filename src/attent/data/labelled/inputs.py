@@ -1,0 +1,164 @@
+"""What a model reads of an example, and how that is made of what people have: kept with the run, as inputs.json."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from attent.data.labelled.arrays import VectorSequences
+from attent.data.labelled.pictures import Colours, Pictures, shares
+from attent.data.labelled.settings import ImagesSettings
+from attent.errors import ArgumentError, DataError
+from attent.layers.patches import patch_grid, patches
+
+INPUTS = "inputs.json"
+MOST_PATCHES = 64
+
+
+class PictureInputs(BaseModel):
+    """Pictures as sequences of patches, each pixel's channels brought to mean 0 and variance 1.
+
+    Args:
+        kind: tells these from others in a file.
+        height: in pixels.
+        width: in pixels.
+        colours: grey or rgb.
+        patch: pixels of a patch along each side.
+        mean: of each channel, where pixels are from 0 to 1.
+        deviation: the standard deviation of each channel.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["pictures"] = "pictures"
+    height: int
+    width: int
+    colours: Colours
+    patch: int
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @classmethod
+    def of(cls, pictures: Pictures, rows: np.ndarray, settings: ImagesSettings) -> PictureInputs:
+        """Those that suit pictures of which these rows are trained on.
+
+        Raises:
+            ArgumentError: the patch does not divide height and width, or none can be found that does.
+        """
+        height, width, channels = pictures.pixels.shape[1:]
+        patch = settings.patch or suitable(height, width)
+        patch_grid(height, width, patch)
+        mean, deviation = _moments(shares(pictures.pixels[rows]))
+        colours: Colours = "grey" if channels == 1 else "rgb"
+        return cls(height=height, width=width, colours=colours, patch=patch, mean=mean, deviation=deviation)
+
+    @property
+    def size(self) -> int:
+        """How many numbers each vector has."""
+        return self.patch**2 * len(self.mean)
+
+    @property
+    def length(self) -> int:
+        """How many patches a picture has."""
+        down, across = patch_grid(self.height, self.width, self.patch)
+        return down * across
+
+    def __call__(self, pictures: Tensor) -> Tensor:
+        """Pictures (B, H, W, C) of float32 from 0 to 1 → patches (B, T, P·P·C)."""
+        return patches((pictures - torch.tensor(self.mean)) / torch.tensor(self.deviation), self.patch)
+
+
+class VectorInputs(BaseModel):
+    """Sequences of vectors, each of their numbers brought to mean 0 and variance 1.
+
+    Args:
+        kind: tells these from others in a file.
+        mean: of each number.
+        deviation: the standard deviation of each number.
+        length: the longest sequence that was there to learn from.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["vectors"] = "vectors"
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    length: int
+
+    @classmethod
+    def of(cls, sequences: VectorSequences, rows: np.ndarray) -> VectorInputs:
+        """Those that suit sequences of which these rows are trained on."""
+        real = np.arange(sequences.vectors.shape[1]) < sequences.lengths[rows, None]
+        mean, deviation = _moments(sequences.vectors[rows][real])
+        return cls(mean=mean, deviation=deviation, length=int(sequences.lengths.max()))
+
+    @property
+    def size(self) -> int:
+        """How many numbers each vector has."""
+        return len(self.mean)
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """Vectors (B, T, D) → the same, standardised."""
+        return (vectors - torch.tensor(self.mean)) / torch.tensor(self.deviation)
+
+
+class TextInputs(BaseModel):
+    """Texts as the tokens of the run's tokenizer.
+
+    Args:
+        kind: tells these from others in a file.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["texts"] = "texts"
+
+
+class Inputs(BaseModel):
+    """What a model reads, and the names of the classes that it tells.
+
+    Args:
+        labels: in the order of the model's outputs.
+        inputs: how examples become what the model reads.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    labels: tuple[str, ...]
+    inputs: PictureInputs | VectorInputs | TextInputs = Field(discriminator="kind")
+
+    @classmethod
+    def read(cls, text: str) -> Inputs:
+        """What an inputs.json holds.
+
+        Raises:
+            DataError: it is damaged.
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise DataError(f"{INPUTS} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def suitable(height: int, width: int) -> int:
+    """The smallest patch of two pixels or more along each side of which a picture has 64 at most, and 4 at least.
+
+    Raises:
+        ArgumentError: height and width have no such divisor.
+    """
+    for patch in range(2, min(height, width) + 1):
+        if height % patch == width % patch == 0 and 4 <= height * width // patch**2 <= MOST_PATCHES:
+            return patch
+    raise ArgumentError(f"no patch cuts {height} x {width} pixels into 4 to {MOST_PATCHES}: give another --size, or images.patch")
+
+
+def _moments(numbers: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation over all axes but the last; 1 for what never varies."""
+    flat = numbers.reshape(-1, numbers.shape[-1]).astype(np.float64)
+    deviation = flat.std(0)
+    return tuple(flat.mean(0).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())

@@ -1,0 +1,78 @@
+"""Pictures as sequences: cut into patches in reading order, and put together again."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attent.errors import ArgumentError, ShapeError
+
+
+def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
+    """How many patches a picture has from top to bottom and from left to right.
+
+    Args:
+        height: of the picture, in pixels.
+        width: of the picture, in pixels.
+        size: P, the pixels of a patch along each side; it divides height and width.
+
+    Raises:
+        ArgumentError: it does not.
+    """
+    if size < 1 or height % size or width % size:
+        raise ArgumentError(f"the patch size must divide the height and the width of {height} x {width} pixels, got {size}")
+    return height // size, width // size
+
+
+def patches(pictures: Tensor, size: int) -> Tensor:
+    """The patches of pictures, as one vector each: x ∈ R^(H×W×C) becomes x_p ∈ R^(T×(P²·C)), T = HW/P².
+
+    Dosovitskiy et al. (2020), "An Image is Worth 16x16 Words", §3.1 (arXiv:2010.11929).
+
+    Args:
+        pictures: (B, H, W, C).
+        size: P, see `patch_grid`.
+
+    Returns:
+        (B, T, P·P·C): patches row by row, in each the pixels row by row, of each its channels.
+
+    Raises:
+        ShapeError: the pictures have other axes.
+        ArgumentError: the size does not divide height and width.
+    """
+    if pictures.dim() != 4:
+        raise ShapeError(f"pictures must be (B, H, W, C), got {tuple(pictures.shape)}")
+    batch, height, width, channels = pictures.shape
+    down, across = patch_grid(height, width, size)
+    cells = pictures.reshape(batch, down, size, across, size, channels).transpose(2, 3)  # (B, down, across, P, P, C)
+    return cells.reshape(batch, down * across, size * size * channels)
+
+
+def joined(vectors: Tensor, height: int, width: int, size: int) -> Tensor:
+    """The pictures that were cut into these patches.
+
+    Args:
+        vectors: (B, T, P·P·C), as `patches` returns them.
+        height: of the pictures, in pixels.
+        width: of the pictures, in pixels.
+        size: P, see `patch_grid`.
+
+    Returns:
+        (B, H, W, C).
+
+    Raises:
+        ShapeError: these are not the patches of such pictures.
+        ArgumentError: the size does not divide height and width.
+    """
+    down, across = patch_grid(height, width, size)
+    if vectors.dim() != 3 or vectors.shape[1] != down * across or vectors.shape[2] % (size * size):
+        expected = f"(B, T, P·P·C) = (B, {down * across}, {size * size}·C)"
+        raise ShapeError(f"the patches of {height} x {width} pixels must be {expected}, got {tuple(vectors.shape)}")
+    cells = vectors.reshape(len(vectors), down, across, size, size, -1).transpose(2, 3)  # (B, down, P, across, P, C)
+    return cells.reshape(len(vectors), height, width, -1)
+
+
+def patch_places(height: int, width: int, size: int) -> Tensor:
+    """The row and the column of each patch, in the order in which `patches` returns them, (T, 2)."""
+    down, across = patch_grid(height, width, size)
+    return torch.cartesian_prod(torch.arange(down), torch.arange(across)).reshape(-1, 2)

@@ -1,0 +1,139 @@
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attent.cli.app import run as command
+from attent.config.recipe import follow
+from attent.config.settings import parse
+from attent.training.progress import Progress
+
+SMALL = """
+task = "classify"
+{table}
+[model]
+layers = 1
+width = 8
+feed_forward = 8
+heads = 2
+[training]
+updates = 2
+batch_pairs = 8
+precision = "float32"
+threads = 1
+"""
+
+
+def made(folder: Path, table: str) -> Path:
+    follow(parse(SMALL.format(table=table), "small.toml"), folder / "run", progress=Progress(io.StringIO()))
+    return folder / "run"
+
+
+@pytest.fixture
+def of_pictures(tmp_path: Path) -> Path:
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    for label in ("cat", "dog"):
+        (tmp_path / "animals" / label).mkdir(parents=True)
+        for number in range(10):
+            pixels = np.random.default_rng(number).integers(0, 256, (4, 6), np.uint8)
+            image.fromarray(pixels).save(tmp_path / "animals" / label / f"{number}.png")
+    return made(tmp_path, f'[images]\nsource = "{tmp_path / "animals"}"\npatch = 2\nvalidation = 0.2')
+
+
+@pytest.fixture
+def of_vectors(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "v.npz", x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
+    return made(tmp_path, f'[images]\nsource = "{tmp_path / "v.npz"}"\n')
+
+
+@pytest.fixture
+def of_texts(tmp_path: Path) -> Path:
+    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
+    return made(tmp_path, f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\ntokenizer = "char"')
+
+
+def test_a_line_for_each_picture(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cats = tmp_path / "animals" / "cat"
+    assert command(["classify", str(of_pictures), str(cats)]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert len(lines) == 10
+    assert all(label in ("cat", "dog") and 0.5 <= float(share) <= 1 for label, share in lines)
+    assert command(["classify", str(of_pictures), str(cats / "3.png"), "--best", "2"]) == 0
+    cells = capsys.readouterr().out.rstrip().split("\t")
+    assert cells[:2] == lines[3]
+    assert float(cells[1]) + float(cells[3]) == pytest.approx(1, abs=2e-4)
+
+
+def test_names_of_pictures_come_through_standard_input(
+    of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [str(tmp_path / "animals" / "dog" / f"{number}.png") for number in (4, 2)]
+
+    class Stdin:
+        buffer = io.BytesIO("\n".join([*files, ""]).encode())
+
+    monkeypatch.setattr("sys.stdin", Stdin())
+    assert command(["classify", str(of_pictures), "-", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["name"] for one in found] == files
+    assert {*found[0]["best"][0]} == {"label", "probability"}
+
+
+def test_dark_is_taken_for_light(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    file = tmp_path / "animals" / "cat" / "3.png"
+    image.fromarray(255 - np.asarray(image.open(file))).save(tmp_path / "dark.png")
+    assert command(["classify", str(of_pictures), str(file)]) == 0
+    assert command(["classify", str(of_pictures), str(tmp_path / "dark.png"), "--invert"]) == 0
+    one, other = capsys.readouterr().out.splitlines()
+    assert one == other
+
+
+def test_texts_and_vectors_are_classified(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["classify", str(of_texts), "text 3"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    (tmp_path / "in.txt").write_text("text 3\n\ntext 4\n")
+    assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--json"]) == 0
+    assert [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()] == ["text 3", "text 4"]
+
+
+def test_where_it_looked_is_drawn(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    assert command(["classify", str(of_texts), "text 3", "--attention", str(tmp_path / "a.png")]) == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "in.txt").write_text("text 3\ntext 4\n")
+    assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--attention", str(tmp_path / "a.png")]) == 2
+    assert "--attention draws one example, got 2: --row says which" in capsys.readouterr().err
+    assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--attention", str(tmp_path / "a.png"), "--row", "1"]) == 0
+
+
+def test_vectors_are_classified_and_others_refused(of_vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["classify", str(of_vectors), str(tmp_path / "v.npz"), "--row", "7"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    np.savez(tmp_path / "wide.npz", x=np.random.rand(2, 5, 4))
+    for arguments, said in (
+        ([str(tmp_path / "wide.npz")], "the run reads vectors of 3 numbers, and these have 4"),
+        ([str(tmp_path / "v.npz"), "--row", "20"], "--row must be below the 20 examples"),
+        (["a.png"], "this run reads sequences of vectors, from an .npz, got a.png"),
+        ([str(tmp_path / "v.npz"), "--invert"], "--invert is for pictures, and this run reads vectors"),
+    ):
+        assert command(["classify", str(of_vectors), *arguments]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.splitlines()) == 1
+
+
+def test_what_is_no_picture_is_refused(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "b.png").write_text("no picture")
+    (tmp_path / "empty").mkdir()
+    np.savez(tmp_path / "v.npz", x=np.random.rand(20, 5, 3))
+    for source, said in (
+        ("b.png", "b.png cannot be read: no picture that Pillow knows, or a damaged one"),
+        ("nowhere.png", "nowhere.png cannot be read: No such file or directory"),
+        ("empty", "empty has no picture"),
+        ("v.npz", "this run reads pictures, and"),
+    ):
+        assert command(["classify", str(of_pictures), str(tmp_path / source)]) == 2
+        assert said in capsys.readouterr().err

@@ -1,0 +1,113 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attent.data.labelled.pictures import digits, folder, opened, read, shares
+from attent.errors import ArgumentError, DataError
+
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+
+
+def drawn(path: Path, pixels: np.ndarray, mode: str | None = None) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture = Image.fromarray(pixels)
+    (picture if mode is None else picture.convert(mode)).save(path)
+    return path
+
+
+def grey(value: int, height: int = 4, width: int = 6) -> np.ndarray:
+    return np.full((height, width), value, np.uint8)
+
+
+def colour(red: int, green: int, blue: int, height: int = 4, width: int = 6) -> np.ndarray:
+    return np.full((height, width, 3), (red, green, blue), np.uint8)
+
+
+def test_digits_are_shares_of_ink() -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    found = digits()
+    assert found.pixels.shape == (1797, 8, 8, 1)
+    assert (found.pixels.min(), found.pixels.max()) == (0, 1)
+    assert found.labels == tuple("0123456789")
+    assert np.bincount(found.classes).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+
+
+def test_a_folder_of_class_folders_is_read(tmp_path: Path) -> None:
+    drawn(tmp_path / "cat" / "b.png", grey(7))
+    drawn(tmp_path / "cat" / "a.png", grey(5))
+    drawn(tmp_path / "ape" / "deep" / "c.bmp", grey(9))
+    (tmp_path / "cat" / ".DS_Store").write_text("x")
+    found = folder(tmp_path)
+    assert found.labels == ("ape", "cat")
+    assert found.names == ("ape/deep/c.bmp", "cat/a.png", "cat/b.png")
+    assert found.classes.tolist() == [0, 1, 1]
+    assert (found.pixels.shape, found.pixels.dtype) == ((3, 4, 6, 1), np.uint8)
+    assert found.pixels[:, 0, 0, 0].tolist() == [9, 5, 7]
+    assert found.said == ()
+    assert shares(found.pixels)[0, 0, 0, 0] == pytest.approx(9 / 255)
+
+
+def test_what_is_no_picture_is_said(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        drawn(tmp_path / name / "a.png", grey(5))
+    (tmp_path / "dog" / "notes.txt").write_text("x")
+    (tmp_path / "README").write_text("x")
+    assert folder(tmp_path).said == (f"{tmp_path}: 2 files that are no pictures passed over (notes.txt, …)",)
+
+
+def test_one_picture_with_colours_makes_all_rgb(tmp_path: Path) -> None:
+    files = [drawn(tmp_path / "a.png", grey(7)), drawn(tmp_path / "b.png", colour(1, 2, 3))]
+    assert read(files)[:, 0, 0].tolist() == [[7, 7, 7], [1, 2, 3]]
+    assert read(files, colours="grey").shape == (2, 4, 6, 1)
+    assert read(files[:1], colours="rgb").shape == (1, 4, 6, 3)
+
+
+def test_what_can_be_seen_through_lies_on_white(tmp_path: Path) -> None:
+    pixels = np.zeros((4, 6, 4), np.uint8)
+    pixels[0, 0, 3] = 255
+    picture = np.asarray(opened(drawn(tmp_path / "a.png", pixels)))
+    assert picture[0, :2].tolist() == [[0, 0, 0], [255, 255, 255]]
+
+
+def test_sixteen_bits_become_eight(tmp_path: Path) -> None:
+    file = drawn(tmp_path / "a.png", np.full((4, 6), 128 * 257, np.uint16))
+    assert np.unique(read([file])).tolist() == [128]
+
+
+def test_a_camera_turned_is_turned_back(tmp_path: Path) -> None:
+    picture = Image.fromarray(np.arange(24, dtype=np.uint8).reshape(4, 6))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a right angle
+    picture.save(tmp_path / "a.png", exif=exif)
+    assert opened(tmp_path / "a.png").size == (4, 6)
+
+
+def test_sizes_that_differ_need_one(tmp_path: Path) -> None:
+    files = [drawn(tmp_path / "a.png", grey(7)), drawn(tmp_path / "b.png", grey(9, 8, 8))]
+    with pytest.raises(ArgumentError, match=r"b\.png 8 x 8 and .*a\.png 4 x 6: --size"):
+        read(files)
+    assert read(files, (5, 3)).shape == (2, 5, 3, 1)
+
+
+def test_a_picture_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        drawn(tmp_path / name / "a.png", grey(5))
+    whole = (tmp_path / "cat" / "a.png").read_bytes()
+    for content in (b"no picture", whole[:40], whole[: len(whole) // 2]):
+        (tmp_path / "dog" / "b.png").write_bytes(content)
+        with pytest.raises(DataError, match=r"b\.png cannot be read: no picture that Pillow knows, or a damaged one$"):
+            folder(tmp_path)
+    with pytest.raises(DataError, match=r"c\.png cannot be read: No such file"):
+        read([tmp_path / "c.png"])
+
+
+def test_folders_without_classes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no folder of pictures"):
+        folder(tmp_path / "nowhere")
+    drawn(tmp_path / "cat" / "a.png", grey(5))
+    with pytest.raises(DataError, match="each of two classes or more, got 1"):
+        folder(tmp_path)
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(DataError, match="dog has no picture"):
+        folder(tmp_path)
