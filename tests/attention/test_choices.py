@@ -141,7 +141,7 @@ def test_what_a_name_misses_and_which_names_suffice() -> None:
     [
         (choices.score, "aditive", "unknown score 'aditive'; did you mean 'additive'? (known: additive, "),
         (choices.normaliser, "softmx", "unknown normaliser 'softmx'; did you mean 'softmax'? (known: argmax, "),
-        (choices.mask, "casual", "unknown mask 'casual'; did you mean 'causal'? (known: autoregressive, "),
+        (choices.mask, "casual", "unknown mask 'casual'; did you mean 'causal'? (known: around, "),
         (choices.position, "rotory", "unknown position 'rotory'; did you mean 'rotary'? (known: alibi, "),
     ],
 )
