@@ -27,6 +27,7 @@ from typer.main import get_command
 
 from attent.cli.app import app
 from attent.cli.app import run as attent
+from attent.config import recipe
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("configs", "examples")
@@ -231,6 +232,18 @@ def test_what_is_left_out_may_be_anything() -> None:
     assert not agrees(["a", "…", "d"], ["a", "b", "c"])
     assert agrees(["0.5"], ["0.6"], tolerance=0.25)
     assert not agrees(["0.50"], ["0.66"], tolerance=0.25)
+
+
+def test_trainings_that_change_settings_can_begin(page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr(recipe, "follow", lambda settings, *_, **__: begun.append(settings) or {})
+    (tmp_path / "pairs.tsv").write_text("a dog\tein Hund\n", encoding="utf-8")
+    trainings = [words for block in page.blocks for words in calls(block.text) if words[:1] == ["train"] and "--set" in words]
+    for words in trainings:
+        assert attent(words) == 0, words
+    assert len(begun) == len(trainings)
+    for vectors, model in ((settings.vectors, settings.model) for settings in begun):
+        assert vectors is None or f".{model.width}d." in vectors.source
 
 
 @pytest.mark.parametrize("arguments", [["trian"], ["walk", "--scores", "dot"], ["bench", "speed"], ["walk", "--score"]])

@@ -19,7 +19,7 @@ class StackSettings(BaseModel):
     Args:
         width: the model width E, the paper's d_model.
         feed_forward: the width inside the feed-forward network, the paper's d_ff.
-        heads: attention heads H; divides the width.
+        heads: attention heads H; divides the width, into even parts where positions are rotary.
         key_value_heads: heads of keys and values, each shared by H / this many query heads (None: as many as heads).
             Ainslie et al. (2023), arXiv 2305.13245.
         dropout: share dropped of every sub-layer's output and of the embeddings, 0 to 1.
@@ -75,7 +75,17 @@ class StackSettings(BaseModel):
             raise ValueError(f"heads must divide width = {self.width}, got {self.heads}")
         if self.key_value_heads is not None and self.heads % self.key_value_heads:
             raise ValueError(f"key_value_heads must divide heads = {self.heads}, got {self.key_value_heads}")
+        if self.position == "rotary" and (own := self.width // self.heads) % 2:
+            raise ValueError(f"rotary positions turn pairs of features, and heads = {self.heads} have {own} each: {self._even()}")
         return self
+
+    def _even(self) -> str:
+        """What to set instead of heads of an odd width: as many heads as nearly as can be."""
+        shared = self.key_value_heads or 1
+        counts = [heads for heads in range(1, self.width + 1) if not (self.width % (2 * heads) or heads % shared)]
+        if not counts:
+            return "set another width, or another position"
+        return f"set heads = {min(counts, key=lambda heads: (abs(heads - self.heads), -heads))}"
 
 
 # Sizes only: dropout and shared embeddings depend on the data.
