@@ -218,3 +218,11 @@ def test_a_model_that_fills_blanks_starts_the_same_way(tmp_path: Path) -> None:
     wrong = RunSettings.model_validate(tables | {"vectors": {"source": tables["vectors"]["text"]}})
     with pytest.raises(ArgumentError, match="a run that fills blanks embeds text, not source, which has word vectors"):
         check(wrong)
+
+
+def test_a_run_that_reads_no_text_embeds_no_words(tmp_path: Path) -> None:
+    tables = {"task": "classify", "images": {"source": "digits"}, "training": {"updates": 1, "batch_pairs": 8}}
+    for side in ("text", "source"):
+        settings = RunSettings.model_validate(tables | {"vectors": {side: file_of(tmp_path, "a", width=128)}})
+        with pytest.raises(ArgumentError, match=f"classifies pictures or vectors embeds no words, and {side} has word vectors$"):
+            check(settings)

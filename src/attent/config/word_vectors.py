@@ -51,12 +51,14 @@ def check(settings: RunSettings) -> None:
     """Check that word vectors suit a model, before anything else is read.
 
     Raises:
-        ArgumentError: they are of another width, an embedding that several share would be frozen or start twice.
+        ArgumentError: the run reads no text, they are of another width, an embedding that several share would be frozen or start twice.
         DataError: a file cannot be read, as far as its beginning shows.
     """
     if settings.vectors is None:
         return
     files, model = settings.vectors.files, settings.model
+    if settings.images is not None:
+        raise ArgumentError(f"a run that classifies pictures or vectors embeds no words, and {next(iter(files))} has word vectors")
     known = TOKENIZERS.get(settings.task, ("text",))
     if wrong := [side for side in files if side not in known]:
         raise ArgumentError(f"a run that {DOES[settings.task][0]} embeds {' and '.join(known)}, not {wrong[0]}, which has word vectors")
