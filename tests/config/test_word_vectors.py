@@ -226,3 +226,25 @@ def test_a_run_that_reads_no_text_embeds_no_words(tmp_path: Path) -> None:
         settings = RunSettings.model_validate(tables | {"vectors": {side: file_of(tmp_path, "a", width=128)}})
         with pytest.raises(ArgumentError, match=f"classifies pictures or vectors embeds no words, and {side} has word vectors$"):
             check(settings)
+
+
+@pytest.mark.parametrize(("task", "table"), [("fill-mask", "lines"), ("classify", "labelled"), ("translate", "text")])
+def test_a_vocabulary_of_pieces_is_told_a_setting_that_there_is(tmp_path: Path, task: str, table: str) -> None:
+    side = "source" if table == "text" else "text"
+    setting = "source_tokenizer" if table == "text" else "tokenizer"
+    behind = "" if table == "lines" else "\t{}"
+    lines = [f"{source} {n % 5}{behind.format('xy'[n % 2])}\n" for n, (source, _) in enumerate(LINES)]
+    (tmp_path / "corpus.tsv").write_text("".join(lines))
+    layers = {"encoder_layers": 1, "decoder_layers": 1} if table == "text" else {"layers": 1}
+    tables = {
+        "task": task,
+        table: {"train": str(tmp_path / "corpus.tsv"), setting: "char"},
+        "vectors": {side: file_of(tmp_path, "a")},
+        "model": layers | {"width": WIDTH, "feed_forward": 7, "heads": 2},
+        "training": {"updates": 1, "batch_pairs": 8, "precision": "float32", "threads": 1},
+    }
+    progress = Progress(io.StringIO())
+    follow(parse(toml(tables), "test"), tmp_path / "run", progress=progress)
+    assert f'of its ids are parts of words; {table}.{setting} = "word" has whole ones' in progress.stream.getvalue()
+    tables[table] |= {setting: "word"}
+    assert getattr(getattr(parse(toml(tables), "test"), table), setting) == "word"

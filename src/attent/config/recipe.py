@@ -98,7 +98,8 @@ def follow(
                 model = _filled(model, Path(init_from))
             started = None
             if settings.vectors is not None:
-                started = word_vectors.start(settings.vectors, model, dict(zip(learnt.kinds, learnt.tokenizers, strict=True)))
+                tokenizers = dict(zip(learnt.kinds, learnt.tokenizers, strict=True))
+                started = word_vectors.start(settings.vectors, model, tokenizers, next(iter(corpus.table)))
                 config = config.model_copy(update={"coverage": started.coverage()})
             run.begin(config, *learnt.tokenizers, files=learnt.files, start=None if init_from is None and started is None else model)
             return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, started=started)

@@ -79,7 +79,7 @@ def check(settings: RunSettings) -> None:
 
 
 @torch.no_grad()
-def start(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer]) -> Started:
+def start(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer], table: str = "text") -> Started:
     """Put word vectors in the place of embeddings' random rows, and freeze these if the settings say so.
 
     All vectors of a side are multiplied by one number, so that features start with a mean square of 1, as those of random rows do:
@@ -89,6 +89,7 @@ def start(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Toke
         settings: which files.
         model: new, with random weights; words without a vector keep theirs.
         tokenizers: by side.
+        table: of the corpus in a recipe, whose settings decide the tokenizers.
 
     Raises:
         ArgumentError: no word has a vector, or all that were found are zero.
@@ -106,7 +107,7 @@ def start(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Toke
         embedding = model.embeddings[side]
         embedding.weight[found.ids] = rows.to(embedding.weight) / (size * embedding.scale)
         assert vectors.report is not None
-        said += [*vectors.report.said(), *_said(side, file, found)]
+        said += [*vectors.report.said(), *_said(side, file, found, table)]
     freeze(settings, model)
     return Started(sides, said)
 
@@ -127,11 +128,13 @@ def running(coverage: Coverage) -> list[str]:
     ]
 
 
-def _said(side: str, file: str, found: Matched) -> list[str]:
+def _said(side: str, file: str, found: Matched, table: str) -> list[str]:
     lowered = f" ({found.lowered:,} of them lower-cased)" * bool(found.lowered)
     lines = [f"{side}: {len(found.ids):,} of the vocabulary's {found.size:,} start from a vector{lowered}, the others from random numbers"]
     if len(found.ids) < FEW * found.size:
-        pieces = f'{found.parts:,} of its ids are parts of words; text.{side}_tokenizer = "word" has whole ones'
-        why = pieces if found.parts else "is it of that language, and written so?"
+        setting = f"{side}_tokenizer" if table == "text" else "tokenizer"
+        # dates are always cut into characters
+        advice = "" if table == "dates" else f'; {table}.{setting} = "word" has whole ones'
+        why = f"{found.parts:,} of its ids are parts of words{advice}" if found.parts else "is it of that language, and written so?"
         lines.append(f"warning: {file} has few words of the {side}'s vocabulary: {why}")
     return lines
