@@ -52,3 +52,9 @@ def test_what_cannot_be_exported(attent, run_folder: Path, tmp_path: Path, optio
     assert done[:2] == (2, [])
     assert says in done.err[-1]
     assert not (tmp_path / "there").exists()
+
+
+def test_what_does_not_translate_is_refused_before_anything_is_said(attent, filling_folder: Path) -> None:
+    for engine in ("onnx", "ctranslate2"):
+        done = attent("export", filling_folder, "--to", engine)
+        assert done == (2, [], [f"attent: {filling_folder} fills blanks: attent fill {filling_folder} TEXT"])

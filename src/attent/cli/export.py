@@ -1,4 +1,4 @@
-"""attent export: a run's model for another engine."""
+"""attent export: a translator for another engine."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ class Target(StrEnum):
 
 def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
-    to: Annotated[Target, typer.Option(help="ctranslate2, for Transformers of its own parts; onnx, for every model.")],
+    to: Annotated[Target, typer.Option(help="ctranslate2, for Transformers of its own parts; onnx, for every translator.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
     quantisation: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
     sample: Annotated[Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")] = None,
 ) -> None:
-    """Write a run's model as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
+    """Write a translator as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
 
     A sample of lines is translated by both, greedily and with a beam of 5; how many differ is said, with the first of them. Then
     `attent translate RUN --engine ENGINE` translates with it.
     """
     from attent.export.exporting import export as exported
+    from attent.runs.config import must_do, read_config
 
+    must_do(run, read_config(run), "translate")
     say(f"writing {run} for {to}, and comparing")
     folder, comparison = exported(run, to.value, out, quantisation=quantisation, sample=sample)
     print("\n".join(comparison.said(to.value)))

@@ -41,7 +41,7 @@ def write(run: Run, name: str, folder: Path, quantisation: str | None) -> Manife
     """
     found = package(NAME, "CTranslate2", NAME)
     if reason := why_not(run):
-        raise ArgumentError(f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx takes every model")
+        raise ArgumentError(f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx takes every translator")
     from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES
 
     if quantisation is not None and quantisation not in ACCEPTED_MODEL_TYPES:

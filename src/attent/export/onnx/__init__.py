@@ -1,1 +1,1 @@
-"""ONNX: every model as two graphs, run by onnxruntime under our own search."""
+"""ONNX: every translator as two graphs, run by onnxruntime under our own search."""
