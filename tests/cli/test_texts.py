@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.texts import table_of, within
+from attent.cli.texts import placed, settings_of, table_of, within
 from attent.config.settings import RunSettings, parse
 from attent.errors import ArgumentError, UnknownNameError
 
@@ -174,5 +174,13 @@ def test_pictures_of_a_folder_lie_where_data_says(tmp_path: Path) -> None:
     assert within(settings, tmp_path).images.source == str(tmp_path / "animals")
     settings = RunSettings.model_validate(tables | {"images": {"source": "digits"}})
     assert within(settings, tmp_path).images.source == "digits"
+    assert placed({"source": "digits", "size": "8"}, tmp_path) == {"source": "digits", "size": "8"}
+    # a file of that name is one for any other corpus
+    assert placed({"train": "digits"}, tmp_path) == {"train": str(tmp_path / "digits")}
     settings = RunSettings.model_validate(tables | {"labelled": {"train": "a.tsv", "test": "b.tsv"}})
     assert within(settings, tmp_path).labelled.test == str(tmp_path / "b.tsv")
+
+
+def test_digits_lie_in_no_folder(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    assert settings_of({"source": "digits"}, None, folder=tmp_path, table="images").images.source == "digits"

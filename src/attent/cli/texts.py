@@ -82,7 +82,6 @@ def within(settings: RunSettings, folder: Path) -> RunSettings:
     Raises:
         ArgumentError: the settings name no files, or there is no such folder.
     """
-    from attent.data.labelled.settings import DIGITS
     from attent.data.labelled.settings import FILES as LABELLED_FILES
     from attent.data.settings import FILES
 
@@ -90,7 +89,7 @@ def within(settings: RunSettings, folder: Path) -> RunSettings:
     for table in TASKS:
         corpus = getattr(settings, table)
         if table == "images" and corpus is not None:
-            found = {} if corpus.source == DIGITS else placed({"source": corpus.source}, folder)
+            found = placed({"source": corpus.source}, folder)
             return settings.model_copy(update={table: corpus.model_copy(update=found)})
         if corpus is not None:
             found = placed({name: file for name, file in corpus.model_dump().items() if name in names and file is not None}, folder)
@@ -99,16 +98,18 @@ def within(settings: RunSettings, folder: Path) -> RunSettings:
 
 
 def placed(files: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The same files in a folder, but for standard input and those named from the root of the file system.
+    """The same files in a folder, but for standard input, the digits that no file holds, and those named from the root of the file system.
 
     Raises:
         ArgumentError: there is no such folder.
     """
+    from attent.data.labelled.settings import DIGITS
     from attent.data.reading import STANDARD_INPUT
 
     if not folder.is_dir():
         raise ArgumentError(f"--data {folder} is no folder")
-    return {name: file if file == STANDARD_INPUT or name == "size" else str(folder / file) for name, file in files.items()}
+    elsewhere = {("source", DIGITS), *((name, STANDARD_INPUT) for name in files)}
+    return {name: file if (name, file) in elsewhere or name == "size" else str(folder / file) for name, file in files.items()}
 
 
 def _images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:
