@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,14 @@ def test_what_cannot_be_averaged(attent, trained: Path, options: list[object], s
     assert done.code == 2
     assert says in done.err[-1]
     assert (trained / "model.safetensors").read_bytes() == before
+
+
+def test_what_judges_a_mean_is_said_of_every_task(attent, trained: Path, filling_folder: Path, tmp_path: Path) -> None:
+    assert attent("average", trained, "--last", 2).err == [f"attent evaluate {trained} judges it"]
+    filling, translating = tmp_path / "filling", tmp_path / "translating"
+    shutil.copytree(filling_folder, filling)
+    assert attent("average", filling).err == [f"attent evaluate {filling} --text FILE judges it"]
+    shutil.copytree(trained, translating)
+    config = json.loads((translating / "config.json").read_text())
+    (translating / "config.json").write_text(json.dumps(config | {"corpus": {"text": {"train": "pairs.tsv"}}}))
+    assert attent("average", translating).err == [f"attent evaluate {translating} --source FILE --target FILE judges it"]

@@ -45,3 +45,18 @@ def test_a_label_that_the_run_does_not_know_is_refused(of_texts: Path, tmp_path:
     np.savez(tmp_path / "v.npz", x=np.random.rand(2, 5, 3), y=["x", "y"])
     assert command(["evaluate", str(of_texts), "--images", str(tmp_path / "v.npz")]) == 2
     assert "the run reads texts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--source", "a", "--target", "b"], "--source is for a run that translates, not for one that classifies"),
+        (["--beam", "2"], "--beam is for a run that translates, not for one that classifies"),
+        (["--against", "a"], "--against is for a run that fills blanks, not for one that classifies"),
+        (["--text", "a", "--labelled", "b"], "--labelled is for a run that classifies, not for one that fills blanks"),
+    ],
+)
+def test_options_for_another_task_are_refused(of_texts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert command(["evaluate", str(of_texts), *options]) == 2
+    assert capsys.readouterr() == ("", f"attent: {says}\n")

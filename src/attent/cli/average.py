@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attent.cli.output import say
 from attent.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from attent.runs.config import RunConfig
 
 
 def average(
@@ -16,7 +19,7 @@ def average(
     last: Annotated[int | None, typer.Option(min=1, help="Take the last so many checkpoints.")] = None,
     best: Annotated[int | None, typer.Option(min=1, help="Take the best so many; all of the best that were kept, unless given.")] = None,
 ) -> None:
-    """Make the mean of several checkpoints the weights that translate; `--best 1` gives back the best one's.
+    """Make the mean of several checkpoints the run's weights; `--best 1` gives back the best one's.
 
     How many checkpoints there are is decided when a run is trained: training.keep_best and training.keep_last.
     """
@@ -26,11 +29,18 @@ def average(
     from attent.runs.config import read_config
     from attent.runs.folder import held
 
-    read_config(run)
+    config = read_config(run)
     with held(run):
         updates = _averaged(run, last, best)
     print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
-    say(f"attent evaluate {run} judges it")
+    say(f"attent evaluate {run}{_on(config)} judges it")
+
+
+def _on(config: RunConfig) -> str:
+    """The options with which a run is judged; none where its corpus holds something out."""
+    if config.task == "translate" and "dates" not in config.corpus:
+        return " --source FILE --target FILE"
+    return " --text FILE" if config.task == "fill-mask" else ""
 
 
 def _averaged(run: Path, last: int | None, best: int | None) -> list[int]:

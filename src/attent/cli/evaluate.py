@@ -15,6 +15,7 @@ from attent.errors import ArgumentError, RunError
 if TYPE_CHECKING:
     from attent.config.tasks.task import Results
     from attent.decoding.translator import Translator
+    from attent.runs.config import Task
 
 # What there are so many of.
 COUNTED = ("pairs", "lines", "examples")
@@ -54,19 +55,25 @@ def evaluate(
     and by perplexity, beside counts of one and of three words in its training text. A run that classifies is judged by accuracy and
     macro F1, with the table of which class was taken for which.
     """
+    named: dict[Task, dict[str, object]] = {
+        "translate": {"--source": source, "--target": target, "--beam": beam, "--length-penalty": length_penalty},
+        "fill-mask": {"--text": text, "--against": against},
+        "classify": {"--images": images, "--labelled": labelled},
+    }
     if text is not None:
         from attent.cli.guesses import evaluate_blanks
 
-        if source is not None or target is not None:
-            raise ArgumentError("--text is for a run that fills blanks, --source and --target for one that translates")
+        _must_be_for("fill-mask", named)
         evaluate_blanks(run, text, against, as_json=as_json)
         return
     if images is not None or labelled is not None or _classifies(run):
         from attent.cli.classes import evaluate_classes
 
+        _must_be_for("classify", named)
         evaluate_classes(run, images, labelled, as_json=as_json)
         return
     _must_translate(run)
+    _must_be_for("translate", named)
     if (source is None) != (target is None):
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
     if source is not None and target is not None:
@@ -90,6 +97,15 @@ def evaluate(
     say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
     results = judge(Translator(found.model, found.source_tokenizer, found.target_tokenizer), corpus.held_out)
     print(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
+
+
+def _must_be_for(task: Task, named: Mapping[Task, Mapping[str, object]]) -> None:
+    """Refuse options, by the task that they are for, which a run of this one would not look at."""
+    from attent.runs.config import DOES
+
+    for other, options in named.items():
+        if other != task and (given := [name for name, value in options.items() if value is not None]):
+            raise ArgumentError(f"{given[0]} is for a run that {DOES[other][0]}, not for one that {DOES[task][0]}")
 
 
 def _must_translate(run: Path) -> None:
