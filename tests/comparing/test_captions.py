@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from attent.comparing.captions import MOST, PASSES, TESTED, joined
+from attent.comparing.captions import MOST, PARTS, PASSES, TESTED, joined
 from attent.data.reading import lines
 from attent.errors import ArgumentError
 
@@ -26,6 +27,19 @@ def test_captions_are_joined_one_to_five_at_a_time(data_folder: Path, tmp_path: 
     assert {pair.source for pair in test[:TESTED]} <= set(lines(folder / "tok/test_2016_flickr.lc.norm.tok.en.gz"))
     means = [sum(len(pair.source.split()) for pair in test[at : at + TESTED]) / TESTED for at in range(0, len(test), TESTED)]
     assert means == pytest.approx([number * means[0] for number in range(1, MOST + 1)], rel=0.1)
+
+
+def test_captions_of_another_folder_are_not_taken_for_those_joined_before(tmp_path: Path) -> None:
+    for name, word in (("one", "dog"), ("other", "cat")):
+        (tmp_path / name / "tok").mkdir(parents=True)
+        for part in PARTS.values():
+            for language in ("en", "de"):
+                with gzip.open(tmp_path / name / f"tok/{part}.lc.norm.tok.{language}.gz", "wt") as file:
+                    file.writelines(f"{word} {number}\n" for number in range(9))
+    found = joined(tmp_path / "one", tmp_path / "to")
+    assert joined(tmp_path / "one", tmp_path / "to") == found
+    with pytest.raises(ArgumentError, match=r"train.tsv holds other captions than those of .*other: name another folder with --out"):
+        joined(tmp_path / "other", tmp_path / "to")
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,18 @@ def test_outcome_and_translations_are_those_of_the_run(small: None, tmp_path: Pa
     (tmp_path / "dates/luong-1.held-out-dates.json").write_text("{")
     with pytest.raises(RunError, match=r"held-out-dates.json is damaged: remove it, and it is made again"):
         translated(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"])
+
+
+def test_translations_of_a_model_that_is_gone_are_made_again(small: None, tmp_path: Path, silent) -> None:
+    texts, said = ["en | May 1, 2020"], list[str]()
+    train([planned()], tmp_path, say=said.append, progress=silent)
+    translated(planned(), tmp_path, "held-out dates", texts)
+    shutil.rmtree(tmp_path / "dates/luong-1")
+    train([planned(3)], tmp_path, say=said.append, progress=silent)
+    said.clear()
+    translated(planned(3), tmp_path, "held-out dates", texts, said.append)
+    translated(planned(3), tmp_path, "held-out dates", texts, said.append)
+    assert said == ["translating 1 texts of held-out dates by dates/luong-1"]
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def joined(folder: Path, to: Path) -> tuple[dict[str, str], list[Pair]]:
         Their paths, as the settings of a text name them, and the test's pairs.
 
     Raises:
-        ArgumentError: it is no folder of Multi30k.
+        ArgumentError: it is no folder of Multi30k, or other captions have been joined there.
     """
     names = {part: [f"tok/{name}.lc.norm.tok.{language}.gz" for language in ("en", "de")] for part, name in PARTS.items()}
     missing = [name for pair in names.values() for name in pair if not (folder / name).is_file()]
@@ -42,10 +42,12 @@ def joined(folder: Path, to: Path) -> tuple[dict[str, str], list[Pair]]:
     written = {"train": _training(read["train"]), "valid": _each_number(read["valid"], 100)}
     to.mkdir(parents=True, exist_ok=True)
     for part, pairs in written.items():
-        path = to / f"{part}.tsv"
+        path, text = to / f"{part}.tsv", "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
         if not path.is_file():
             with new_file(path) as file:
-                file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")
+                file.write_text(text, encoding="utf-8")
+        elif path.read_bytes() != text.encode():
+            raise ArgumentError(f"{path} holds other captions than those of {folder}: name another folder with --out")
     return {part: str((to / f"{part}.tsv").resolve()) for part in written}, _each_number(read["test"], TESTED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import statistics
 import time
@@ -17,7 +18,7 @@ from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, RunError
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import new_file
-from attent.runs.folder import LOG
+from attent.runs.folder import LOG, MODEL
 from attent.training.progress import Progress
 
 Say = Callable[[str], None]
@@ -132,6 +133,8 @@ def outcome(one: Planned, folder: Path) -> Outcome:
 def translated(one: Planned, folder: Path, name: str, texts: Sequence[str], say: Say = print) -> Translated:
     """What a finished training's model makes of some texts, greedily; kept beside the run folder, so that it is done once.
 
+    What another model made, of a training that has been done anew since, is not taken.
+
     Args:
         one: the training.
         folder: the comparison's.
@@ -140,12 +143,13 @@ def translated(one: Planned, folder: Path, name: str, texts: Sequence[str], say:
         say: gets a line where they are translated.
     """
     kept = folder / f"{one.name}.{name.replace(' ', '-')}.json"
+    weights = _digest(folder / one.name / MODEL)
     if kept.is_file():
         try:
             found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
         except ValueError as error:
             raise RunError(f"{kept} is damaged: remove it, and it is made again") from error
-        if found.get("sources") == list(texts):
+        if found.get("weights") == weights and found.get("sources") == list(texts):
             return Translated(found["translations"], found["seconds"])
     say(f"translating {len(texts):,} texts of {name} by {one.name}")
     translator: Translator = load(folder / one.name)
@@ -153,9 +157,17 @@ def translated(one: Planned, folder: Path, name: str, texts: Sequence[str], say:
     made = translator.translate(texts)
     seconds = time.perf_counter() - began
     with new_file(kept) as file:
-        values = {"seconds": seconds, "sources": list(texts), "translations": made}
+        values = {"weights": weights, "seconds": seconds, "sources": list(texts), "translations": made}
         file.write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
     return Translated(made, seconds)
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _finished(one: Planned, folder: Path) -> bool:
