@@ -53,7 +53,8 @@ def _held_out(run: Path, classifier: Classifier) -> LabelledExamples:
     from attent.data.labelled.settings import ImagesSettings, LabelledSettings
     from attent.runs.config import read_config
 
-    corpus = read_config(run).corpus
+    config = read_config(run)
+    corpus = config.corpus
     try:
         if "images" in corpus:
             found = of_images(ImagesSettings.model_validate(corpus["images"]))
@@ -66,6 +67,9 @@ def _held_out(run: Path, classifier: Classifier) -> LabelledExamples:
         raise ArgumentError(f"{run} holds nothing out to be judged on: --images or --labelled names other examples")
     if found.inputs.labels != classifier.labels:
         raise DataError(f"the corpus of {run} has other labels than it had")
+    if config.digests.get("held out") not in (None, found.held_out):
+        changed = f"the corpus of {run} has changed, and what it holds out now may have been trained on"
+        raise DataError(f"{changed}: --images or --labelled names others")
     return classifier.examples(found.data, found.classes, rows)
 
 

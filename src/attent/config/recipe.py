@@ -17,7 +17,7 @@ from attent.config.tasks.task import Learnt, Results
 from attent.data.batches import Examples
 from attent.data.reading import STANDARD_INPUT
 from attent.data.tokenizer import Tokenizer
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError, DataError, RunError
 from attent.models.model import Model
 from attent.runs.config import RunConfig, must_do, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, model_of, read_files, read_tokenizers, tokenizers_as_text, tokenizers_of_text
@@ -90,6 +90,7 @@ def follow(
                 sizes=learnt.sizes,
                 model=settings.model,
                 corpus=corpus.table,
+                digests={"held out": digest} if (digest := task.held_out(corpus)) else {},
                 vectors=settings.vectors,
                 training=settings.training.model_dump(mode="json"),
             )
@@ -129,6 +130,7 @@ def resume(
 
     Raises:
         ArgumentError: the run is finished and nothing says for how long it shall go on, or a setting cannot be changed.
+        DataError: the examples that a run holds out are others than they were.
         RunError: the run folder is missing or damaged, has no checkpoint to go on from, or is trained by another process.
     """
     with joined(device) as processes:
@@ -147,8 +149,11 @@ def resume(
             if settings.training.tensorboard:
                 installed()
             learnt = Learnt.of(config, read_tokenizers(path, config), read_files(path, config))
+            task = task_of(config.task)
+            corpus = task.corpus(settings)
+            if config.digests.get("held out") not in (None, task.held_out(corpus)):
+                raise DataError(f"the corpus of {path} has changed, and the run would learn what it is judged by: train a new one")
             run.rewind(0 if state is None else state.log)
-            corpus = task_of(config.task).corpus(settings)
             torch.manual_seed(settings.training.seed)
             model = model_of(config, learnt.tokenizers)
             if state is None and (Path(path) / MODEL).is_file():
@@ -228,9 +233,13 @@ def _trained(
             board.log(record)
 
     examples, _ = prepared(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus)
+    digest = " ".join(map(str, examples.digest()))
+    if config.digests.get("train", digest) != digest:
+        progress.say(f"warning: the {examples.one}s to learn are others than those that the run began with")
+    config = config.model_copy(update={"digests": {"train": digest} | config.digests})
     if started:
         config = config.model_copy(update={"coverage": started.coverage(examples.sides)})
-        run.begin(config)
+    run.begin(config)
     for line in (*corpus.said(), *(started.said if started else ()), *word_vectors.running(config.coverage)):
         progress.say(line)
     trained = train(

@@ -6,6 +6,7 @@ products sum in the same order whatever stands beside a sentence, and its result
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -178,7 +179,11 @@ class Examples(ABC, Generic[B]):
 
     @abstractmethod
     def outline(self) -> list[np.ndarray]:
-        """Whole numbers that tell these examples from others, by which processes find that they learn the same."""
+        """Whole numbers that tell these examples from others, by which processes, and runs that go on, find that they learn the same."""
+
+    def digest(self) -> list[int]:
+        """The number of examples, and a checksum of each part of their outline."""
+        return [len(self), *(zlib.crc32(numbers.astype(np.int32).tobytes()) for numbers in self.outline())]
 
     def once(self, size: BatchSize) -> Iterator[tuple[np.ndarray, B]]:
         """Every row once, sorted by length, with the rows that each batch is made of: for measuring."""

@@ -53,6 +53,8 @@ class RunConfig(BaseModel):
             these are the ids of the first and of the last tokenizer.
         model: the model's settings.
         corpus: the corpus' settings.
+        digests: of what it began to learn from ("train") and, where it classifies, of what it holds out ("held out"), by which a
+            corpus that has changed since is known.
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids of the vocabulary have one of these, and the share of running words that have one.
         training: the settings of training, and what it found out, such as the precision chosen.
@@ -70,6 +72,7 @@ class RunConfig(BaseModel):
     sizes: tuple[int, int] | None = None
     model: ModelSettings
     corpus: dict[str, Any] = {}
+    digests: dict[str, str] = {}
     vectors: VectorsSettings | None = None
     coverage: dict[str, dict[str, int | float]] = {}
     training: dict[str, Any] = {}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -192,7 +191,7 @@ class Group(Processes):
         return tensor
 
     def alike(self, data: Examples[Any]) -> None:
-        rows, digest = len(data), [zlib.crc32(numbers.astype(np.int32).tobytes()) for numbers in data.outline()]
+        rows, *digest = data.digest()
         most, first = self.by_first(lambda: (rows, digest))
         if rows != most:
             raise RunError(f"process {self.rank} has {rows:,} {data.one}s to learn where the first one has {most:,}")

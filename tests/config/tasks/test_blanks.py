@@ -68,6 +68,18 @@ def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(tmp_p
     assert weights[0] == weights[1]
 
 
+def test_other_lines_to_train_on_are_warned_of(tmp_path: Path) -> None:
+    follow(settings(tmp_path, updates=2), tmp_path / "run", progress=quiet())
+    said: list[str] = []
+    for updates, more in ((3, ""), (4, "the man was happy .\n"), (5, "")):
+        with (tmp_path / "train.txt").open("a") as file:
+            file.write(more)
+        stream = io.StringIO()
+        resume(tmp_path / "run", {"updates": updates}, progress=Progress(stream))
+        said.append(stream.getvalue())
+    assert ["warning: the lines to learn are others than those that the run began with" in one for one in said] == [False, True, True]
+
+
 def test_another_run_starts_from_its_weights(tmp_path: Path) -> None:
     follow(settings(tmp_path), tmp_path / "one", progress=quiet())
     follow(settings(tmp_path, updates=1, learning_rate=1e-12), tmp_path / "two", init_from=tmp_path / "one", progress=quiet())

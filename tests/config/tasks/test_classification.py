@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import attent
+from attent.cli.classes import evaluate_classes
 from attent.config.recipe import follow, resume
 from attent.config.settings import RunSettings, parse
 from attent.config.tasks.classification import Classification, judged
 from attent.decoding.classifier import load
 from attent.decoding.translator import load as translator
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError, DataError, RunError
 from attent.models.encoder_settings import EncoderSettings
 from attent.runs.config import read_config
 from attent.training.progress import Progress
@@ -82,6 +83,33 @@ def test_a_run_that_is_broken_off_ends_with_the_weights_of_one_that_is_not(corpu
     resume(tmp_path / "run", {"updates": 8}, progress=quiet())
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
     assert weights[0] == weights[1]
+
+
+def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
+    table, file = texts(tmp_path), tmp_path / "a.tsv"
+    follow(settings(table, updates=2), tmp_path / "run", progress=quiet())
+    whole = file.read_text()
+    file.write_text("\n".join(whole.splitlines()[:45]) + "\n")
+    log = (tmp_path / "run/log.jsonl").read_bytes()
+    with pytest.raises(DataError, match=r"the corpus of .*run has changed, and the run would learn what it is judged by: train a new one"):
+        resume(tmp_path / "run", {"updates": 4}, progress=quiet())
+    assert (tmp_path / "run/log.jsonl").read_bytes() == log
+    with pytest.raises(DataError, match=r"what it holds out now may have been trained on: --images or --labelled names others"):
+        evaluate_classes(tmp_path / "run", None, None, as_json=True)
+    file.write_text(whole)
+    resume(tmp_path / "run", {"updates": 4}, progress=quiet())
+    evaluate_classes(tmp_path / "run", None, None, as_json=True)
+
+
+def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
+    table = texts(tmp_path) + f"valid = {json.dumps(str(tmp_path / 'valid.tsv'))}\n"
+    (tmp_path / "valid.tsv").write_text("some quick steps\tfast\nsome slow steps\tlate\n")
+    follow(settings(table, updates=2), tmp_path / "run", progress=quiet())
+    with (tmp_path / "a.tsv").open("a") as file:
+        file.write("80 quick steps\tfast\n")
+    stream = io.StringIO()
+    resume(tmp_path / "run", {"updates": 4}, progress=Progress(stream))
+    assert "warning: the examples to learn are others than those that the run began with" in stream.getvalue()
 
 
 def test_a_loss_worked_by_hand(tmp_path: Path) -> None:

@@ -77,6 +77,9 @@ class Classification(Task[Labelled]):
         assert settings.labelled is not None
         return Labelled(of_texts(settings.labelled), None, settings.labelled)
 
+    def held_out(self, corpus: Labelled) -> str | None:
+        return corpus.found.held_out
+
     def learn(self, corpus: Labelled) -> Learnt:
         found, settings = corpus.found, corpus.texts
         inputs, files = found.inputs, {INPUTS: found.inputs.model_dump_json(indent=2) + "\n"}

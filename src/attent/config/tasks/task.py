@@ -102,6 +102,10 @@ class Task(ABC, Generic[C]):
             ArgumentError, DataError: it cannot be.
         """
 
+    def held_out(self, corpus: C) -> str | None:
+        """A digest of what is not trained on, where a run must not go on when that has changed."""
+        return None
+
     @abstractmethod
     def learn(self, corpus: C) -> Learnt:
         """The vocabularies, and whatever else has to be known of a corpus before a model is built."""
