@@ -139,3 +139,24 @@ def test_it_is_public() -> None:
 def test_what_is_refused(arguments: tuple[Any, ...], named: dict[str, Any], error: type[AttentError], message: str) -> None:
     with pytest.raises(error, match=message):
         lookup(*arguments, **named)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_one_vector_is_one_query(kind: Any) -> None:
+    keys, values = [[1.0, 2.0], [3.0, 4.0]], [5.0, 6.0]
+    assert lookup(kind([3.0, 4.0]), keys, values).values.tolist() == [6]
+    assert lookup(kind([1.0, 2.1]), keys, values, how="nearest").values.tolist() == [5]
+    with pytest.raises(ShapeError, match="must be vectors of one width, got 3 and 2 numbers"):
+        lookup(kind([1.0, 2.0, 3.0]), keys, values, how="nearest")
+    with pytest.raises(ArgumentError, match=r"must be of one kind, got numbers such as 1\.0 and vectors"):
+        lookup(torch.tensor(1.0), keys, values)
+
+
+def test_numbers_that_are_too_large_are_said() -> None:
+    with pytest.raises(
+        ArgumentError, match=r"^values must be finite numbers of double precision to have a mean, got one that is too large$"
+    ):
+        lookup(1, [1], [10**400])
+    with pytest.raises(ArgumentError, match=r"^keys must be finite numbers to be near one another, got 1000"):
+        lookup(1, [10**400], [1], how="nearest")
+    assert lookup(10**400, [10**400], ["a"]).values == ["a"]

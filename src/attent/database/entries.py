@@ -45,7 +45,7 @@ class Entries:
         for place, row in enumerate(rows):
             if len(row) != len(rows[0]):
                 raise ShapeError(f"{self.name} must be vectors of one width, got {len(rows[0])} numbers at first and {len(row)} later")
-            if not all(math.isfinite(number) for number in row):
+            if not all(map(_finite, row)):
                 raise ArgumentError(
                     f"{self.name} must be finite numbers to be near one another, got {self.items[place]!r} as {self.name}[{place}]"
                 )
@@ -81,6 +81,11 @@ def listed(name: str, given: Any) -> list[Any]:
     return list(given)
 
 
+def one_number(given: Any) -> bool:
+    """Whether this is a number, and no sequence of them."""
+    return isinstance(given, Real) or getattr(given, "ndim", None) == 0
+
+
 def agree(queries: Entries, keys: Entries) -> Kind | None:
     """The kind that queries and keys have in common.
 
@@ -107,11 +112,20 @@ def numbers(given: Sequence[Any], count: int) -> Tensor | None:
         values = torch.from_numpy(np.array([value.tolist() if hasattr(value, "tolist") else value for value in given], dtype=np.float64))
     except (TypeError, ValueError):
         return None
+    except OverflowError:
+        raise ArgumentError("values must be finite numbers of double precision to have a mean, got one that is too large") from None
     finite = torch.isfinite(values.reshape(len(values), -1)).all(1)
     if not bool(finite.all()):
         place = int((~finite).nonzero()[0])
         raise ArgumentError(f"values must be finite numbers to have a mean, got {given[place]!r} as values[{place}]")
     return values
+
+
+def _finite(number: Real) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 def _item(name: str, item: Any) -> Any:

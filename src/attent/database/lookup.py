@@ -16,7 +16,7 @@ from attent.attention.normalisers import Hard, Softmax
 from attent.attention.parts import Mask, Normaliser, Score
 from attent.attention.scores.gaussian import Gaussian
 from attent.database.answers import Answer
-from attent.database.entries import Entries, agree, entries, listed, numbers
+from attent.database.entries import Entries, agree, entries, listed, numbers, one_number
 from attent.database.exact import Equal
 from attent.database.strings import Alike, Trigrams
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
@@ -75,6 +75,9 @@ def lookup(
     if inverse:
         keys, values = values, keys
     asked, held = entries("queries", queries), entries("keys", keys)
+    if asked.kind == "numbers" and held.kind == "vectors" and not one_number(queries):
+        # one vector, written as its numbers
+        asked = entries("queries", [queries])
     if len(values) != len(held):
         raise ShapeError(f"there must be a value for each of {len(held)} keys, got {len(values)}")
     _fitting(how, agree(asked, held), bandwidth, score, temperature)
