@@ -113,9 +113,14 @@ class Classifier:
 
         Args:
             examples: those that `classify` takes.
-            row: which of them.
+            row: which of them, from 0.
+
+        Raises:
+            ArgumentError, DataError: as `classify`, or there is no such example.
         """
         rows = self._rows(self.data(examples))
+        if not 0 <= row < len(rows.lengths):
+            raise ArgumentError(f"there are {len(rows.lengths)} examples, numbered from 0, got row {row}")
         length = int(rows.lengths[row])
         sequence = rows.read(np.array([row]), None)[:, :length]
         with watch(self.model) as seen:
