@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +45,20 @@ def test_real_vectors_alone_count() -> None:
     assert inputs.deviation == pytest.approx(((8 / 3) ** 0.5, 1))  # what never varies is left as wide as it is
     assert (inputs.size, inputs.length) == (2, 2)
     assert inputs(torch.tensor([[[3.0, 7.0]]])).tolist() == [[[0, 0]]]
+
+
+def test_the_mean_needs_little_memory_beside_the_pictures() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3000, 32, 32, 3), np.uint8)
+    pixels[..., 2] = 77
+    rows = np.arange(1, 3000)
+    tracemalloc.start()
+    inputs = PictureInputs.of(Pictures(pixels, np.zeros(3000, np.int64), ("a",)), rows, ImagesSettings(source="x"))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2 * pixels.nbytes
+    expected = pixels[rows].reshape(-1, 3) / 255
+    assert inputs.mean == pytest.approx(tuple(expected.mean(0)))
+    assert inputs.deviation == pytest.approx((*expected.std(0)[:2], 1))
 
 
 @pytest.mark.parametrize(("height", "width", "patch"), [(8, 8, 2), (28, 28, 4), (32, 32, 4), (64, 64, 8), (224, 224, 28), (6, 9, 3)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,8 @@ from attent.layers.patches import patch_grid, patches
 
 INPUTS = "inputs.json"
 MOST_PATCHES = 64
+# So many numbers are averaged at a time.
+AT_ONCE = 2**18
 
 
 class PictureInputs(BaseModel):
@@ -52,7 +55,7 @@ class PictureInputs(BaseModel):
         height, width, channels = pictures.pixels.shape[1:]
         patch = settings.patch or suitable(height, width)
         patch_grid(height, width, patch)
-        mean, deviation = _moments(shares(pictures.pixels[rows]))
+        mean, deviation = _moments(lambda some: shares(pictures.pixels[some]), rows, height * width * channels)
         colours: Colours = "grey" if channels == 1 else "rgb"
         return cls(height=height, width=width, colours=colours, patch=patch, mean=mean, deviation=deviation)
 
@@ -92,8 +95,9 @@ class VectorInputs(BaseModel):
     @classmethod
     def of(cls, sequences: VectorSequences, rows: np.ndarray) -> VectorInputs:
         """Those that suit sequences of which these rows are trained on."""
-        real = np.arange(sequences.vectors.shape[1]) < sequences.lengths[rows, None]
-        mean, deviation = _moments(sequences.vectors[rows][real])
+        vectors, lengths = sequences.vectors, sequences.lengths
+        places = np.arange(vectors.shape[1])
+        mean, deviation = _moments(lambda some: vectors[some][places < lengths[some, None]], rows, vectors[0].size)
         return cls(mean=mean, deviation=deviation, length=int(sequences.lengths.max()))
 
     @property
@@ -157,8 +161,23 @@ def suitable(height: int, width: int) -> int:
     raise ArgumentError(f"no patch cuts {height} x {width} pixels into 4 to {MOST_PATCHES}: give another --size, or images.patch")
 
 
-def _moments(numbers: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation over all axes but the last; 1 for what never varies."""
-    flat = numbers.reshape(-1, numbers.shape[-1]).astype(np.float64)
-    deviation = flat.std(0)
-    return tuple(flat.mean(0).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
+def _moments(read: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, each: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation over all axes but the last; 1 for what never varies.
+
+    Args:
+        read: the numbers of some rows.
+        rows: all of them; a few are read at a time, so that little memory is needed beside them.
+        each: how many numbers a row has at most.
+    """
+
+    def flat() -> Iterator[np.ndarray]:
+        for some in np.array_split(rows, max(1, len(rows) * each // AT_ONCE)):
+            numbers = read(some)
+            yield numbers.reshape(-1, numbers.shape[-1]).astype(np.float64)
+
+    # as differences from one of them, so that what never varies is found to
+    first = next(flat())[0]
+    count = sum(map(len, flat()))
+    mean = sum((numbers - first).sum(0) for numbers in flat()) / count
+    deviation = np.sqrt(sum(np.square(numbers - first - mean).sum(0) for numbers in flat()) / count)
+    return tuple((first + mean).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())
