@@ -3,9 +3,13 @@ import torch
 
 from attent.attention.watch import watch
 from attent.data.tokenizer import SPECIALS
+from attent.data.tokenizers import learn
 from attent.decoding.filler import Filler, load
 from attent.errors import ArgumentError, DataError, RunError
+from attent.models.encoder import EncoderModel
+from attent.models.encoder_settings import EncoderSettings
 
+TEXTS = ["the dog was tired , so it slept .", "the cat was happy ."] * 9
 TEXT = "the dog was [MASK] , so it [MASK] ."
 
 
@@ -26,6 +30,18 @@ def test_probabilities_are_those_of_all_words_and_of_nothing_else(filler: Filler
     assert len(only.guesses) == filler.tokenizer.size - SPECIALS
     assert sum(guess.probability for guess in only.guesses) == pytest.approx(1)
     assert {guess.word for guess in only.guesses} >= {"dog", "slept", "."}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+def test_bytes_of_characters_are_not_guessed(kind: str) -> None:
+    torch.manual_seed(3)
+    tokenizer = learn(kind, TEXTS)
+    settings = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2)
+    (only,) = Filler(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer).fill("the [MASK]", best=1000)
+    words = [guess.word for guess in only.guesses]
+    assert len(words) == sum(bool(tokenizer.piece(token)) for token in range(tokenizer.size))
+    assert "s" in words
+    assert not any("\ufffd" in word for word in words)
 
 
 def test_the_looks_are_the_mean_of_heads_and_layers_or_of_those_named(filler: Filler) -> None:

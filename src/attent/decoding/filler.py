@@ -69,6 +69,8 @@ class Filler:
     def __init__(self, model: EncoderModel, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.device = next(model.parameters()).device
+        # a byte alone is no text
+        self._words = [token for token in range(tokenizer.size - SPECIALS) if tokenizer.piece(token + SPECIALS)]
 
     @property
     def longest(self) -> int | None:
@@ -99,8 +101,8 @@ class Filler:
         weights = self._looks([*seen.values()], layer, head)[line.blanks]  # (N, T)
         found: list[Filled] = []
         for place, row, looked in zip(line.blanks, chances, weights.tolist(), strict=True):
-            top = row.topk(min(best, len(row)))
-            guesses = (Guess(self._word(token), chance) for chance, token in zip(*(part.tolist() for part in top), strict=True))
+            top = row[self._words].topk(min(best, len(self._words)))
+            guesses = (Guess(self._word(self._words[at]), chance) for chance, at in zip(*(part.tolist() for part in top), strict=True))
             looks = (Look(piece.strip("▁ ") or piece, weight) for piece, weight in zip(line.pieces, looked, strict=True))
             found.append(Filled(place, tuple(guesses), tuple(looks)))
         return found
