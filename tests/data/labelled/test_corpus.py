@@ -110,3 +110,18 @@ def test_a_run_reads_what_it_was_trained_on() -> None:
         check(inputs(wide), inputs(narrow))
     with pytest.raises(ArgumentError, match="reads pictures of 4 x 4 pixels in grey, and these have 8 x 4 pixels in grey"):
         check(inputs(small), inputs(small.model_copy(update={"height": 8})))
+
+
+@pytest.mark.parametrize("name", ["images", "x"])
+def test_held_out_examples_have_a_digest_that_the_others_do_not_change(name: str, tmp_path: Path) -> None:
+    def found(examples: np.ndarray, classes: np.ndarray) -> LabelledCorpus:
+        np.savez(tmp_path / "a.npz", **{name: examples, "y": classes})
+        return of_images(ImagesSettings(source=str(tmp_path / "a.npz"), test=0.2))
+
+    examples, classes = np.random.default_rng(0).uniform(size=(60, 4, 6)).astype(np.float32), np.arange(60) % 2
+    first = found(examples, classes)
+    examples[first.train] /= 2
+    assert found(examples, classes).held_out == first.held_out
+    assert found(np.concatenate([examples, examples[:1]]), np.append(classes, 0)).held_out != first.held_out
+    examples[first.validation[0]] /= 2
+    assert found(examples, classes).held_out != first.held_out
