@@ -14,7 +14,7 @@ from torch import Tensor
 from attent.attention.map import AttentionMap
 from attent.attention.watch import watch
 from attent.data.batches import BatchSize, Sequences
-from attent.data.labelled import pictures
+from attent.data.labelled import arrays, pictures
 from attent.data.labelled.arrays import VectorSequences
 from attent.data.labelled.corpus import PLACES, Data
 from attent.data.labelled.examples import LabelledExamples, PictureRows, Rows, TextRows, VectorRows
@@ -81,7 +81,7 @@ class Classifier:
 
         Raises:
             ArgumentError: these are not what the model reads.
-            DataError: a picture cannot be read, or an example is longer than the model can read.
+            DataError: a picture cannot be read, numbers are not such as a file may have, or an example is longer than the model can read.
         """
         if best < 1:
             raise ArgumentError(f"best must be at least 1, got {best}")
@@ -201,9 +201,7 @@ def _pictures(examples: Any, how: PictureInputs) -> Pictures:
     if isinstance(examples, Pictures):
         pixels = examples.pixels
     elif isinstance(examples, np.ndarray | Tensor):
-        pixels = np.asarray(examples)
-        pixels = pixels[..., None] if pixels.ndim == 3 else pixels
-        pixels = pixels if pixels.dtype == np.uint8 else pixels.astype(np.float32)
+        pixels = arrays.pixels(np.asarray(examples), "pictures")
     elif isinstance(examples, Sequence) and not isinstance(examples, str) and all(isinstance(file, str | Path) for file in examples):
         files = [Path(file) for file in examples]
         pixels = pictures.read(files, size, how.colours) if files else np.zeros((0, *size, len(how.mean)), np.uint8)
@@ -231,7 +229,7 @@ def _vectors(examples: Any, how: VectorInputs) -> VectorSequences:
         vectors = np.zeros((len(each), lengths.max(initial=1), each[0].shape[1] if each else how.size), np.float32)
         for row, sequence in enumerate(each):
             vectors[row, : len(sequence)] = sequence
-        found = VectorSequences(vectors, lengths, None, ())
+        found = VectorSequences(arrays.finite(vectors, ""), lengths, None, ())
     if found.vectors.shape[2] != how.size:
         raise ArgumentError(f"the run reads vectors of {how.size} numbers, and these have {found.vectors.shape[2]}")
     return found
