@@ -60,3 +60,15 @@ def test_options_for_another_task_are_refused(of_texts: Path, options: list[str]
     capsys.readouterr()
     assert command(["evaluate", str(of_texts), *options]) == 2
     assert capsys.readouterr() == ("", f"attent: {says}\n")
+
+
+def test_what_is_too_long_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
+    (tmp_path / "b.tsv").write_text("\nsome\tx\n" + "e" * 12 + "\tx\n" + "e" * 11 + "\ty\n")
+    limits = ["--set", "labelled.tokenizer=char", "--set", "model.position=learned", "--set", "model.maximum_length=12"]
+    assert command([*TRAIN, "--labelled", str(tmp_path / "a.tsv"), "--out", str(tmp_path / "run"), *limits]) == 0
+    capsys.readouterr()
+    assert command(["evaluate", str(tmp_path / "run"), "--labelled", str(tmp_path / "b.tsv")]) == 0
+    out, error = capsys.readouterr()
+    assert "2 examples" in out
+    assert "1 dropped: longer than the 11 tokens, vectors or patches that this model can read (line 3)" in error

@@ -18,6 +18,7 @@ layers = 1
 width = 8
 feed_forward = 8
 heads = 2
+{model}
 [training]
 updates = 2
 batch_pairs = 8
@@ -26,8 +27,8 @@ threads = 1
 """
 
 
-def made(folder: Path, table: str) -> Path:
-    follow(parse(SMALL.format(table=table), "small.toml"), folder / "run", progress=Progress(io.StringIO()))
+def made(folder: Path, table: str, model: str = "") -> Path:
+    follow(parse(SMALL.format(table=table, model=model), "small.toml"), folder / "run", progress=Progress(io.StringIO()))
     return folder / "run"
 
 
@@ -94,9 +95,28 @@ def test_dark_is_taken_for_light(of_pictures: Path, tmp_path: Path, capsys: pyte
 def test_texts_and_vectors_are_classified(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["classify", str(of_texts), "text 3"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_line_for_each_line(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.txt").write_text("text 3\n\ntext 4\n")
+    assert command(["classify", str(of_texts), str(tmp_path / "in.txt")]) == 0
+    first, empty, last = capsys.readouterr().out.splitlines()
+    assert (first.count("\t"), empty, last.count("\t")) == (1, "", 1)
     assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--json"]) == 0
-    assert [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()] == ["text 3", "text 4"]
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["name"], len(one["best"])) for one in found] == [("text 3", 1), ("", 0), ("text 4", 1)]
+    assert command(["classify", str(of_texts), str(tmp_path / "in.txt"), "--row", "1", "--attention", str(tmp_path / "a.png")]) == 2
+    assert "--attention draws an example, and the line is empty or too long" in capsys.readouterr().err
+
+
+def test_a_line_that_is_too_long_is_named_and_stays_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
+    made(tmp_path, f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\ntokenizer = "char"', 'position = "learned"\nmaximum_length = 12')
+    (tmp_path / "in.txt").write_text(f"{'t' * 11}\n{'t' * 12}\ntext\n")
+    assert command(["classify", str(tmp_path / "run"), str(tmp_path / "in.txt")]) == 2
+    out, error = capsys.readouterr()
+    assert [bool(line) for line in out.splitlines()] == [True, False, True]
+    assert error == "line 2: not classified: more than the 11 tokens that this model can read\n"
 
 
 def test_where_it_looked_is_drawn(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,11 @@ def test_json_has_every_weight(attent, filling_folder: Path) -> None:
 
 def test_lines_come_from_a_file_or_standard_input(attent, filling_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "lines.txt"
+    file.write_text("the [MASK] slept\n\nthe dog [MASK]\n", encoding="utf-8")
+    done = attent("fill", filling_folder, file, "--json")
+    assert (done.code, done.err) == (0, [])
+    assert [len(json.loads(line)["blanks"]) for line in done.out] == [1, 0, 1]
+    assert attent("fill", filling_folder, file).out.count("") == 1
     file.write_text("the [MASK] slept\nthe cat\n", encoding="utf-8")
     done = attent("fill", filling_folder, file, "--json")
     assert (done.code, len(done.out)) == (2, 1)

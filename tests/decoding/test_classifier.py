@@ -95,3 +95,18 @@ def test_maps_are_of_the_vector_in_front_and_the_places() -> None:
     for row in (3, -1):
         with pytest.raises(ArgumentError, match=f"^there are 3 examples, numbered from 0, got row {row}$"):
             some.maps(np.random.rand(3, 4, 6).astype(np.float32), row=row)
+
+
+def test_arrays_are_what_a_file_may_have() -> None:
+    of_pictures, of_vectors = classifier(PICTURES), classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1), length=5))
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 6))
+    assert of_pictures.classify(pixels, best=3) == of_pictures.classify(pixels.astype(np.uint8), best=3)
+    assert of_pictures.classify(torch.from_numpy(pixels)) == of_pictures.classify(pixels)
+    for wrong in (pixels * 16.0 / 255, pixels + 256, np.full((1, 4, 6), np.nan), -pixels / 255):
+        with pytest.raises(DataError, match="pictures must be whole numbers from 0 to 255 or floats from 0 to 1"):
+            of_pictures.classify(wrong)
+    vectors = np.zeros((2, 5, 3))
+    vectors[1, 4, 0] = np.nan
+    with pytest.raises(DataError, match="vector 4 of example 1 has a value that is not finite"):
+        of_vectors.classify(vectors)
+    assert of_pictures.classify(np.zeros((0, 4, 6))) == []

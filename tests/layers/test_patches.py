@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError, ShapeError
-from attent.layers.patches import joined, patch_grid, patch_places, patches
+from attent.layers.patches import joined, patch_grid, patches
 
 
 @pytest.mark.parametrize(("height", "width", "channels", "size"), [(6, 4, 3, 2), (8, 8, 1, 2), (3, 5, 2, 1), (7, 7, 1, 7)])
@@ -21,14 +21,6 @@ def test_patches_are_in_reading_order() -> None:
 def test_channels_of_a_pixel_stand_together() -> None:
     pixels = torch.arange(8.0).reshape(1, 2, 2, 2)
     assert patches(pixels, 2)[0, 0].tolist() == [*range(8)]
-
-
-def test_places_are_where_the_patches_come_from() -> None:
-    places = patch_places(6, 4, 2)
-    assert places.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]]
-    pixels = torch.zeros(1, 6, 4, 1)
-    pixels[0, 4, 2] = 1  # row 4, column 2: patch (2, 1)
-    assert places[patches(pixels, 2)[0].sum(-1).argmax()].tolist() == [2, 1]
 
 
 def test_a_patch_must_divide_the_picture() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +38,30 @@ def evaluate_classes(run: Path, images: str | None, labelled: Path | None, *, as
         raise ArgumentError("--images and --labelled are of two runs")
     classifier = load(run)
     if labelled is not None:
-        examples = _texts(classifier, labelled)
+        examples, lines = _texts(classifier, labelled)
     else:
-        examples = _held_out(run, classifier) if images is None else _images(classifier, images)
+        examples, lines = _held_out(run, classifier) if images is None else (_images(classifier, images), ())
+    examples = _readable(classifier, examples, lines)
     say(f"classifying {len(examples):,} examples")
     loss, confusion = judged(classifier, examples)
     print(json.dumps(_values(loss, confusion), indent=2) if as_json else "\n".join(_lines(loss, confusion)))
 
 
-def _held_out(run: Path, classifier: Classifier) -> LabelledExamples:
-    """What the run was never trained on: the test of its corpus, or else the validation."""
+def _readable(classifier: Classifier, examples: LabelledExamples, lines: Sequence[int]) -> LabelledExamples:
+    """The examples that the model can read; the others are said."""
+    from attent.data.labelled.corpus import dropped
+    from attent.data.labelled.examples import LabelledExamples
+
+    if classifier.longest is None or not len(long := classifier.too_long(examples)):
+        return examples
+    say(dropped(examples.chosen[long], classifier.longest, lines))
+    if len(long) == len(examples):
+        raise DataError("no example is left to be judged on")
+    return LabelledExamples(examples.rows, examples.all_classes, np.delete(examples.chosen, long))
+
+
+def _held_out(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequence[int]]:
+    """What the run was never trained on: the test of its corpus, or else the validation; and the lines that its texts come from."""
     from pydantic import ValidationError
 
     from attent.data.labelled.corpus import of_images, of_texts
@@ -70,7 +85,7 @@ def _held_out(run: Path, classifier: Classifier) -> LabelledExamples:
     if config.digests.get("held out") not in (None, found.held_out):
         changed = f"the corpus of {run} has changed, and what it holds out now may have been trained on"
         raise DataError(f"{changed}: --images or --labelled names others")
-    return classifier.examples(found.data, found.classes, rows)
+    return classifier.examples(found.data, found.classes, rows), found.lines
 
 
 def _images(classifier: Classifier, source: str) -> LabelledExamples:
@@ -87,16 +102,16 @@ def _images(classifier: Classifier, source: str) -> LabelledExamples:
     return classifier.examples(classifier.data(data), classes)
 
 
-def _texts(classifier: Classifier, path: Path) -> LabelledExamples:
+def _texts(classifier: Classifier, path: Path) -> tuple[LabelledExamples, Sequence[int]]:
     from attent.data.labelled.texts import labelled
     from attent.data.reading import Report
 
     report = Report(str(path))
-    found = [example for _, example in labelled(str(path), report)]
+    lines, found = zip(*labelled(str(path), report), strict=True)
     for line in report.said():
         say(line)
     classes = _known(classifier, [example.label for example in found], str(path))
-    return classifier.examples(classifier.data([example.text for example in found]), classes)
+    return classifier.examples(classifier.data([example.text for example in found]), classes), lines
 
 
 def _known(classifier: Classifier, labels: list[str], source: str) -> np.ndarray:

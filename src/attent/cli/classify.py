@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +33,10 @@ def classify(
     invert: Annotated[bool, typer.Option("--invert", help="Take dark for light: for ink on paper.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line, with what each example is called.")] = False,
 ) -> None:
-    """Tell classes: a line for each example, its label, a tab and its probability; further classes behind."""
+    """Tell classes: a line for each example, its label, a tab and its probability; further classes behind.
+
+    An empty line stays empty, and so does one that is longer than the model can read, which is named on standard error.
+    """
     from attent.decoding.classifier import load
 
     classifier = load(run)
@@ -43,20 +47,39 @@ def classify(
         names, data = [names[row]], _row(data, row)
     if attention is not None and len(names) != 1:
         raise ArgumentError(f"--attention draws one example, got {len(names):,}: --row says which")
-    told = classifier.classify(data, best=best)
-    if attention is not None:
+    told = _told(classifier, data, best, first=row or 0)
+    if attention is not None and told[0] is None:
+        raise DataError("--attention draws an example, and the line is empty or too long")
+    if attention is not None and told[0] is not None:
         _draw(classifier, names[0], data, told[0], attention)
         say(f"drawn into {attention}")
     for name, one in zip(names, told, strict=True):
         print(_json(name, one) if as_json else "\t".join(_columns(one)))
+    if any(one is None and name.strip() for name, one in zip(names, told, strict=True)):
+        raise typer.Exit(2)
 
 
-def _columns(told: Told) -> list[str]:
+def _told(classifier: Classifier, data: Data, best: int, first: int) -> Sequence[Told | None]:
+    """What is told of each example; nothing of an empty line, nor of one that is too long, which is said."""
+    if not isinstance(data, tuple):
+        return classifier.classify(data, best=best)
+    too_long = {*classifier.too_long(classifier.examples(data)).tolist()}
+    for row in sorted(too_long):
+        say(f"line {first + row + 1}: not classified: more than the {classifier.longest} tokens that this model can read")
+    rows = [row for row, text in enumerate(data) if text.strip() and row not in too_long]
+    found = dict(zip(rows, classifier.classify([data[row] for row in rows], best=best), strict=True))
+    return [found.get(row) for row in range(len(data))]
+
+
+def _columns(told: Told | None) -> list[str]:
+    if told is None:
+        return []
     return [cell for label, share in zip(told.labels, told.probabilities, strict=True) for cell in (label, f"{share:.4f}")]
 
 
-def _json(name: str, told: Told) -> str:
-    best = [{"label": label, "probability": share} for label, share in zip(told.labels, told.probabilities, strict=True)]
+def _json(name: str, told: Told | None) -> str:
+    pairs = () if told is None else zip(told.labels, told.probabilities, strict=True)
+    best = [{"label": label, "probability": share} for label, share in pairs]
     return json.dumps({"name": name, "best": best}, ensure_ascii=False)
 
 
@@ -67,7 +90,7 @@ def _examples(classifier: Classifier, source: str, *, invert: bool) -> tuple[lis
         raise ArgumentError(f"--invert is for pictures, and this run reads {kind}")
     match kind:
         case "texts":
-            texts = list(_lines(source))
+            texts = _lines(source)
             return texts, classifier.data(texts)
         case "vectors":
             from attent.data.labelled.arrays import VectorSequences, arrays
@@ -99,6 +122,7 @@ def _pictures(classifier: Classifier, source: str, invert: bool) -> tuple[list[s
     else:
         folder = Path(source)
         files = list(_lines(source)) if source == "-" else [str(file) for file in pictures_in(folder)] if folder.is_dir() else [source]
+        files = [file for file in files if file.strip()]
         if not files:
             raise DataError(f"{source} has no picture")
         names, found = files, files
@@ -111,7 +135,7 @@ def _pictures(classifier: Classifier, source: str, invert: bool) -> tuple[list[s
 
 def _lines(source: str) -> list[str]:
     with opened(source) as stream:
-        return [line for line in lines_of(stream, source) if line.strip()]
+        return [*lines_of(stream, source)]
 
 
 def _row(data: Data, row: int) -> Data:

@@ -33,8 +33,9 @@ def fill(
 ) -> None:
     """Guess the words that [MASK] stands for, each with its probability, and show which words of the line the guess looked at.
 
-    What is no file is a text. A line may have several blanks, which are guessed at once. A word that the model does not know is read
-    in lower case, or with a space before it, where it knows that; else it is named on standard error, and no more than a word to it.
+    What is no file is a text; an empty line of a file stays empty. A line may have several blanks, which are guessed at once. A word
+    that the model does not know is read in lower case, or with a space before it, where it knows that; else it is named on standard
+    error, and no more than a word to it.
     """
     from attent.decoding.filler import load
 
@@ -43,6 +44,9 @@ def fill(
         # a text that is given as it is has no place
         given = isinstance(stream, io.BytesIO)
         for number, line in enumerate(lines_of(stream, text), start=1):
+            if not (given or line.strip()):
+                print(_json(line, []) if as_json else "", flush=True)
+                continue
             try:
                 found = filler.fill(line, best, layer=layer, head=head)
             except DataError as error:

@@ -171,8 +171,8 @@ def _helped(processes: Processes, device: torch.device | str) -> Results:
     told = processes.by_first(dict)
     config = RunConfig.model_validate(told["config"])
     settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(told["tokenizers"], config)
-    examples, corpus = prepared(processes, settings, *tokenizers, files=told["files"])
     model = model_of(config, tokenizers).to(device)
+    examples, corpus = prepared(processes, settings, *tokenizers, files=told["files"], longest=model.longest)
     word_vectors.freeze(config.vectors, model)
     train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)
     # others on this machine read what lies in its folder
@@ -181,7 +181,12 @@ def _helped(processes: Processes, device: torch.device | str) -> Results:
 
 
 def prepared(
-    processes: Processes, settings: RunSettings, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None, corpus: Any = None
+    processes: Processes,
+    settings: RunSettings,
+    *tokenizers: Tokenizer,
+    files: Mapping[str, str] | None = None,
+    corpus: Any = None,
+    longest: int | None = None,
 ) -> tuple[Examples[Any], Any]:
     """What to train on, which the first process of each machine reads and encodes, and the others open.
 
@@ -191,11 +196,12 @@ def prepared(
         tokenizers: what encodes it, in the order in which the run's config names them.
         files: what else was learnt, by the name of its file.
         corpus: where it has been read already.
+        longest: the most places of a sequence that the model can read.
 
     Returns:
         The examples, and the corpus where this process has read it: to be kept as long as any process uses the examples.
     """
-    task, examples, learnt = task_of(settings.task), None, Learnt({}, tokenizers, files or {})
+    task, examples, learnt = task_of(settings.task), None, Learnt({}, tokenizers, files or {}, longest=longest)
     if processes.first_here:
         corpus = corpus or task.corpus(settings)
         examples = task.encoded(corpus, learnt)
@@ -232,7 +238,7 @@ def _trained(
         if board:
             board.log(record)
 
-    examples, _ = prepared(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus)
+    examples, _ = prepared(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus, longest=model.longest)
     digest = " ".join(map(str, examples.digest()))
     if config.digests.get("train", digest) != digest:
         progress.say(f"warning: the {examples.one}s to learn are others than those that the run began with")

@@ -14,9 +14,9 @@ from torch import Tensor
 from attent.attention.map import AttentionMap
 from attent.attention.watch import watch
 from attent.data.batches import BatchSize, Sequences
-from attent.data.labelled import pictures
+from attent.data.labelled import arrays, pictures
 from attent.data.labelled.arrays import VectorSequences
-from attent.data.labelled.corpus import Data
+from attent.data.labelled.corpus import PLACES, Data
 from attent.data.labelled.examples import LabelledExamples, PictureRows, Rows, TextRows, VectorRows
 from attent.data.labelled.inputs import INPUTS, Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.data.labelled.pictures import Pictures
@@ -66,6 +66,11 @@ class Classifier:
         """The names of the classes, in the order of the model's outputs."""
         return self.inputs.labels
 
+    @property
+    def longest(self) -> int | None:
+        """The most tokens, vectors or patches that an example may have; None where there is no limit."""
+        return self.model.longest
+
     def classify(self, examples: Any, *, best: int = 1) -> list[Told]:
         """The likeliest classes of each example.
 
@@ -76,7 +81,7 @@ class Classifier:
 
         Raises:
             ArgumentError: these are not what the model reads.
-            DataError: a picture cannot be read.
+            DataError: a picture cannot be read, numbers are not such as a file may have, or an example is longer than the model can read.
         """
         if best < 1:
             raise ArgumentError(f"best must be at least 1, got {best}")
@@ -96,11 +101,16 @@ class Classifier:
         Args:
             examples: whose classes are not looked at.
             size: how many are told side by side.
+
+        Raises:
+            DataError: one is longer than the model can read.
         """
+        if len(long := self.too_long(examples)):
+            self._fits(int(long[0]), int(examples.lengths()[long[0]]))
         self.model.eval()
         found = torch.zeros(len(examples), len(self.labels))
         for rows, batch in examples.once(size or BatchSize(pairs=BATCH)):
-            batch = batch.to(self.device)
+            batch = batch.within(self.longest).to(self.device)
             logits = self.model.output(self.model(batch.sequence, batch.lengths)[:, 0])
             found[torch.from_numpy(rows)] = logits.float().log_softmax(-1).cpu()
         return found
@@ -116,12 +126,12 @@ class Classifier:
             row: which of them, from 0.
 
         Raises:
-            ArgumentError, DataError: as `classify`, or there is no such example.
+            ArgumentError, DataError: as `classify`, or there is no such example, or it is longer than the model can read.
         """
         rows = self._rows(self.data(examples))
         if not 0 <= row < len(rows.lengths):
             raise ArgumentError(f"there are {len(rows.lengths)} examples, numbered from 0, got row {row}")
-        length = int(rows.lengths[row])
+        length = self._fits(row, int(rows.lengths[row]))
         sequence = rows.read(np.array([row]), None)[:, :length]
         with watch(self.model) as seen:
             self.model(sequence.to(self.device), torch.tensor([length], device=self.device))
@@ -137,6 +147,10 @@ class Classifier:
         """
         return LabelledExamples(self._rows(data), np.zeros(len(data), np.int64) if classes is None else classes, chosen)
 
+    def too_long(self, examples: LabelledExamples) -> np.ndarray:
+        """Which of these examples are longer than the model can read, from 0."""
+        return np.flatnonzero(examples.lengths() > (np.inf if self.longest is None else self.longest))
+
     def data(self, examples: Any) -> Data:
         """What people have as what is known here; errors as for `classify`."""
         match self.inputs.inputs:
@@ -146,6 +160,11 @@ class Classifier:
                 return _pictures(examples, how)
             case VectorInputs() as how:
                 return _vectors(examples, how)
+
+    def _fits(self, number: int, length: int) -> int:
+        if self.longest is not None and length > self.longest:
+            raise DataError(f"example {number} has a length of {length}, more than the {self.longest} {PLACES}")
+        return length
 
     def _rows(self, data: Data) -> Rows:
         match data, self.inputs.inputs:
@@ -184,9 +203,7 @@ def _pictures(examples: Any, how: PictureInputs) -> Pictures:
     if isinstance(examples, Pictures):
         pixels = examples.pixels
     elif isinstance(examples, np.ndarray | Tensor):
-        pixels = np.asarray(examples)
-        pixels = pixels[..., None] if pixels.ndim == 3 else pixels
-        pixels = pixels if pixels.dtype == np.uint8 else pixels.astype(np.float32)
+        pixels = arrays.pixels(np.asarray(examples), "pictures")
     elif isinstance(examples, Sequence) and not isinstance(examples, str) and all(isinstance(file, str | Path) for file in examples):
         files = [Path(file) for file in examples]
         pixels = pictures.read(files, size, how.colours) if files else np.zeros((0, *size, len(how.mean)), np.uint8)
@@ -214,7 +231,7 @@ def _vectors(examples: Any, how: VectorInputs) -> VectorSequences:
         vectors = np.zeros((len(each), lengths.max(initial=1), each[0].shape[1] if each else how.size), np.float32)
         for row, sequence in enumerate(each):
             vectors[row, : len(sequence)] = sequence
-        found = VectorSequences(vectors, lengths, None, ())
+        found = VectorSequences(arrays.finite(vectors, ""), lengths, None, ())
     if found.vectors.shape[2] != how.size:
         raise ArgumentError(f"the run reads vectors of {how.size} numbers, and these have {found.vectors.shape[2]}")
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from attent.errors import ArgumentError, ShapeError
@@ -70,9 +69,3 @@ def joined(vectors: Tensor, height: int, width: int, size: int) -> Tensor:
         raise ShapeError(f"the patches of {height} x {width} pixels must be {expected}, got {tuple(vectors.shape)}")
     cells = vectors.reshape(len(vectors), down, across, size, size, -1).transpose(2, 3)  # (B, down, P, across, P, C)
     return cells.reshape(len(vectors), height, width, -1)
-
-
-def patch_places(height: int, width: int, size: int) -> Tensor:
-    """The row and the column of each patch, in the order in which `patches` returns them, (T, 2)."""
-    down, across = patch_grid(height, width, size)
-    return torch.cartesian_prod(torch.arange(down), torch.arange(across)).reshape(-1, 2)

@@ -25,6 +25,11 @@ class Model(nn.Module):
         """The layers, each of which is called as a module and alone uses its weights, so that they are needed one after another."""
         return ()
 
+    @property
+    def longest(self) -> int | None:
+        """The most places of a sequence; None where there is no limit."""
+        return self.limit()
+
     def limit(self, *others: int | None) -> int | None:
         """The least of these limits and of how many keys the model's scores can tell apart; None where there is no limit."""
         told = (part.maximum_length for part in self.modules() if isinstance(part, Score))

@@ -17,6 +17,7 @@ def class_loss(model: EncoderModel, batch: LabelledBatch, label_smoothing: float
 
     z⁰ are the features of the place in front: Dosovitskiy et al. (2020), §3.1, eq. 4, arXiv 2010.11929.
     """
+    batch = batch.within(model.longest)
     with autocast(batch.lengths.device, precision):
         features, layer = model(batch.sequence, batch.lengths)[:, 0], model.to_logits
         return output_loss(features, layer.weight, layer.bias, batch.classes, label_smoothing), features.shape[-1]

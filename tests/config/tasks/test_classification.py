@@ -153,3 +153,29 @@ def test_a_start_from_a_run_of_other_classes_is_refused(tmp_path: Path) -> None:
 
 def pictures_as_they_are(folder: Path) -> str:
     return f"[images]\nsource = {json.dumps(str(folder / 'a.npz'))}\npatch = 2\n"
+
+
+@pytest.mark.parametrize("limit", ['position = "learned"\nmaximum_length = 29', 'score = "location"'])
+def test_what_the_model_cannot_read_is_left_out_and_what_it_can_is_read_whole(tmp_path: Path, limit: str) -> None:
+    most = 28 if "learned" in limit else 255
+    for name, letters, count in (("a", "xy", 20), ("b", "yx", 4)):
+        # in either file a text that just fits, and another that does not
+        lines = [" ".join(letters[row % 2] * (most + row if row < 2 else row + 1)) for row in range(count)]
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{line}\t{'xy'[row % 2]}\n" for row, line in enumerate(lines)))
+    table = f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\nvalid = "{tmp_path / "b.tsv"}"\ntokenizer = "word"\nmaximum_length = 999'
+    training = '[training]\nupdates = 3\nbatch_pairs = 32\nprecision = "float32"\nthreads = 1'
+    stream = io.StringIO()
+    results = follow(
+        parse(f'task = "classify"\n{table}\n{MODEL}{limit}\n{training}', "a.toml"), tmp_path / "run", progress=Progress(stream)
+    )
+    for part in ("train", "validation"):
+        said = f"{part}: 1 dropped: longer than the {most} tokens, vectors or patches that this model can read (line 2)"
+        assert said in stream.getvalue()
+    assert results["validation"]["examples"] == 3
+    classifier = load(tmp_path / "run")
+    fits, long = " ".join("x" * most), " ".join("x" * (most + 1))
+    assert classifier.longest == most
+    assert len(classifier.classify([fits, "x"])) == 2
+    for refused in (lambda: classifier.classify(["x", long]), lambda: classifier.maps(["x", long], row=1)):
+        with pytest.raises(DataError, match=f"example 1 has a length of {most + 1}, more than the {most} tokens"):
+            refused()

@@ -17,6 +17,11 @@ def test_other_sizes_are_refused(wrong: Any) -> None:
         ImagesSettings(source="digits", size=wrong)
 
 
+def test_a_size_that_is_no_number_is_told_how_to_be_written() -> None:
+    with pytest.raises(ValidationError, match="must be N or HxW, such as 32 or 24x32, got 'foo'"):
+        ImagesSettings(source="digits", size="foo")  # pyright: ignore[reportArgumentType]
+
+
 def test_some_examples_are_left_to_train_on() -> None:
     with pytest.raises(ValidationError, match=r"validation \+ test must leave examples to train on, got 0\.5 \+ 0\.5"):
         ImagesSettings(source="digits", validation=0.5, test=0.5)

@@ -12,7 +12,7 @@ import numpy as np
 from attent.config.settings import RunSettings
 from attent.config.tasks.task import Judged, Learnt, Results, Say, Task
 from attent.data.batches import BatchSize
-from attent.data.labelled.corpus import LabelledCorpus, fitting, of_images, of_texts, rows_of
+from attent.data.labelled.corpus import LabelledCorpus, fitting, of_images, of_texts, readable, rows_of
 from attent.data.labelled.examples import LabelledExamples
 from attent.data.labelled.inputs import INPUTS, Inputs, TextInputs
 from attent.data.labelled.lending import lend, lent
@@ -94,6 +94,7 @@ class Classification(Task[Labelled]):
         rows = rows_of(corpus.found, Inputs.read(learnt.files[INPUTS]), learnt.tokenizers, corpus.images)
         if corpus.texts is not None:
             corpus.found = fitting(corpus.found, rows.lengths, corpus.texts.maximum_length)
+        corpus.found = readable(corpus.found, rows.lengths, learnt.longest)
         return LabelledExamples(rows, corpus.found.classes, corpus.found.train)
 
     def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> LabelledExamples:
@@ -102,6 +103,7 @@ class Classification(Task[Labelled]):
     def judged(self, model: EncoderModel, corpus: Labelled, learnt: Learnt, settings: RunSettings) -> Judged:
         inputs = Inputs.read(learnt.files[INPUTS])
         rows = rows_of(corpus.found, inputs, learnt.tokenizers, None)
+        corpus.found = readable(corpus.found, rows.lengths, model.longest)
         parts = {name: LabelledExamples(rows, corpus.found.classes, chosen) for name, chosen in _parts(corpus.found).items()}
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         return _Judged(Classifier(model, inputs, next(iter(learnt.tokenizers), None)), parts, size)

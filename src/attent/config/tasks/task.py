@@ -31,12 +31,14 @@ class Learnt:
         files: further files by name, such as the names of classes.
         sizes: how many tokens there are to read, or numbers in each vector, and how many tokens or classes there are to tell; None
             where these are the ids of the first and of the last tokenizer.
+        longest: the most places of a sequence that the model can read, where it is known; None where there is no limit.
     """
 
     kinds: Mapping[str, str]
     tokenizers: Sequence[Tokenizer] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     sizes: tuple[int, int] | None = None
+    longest: int | None = None
 
     @classmethod
     def of(cls, config: RunConfig, tokenizers: Sequence[Tokenizer], files: Mapping[str, str]) -> Learnt:

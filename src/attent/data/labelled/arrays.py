@@ -62,9 +62,45 @@ def arrays(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSeque
         raise DataError(f"{path}: {name} must be {axes}, got {data.shape}")
     classes, labels = _classes(path, found[LABELS], len(data)) if LABELS in found else (None, ())
     if name == IMAGES:
-        return Pictures(_pixels(path, data), classes, labels)
+        return Pictures(pixels(data, f"{path}: {IMAGES}"), classes, labels)
     vectors, lengths = _sequences(path, data, found.get(LENGTHS))
     return VectorSequences(vectors, lengths, classes, labels)
+
+
+def pixels(found: np.ndarray, name: str) -> np.ndarray:
+    """Pictures (N, H, W) or (N, H, W, C) as bytes from 0 to 255 or as float32 from 0 to 1, (N, H, W, C).
+
+    Args:
+        found: whole numbers from 0 to 255, or floats from 0 to 1.
+        name: what an error calls them.
+
+    Raises:
+        DataError: they are neither, or of other axes.
+    """
+    found = found[..., None] if found.ndim == 3 else found
+    if found.ndim != 4 or found.shape[-1] not in (1, 3):
+        raise DataError(f"{name} must be (N, H, W) or (N, H, W, C) with C = 1 or 3, got {found.shape}")
+    whole = found.dtype.kind in "iub"
+    top = 255 if whole else 1
+    if not (whole or found.dtype.kind == "f") or (found.size and not (found.min() >= 0 and found.max() <= top)):
+        raise DataError(f"{name} must be whole numbers from 0 to 255 or floats from 0 to 1")
+    return found.astype(np.uint8 if whole else np.float32)
+
+
+def finite(vectors: np.ndarray, name: str) -> np.ndarray:
+    """The same vectors (N, T, D).
+
+    Args:
+        vectors: floats.
+        name: what an error calls them, with what has to follow.
+
+    Raises:
+        DataError: a value is not finite.
+    """
+    if not np.isfinite(vectors).all():
+        example, place = np.argwhere(~np.isfinite(vectors))[0][:2]
+        raise DataError(f"{name}vector {place} of example {example} has a value that is not finite")
+    return vectors
 
 
 def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -92,17 +128,6 @@ def _classes(path: Path | str, labels: np.ndarray, count: int) -> tuple[np.ndarr
     return classes.astype(np.int64), tuple(map(str, names))
 
 
-def _pixels(path: Path | str, pixels: np.ndarray) -> np.ndarray:
-    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
-    if pixels.ndim != 4 or pixels.shape[-1] not in (1, 3):
-        raise DataError(f"{path}: {IMAGES} must be (N, H, W) or (N, H, W, C) with C = 1 or 3, got {pixels.shape}")
-    whole = pixels.dtype.kind in "iub"
-    top = 255 if whole else 1
-    if not (whole or pixels.dtype.kind == "f") or not (pixels.min() >= 0 and pixels.max() <= top):
-        raise DataError(f"{path}: {IMAGES} must be whole numbers from 0 to 255 or floats from 0 to 1")
-    return pixels.astype(np.uint8 if whole else np.float32)
-
-
 def _sequences(path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     if vectors.ndim != 3 or vectors.dtype.kind not in "iubf":
         raise DataError(f"{path}: {VECTORS} must be numbers (N, T, D), got {vectors.dtype} {vectors.shape}")
@@ -113,7 +138,4 @@ def _sequences(path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None
     real = np.arange(most) < lengths[:, None]
     # what is behind the end may be anything, and counts for nothing
     vectors = np.where(real[..., None], vectors, 0).astype(np.float32)
-    if not np.isfinite(vectors).all():
-        example, place = np.argwhere(~np.isfinite(vectors))[0][:2]
-        raise DataError(f"{path}: vector {place} of example {example} has a value that is not finite")
-    return vectors, lengths.astype(np.int64)
+    return finite(vectors, f"{path}: "), lengths.astype(np.int64)

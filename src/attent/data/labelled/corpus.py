@@ -17,12 +17,13 @@ from attent.data.labelled.pictures import Pictures, digits, folder, pictures_in
 from attent.data.labelled.settings import DIGITS, ImagesSettings, LabelledSettings
 from attent.data.labelled.splitting import stratified
 from attent.data.labelled.texts import Labelled, labelled, named, without
-from attent.data.reading import OVER_LONG, Report
+from attent.data.reading import OVER_LONG, Report, Tally
 from attent.data.tokenizer import Tokenizer
 from attent.errors import ArgumentError, DataError
 
 # Validation that is split off has no more examples than these.
 MOST = 1_000
+PLACES = "tokens, vectors or patches that this model can read"
 Data = Pictures | VectorSequences | tuple[str, ...]
 
 
@@ -182,6 +183,43 @@ def fitting(corpus: LabelledCorpus, lengths: np.ndarray, most: int) -> LabelledC
     if longer.all():
         raise DataError(f"every one of the {len(longer):,} texts is longer than the maximum length of {most} tokens")
     return replace(corpus, train=corpus.train[~longer])
+
+
+def readable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | None) -> LabelledCorpus:
+    """The corpus without what a model cannot read, which is said.
+
+    Args:
+        corpus: of examples.
+        lengths: of each of them, in tokens, vectors or patches.
+        longest: the most that the model can read; None where there is no limit.
+
+    Raises:
+        DataError: nothing is left to train on.
+    """
+    if longest is None:
+        return corpus
+    parts, said = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}, [*corpus.said]
+    for name, rows in parts.items():
+        parts[name] = rows[lengths[rows] <= longest]
+        if len(long := rows[lengths[rows] > longest]):
+            said.append(f"{name}: {dropped(long, longest, corpus.lines)}")
+    if not len(parts["train"]):
+        raise DataError(f"every one of the {len(corpus.train):,} examples to train on is longer than the {longest} {PLACES}")
+    return replace(corpus, **parts, said=tuple(said))
+
+
+def dropped(rows: Sequence[int] | np.ndarray, longest: int, lines: Sequence[int] = ()) -> str:
+    """Which examples were left out because they are longer than a model can read, for a person.
+
+    Args:
+        rows: their numbers.
+        longest: the most that the model can read.
+        lines: where each of all the texts comes from; none of what is no text.
+    """
+    tally = Tally()
+    for row in rows:
+        tally.add(lines[row] if lines else int(row))
+    return f"{tally.count:,} dropped: longer than the {longest} {PLACES} ({tally.where('line' if lines else 'example')})"
 
 
 def check(run: Inputs, here: Inputs) -> None:

@@ -37,6 +37,12 @@ class LabelledBatch:
         fields = (self.sequence, self.lengths, self.classes)
         return LabelledBatch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
 
+    def within(self, longest: int | None) -> LabelledBatch:
+        """The same batch, filled up no further than to so many places, where its examples have no more."""
+        if longest is None or self.sequence.shape[1] <= longest:
+            return self
+        return replace(self, sequence=self.sequence[:, : max(longest, int(self.lengths.max()))])
+
     def silent(self) -> LabelledBatch:
         """The same examples, of which no answer counts."""
         return replace(self, tokens=0)

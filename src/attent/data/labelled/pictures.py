@@ -31,14 +31,12 @@ class Pictures:
         pixels: (N, H, W, C) with C = 1 (grey) or 3 (red, green, blue), bytes from 0 to 255 or float32 from 0 to 1.
         classes: the number of each one's class, (N,); None where nobody has said it.
         labels: the classes' names.
-        names: what each picture is called; numbers unless given.
         said: what was passed over, for a person.
     """
 
     pixels: np.ndarray
     classes: np.ndarray | None
     labels: tuple[str, ...]
-    names: tuple[str, ...] = ()
     said: tuple[str, ...] = field(default=())
 
     def __len__(self) -> int:
@@ -94,8 +92,7 @@ def folder(path: Path | str, size: tuple[int, int] | None = None, colours: Colou
     files = [file for found, _ in of_class.values() for file in found]
     classes = np.repeat(np.arange(len(of_class)), [len(found) for found, _ in of_class.values()])
     said = (f"{path}: {len(passed):,} files that are no pictures passed over ({passed[0].name}, …)",) if passed else ()
-    names = tuple(file.relative_to(path).as_posix() for file in files)
-    return Pictures(read(files, size, colours), classes, tuple(of_class), names, said)
+    return Pictures(read(files, size, colours), classes, tuple(of_class), said)
 
 
 def pictures_in(place: Path) -> list[Path]:

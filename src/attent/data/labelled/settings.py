@@ -24,6 +24,8 @@ def _sides(size: Any) -> Any:
         size = [int(part) for part in size.split("x")]
     if isinstance(size, list) and len(size) == 1:
         size = size[0]
+    if isinstance(size, str):
+        raise ValueError(f"must be N or HxW, such as 32 or 24x32, got {size!r}")
     return (size, size) if isinstance(size, int) else size
 
 
