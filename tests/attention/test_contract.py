@@ -21,10 +21,10 @@ from attent.attention.kernels import rows as by_rows
 from attent.attention.masks import MASKS, Around, Blocks, Causal, Documents, Excluded, Padding, PerHead, Prefix, Selected, Table, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalisers import NORMALISERS, TopK
-from attent.attention.parts import Mask, Normaliser, Position, Side, Weighting
+from attent.attention.parts import Mask, Normaliser, Position, Side
 from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import SCORES
-from attent.attention.weightings import WEIGHTINGS, Bell
+from attent.attention.weightings import WEIGHTINGS, GaussianWindow
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 3, 5, 7, 4, 11  # the width is even for rotary's sake, all others are primes
 IMPLEMENTATIONS = ("formula", "tiled", "sdpa")
@@ -69,7 +69,7 @@ STARTS = {"last": None, "zero": 0, "each": torch.tensor([2, 0])}
 CAPS = {"none": None, "two": 2.0}
 BIASES = ("none", "plain", "hiding")
 GROUPS = {"own": HEADS, "shared": 1}
-WEIGHTING_EXAMPLES: dict[str, Callable[[slice], Weighting | None]] = {"none": lambda at: None, "bell": lambda at: Bell(CENTRES[at], 1.3)}
+WEIGHTING_EXAMPLES = {"none": lambda at: None, "gaussian_window": lambda at: GaussianWindow(CENTRES[at], 1.3)}
 POSITIONS = ("none", "rotary", "alibi", "relative_bias")
 AXES: dict[str, tuple[str, ...]] = {
     "score": tuple(SCORES),
@@ -373,7 +373,6 @@ import torch
 from attent.attention import attend, explain
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import SCORES
-from attent.attention.weightings import WEIGHTINGS, Bell
 
 assert list(SCORES).index("manhattan") > 0
 query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 2)

@@ -113,7 +113,7 @@ def attend(
         query_start: where the first query stands, in tokens, one number or (B,); without it the last query stands on the last
             key: at Tk − Tq, or lengths − Tq.
         lengths: (B,) the number of valid keys of each sequence.
-        weighting: what the weights are multiplied by after normalising, such as a Bell about each query's centre.
+        weighting: what the weights are multiplied by after normalising, such as a GaussianWindow about each query's centre.
         dropout: the share of weights dropped after normalising, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
         implementation: "auto", or "short", "sdpa", "dropped", "tanh", "formula" or "tiled", which then runs or raises.

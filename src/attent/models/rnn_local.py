@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention.masks import Around
-from attent.attention.weightings import Bell
+from attent.attention.weightings import GaussianWindow
 
 
 class Local(nn.Module):
@@ -44,10 +44,10 @@ class Local(nn.Module):
             share = torch.sigmoid(self.v(torch.tanh(self.hidden(queries.to(self.v.weight.dtype)))))  # (B, T, 1)
         return lengths[:, None] * share[..., 0]
 
-    def forward(self, queries: Tensor, lengths: Tensor, steps: Tensor) -> tuple[Around, Bell | None]:
+    def forward(self, queries: Tensor, lengths: Tensor, steps: Tensor) -> tuple[Around, GaussianWindow | None]:
         """Which keys these queries see, and what their weights are multiplied by."""
         centres = self.centres(queries, lengths, steps)
-        return Around(centres, self.distance), Bell(centres, self.distance / 2) if self.kind == "p" else None
+        return Around(centres, self.distance), GaussianWindow(centres, self.distance / 2) if self.kind == "p" else None
 
     def extra_repr(self) -> str:
         """The kind and D."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attent import names
 from attent.attention.parts import Weighting
-from attent.attention.weightings.bell import Bell
+from attent.attention.weightings.gaussian_window import GaussianWindow
 
 WEIGHTINGS: dict[str, type[Weighting]] = names.parts(__name__)
 
-__all__ = ["WEIGHTINGS", "Bell"]
+__all__ = ["WEIGHTINGS", "GaussianWindow"]

@@ -13,7 +13,7 @@ from attent.errors import ArgumentError, ShapeError
 
 
 @dataclass(frozen=True, eq=False)
-class Bell(Weighting):
+class GaussianWindow(Weighting):
     """The weights are multiplied by a Gaussian about each query's centre: exp(−(j − pᵢ)² / 2σ²), and not normalised again.
 
     Luong, Pham and Manning 2015, §3.2 eq. 10 (arXiv:1508.04025), whose σ is half of their window's D. Gradients reach the
@@ -30,7 +30,7 @@ class Bell(Weighting):
 
     centres: Tensor
     sigma: float
-    aliases: ClassVar[tuple[str, ...]] = ("gaussian_window", "local_p")
+    aliases: ClassVar[tuple[str, ...]] = ("local_p",)
 
     def __post_init__(self) -> None:
         if self.centres.dim() != 2:

@@ -8,7 +8,7 @@ import torch
 from attent.attention import attend, explain, formula, prepare
 from attent.attention.masks import Around
 from attent.attention.scores import Additive
-from attent.attention.weightings import Bell
+from attent.attention.weightings import GaussianWindow
 from attent.errors import ArgumentError, ShapeError
 
 B, H, TQ, TK, D = 2, 3, 5, 7, 4
@@ -24,7 +24,7 @@ def centres() -> torch.Tensor:
 
 def test_weights_are_multiplied_and_not_normalised_again() -> None:
     (query, key, value), about = tensors(), centres().detach()
-    context, weights = attend(query, key, value, weighting=Bell(about, 1.5), return_map=True)
+    context, weights = attend(query, key, value, weighting=GaussianWindow(about, 1.5), return_map=True)
     plain = attend(query, key, value, return_map=True)[1].dense()
     expected = plain * torch.exp(-((torch.arange(TK) - about[:, None, :, None]) ** 2) / (2 * 1.5**2))
     torch.testing.assert_close(weights.dense(), expected)
@@ -32,7 +32,7 @@ def test_weights_are_multiplied_and_not_normalised_again() -> None:
     assert (weights.dense().sum(-1) < 1).all()
     torch.testing.assert_close(weights.received(), expected.sum(-2))
     assert torch.equal(weights.argmax(), expected.argmax(-1))
-    steps = formula.steps(*prepare(query, key, value, weighting=Bell(about, 1.5)))
+    steps = formula.steps(*prepare(query, key, value, weighting=GaussianWindow(about, 1.5)))
     assert list(steps)[-3:] == ["normalised", "weights", "output"]
     torch.testing.assert_close(steps["normalised"], plain)
 
@@ -44,7 +44,7 @@ def test_gradients_reach_the_centres(implementation: str) -> None:
     def context(about: torch.Tensor) -> torch.Tensor:
         # computed of a leaf before, as a model's are
         moved = about * 1.0
-        return attend(query, key, value, weighting=Bell(moved, 2.0), implementation=implementation)
+        return attend(query, key, value, weighting=GaussianWindow(moved, 2.0), implementation=implementation)
 
     assert torch.autograd.gradcheck(context, [about])
 
@@ -54,7 +54,7 @@ def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
     found = []
     for implementation in ("formula", "tanh", "tiled"):
         arguments = {"score": score, "mask": Around(about, 3), "dropout": 0.3, "seed": 5, "implementation": implementation}
-        context = attend(query, key, value, weighting=Bell(about, 1.5), **arguments)
+        context = attend(query, key, value, weighting=GaussianWindow(about, 1.5), **arguments)
         found.append([context, *torch.autograd.grad(context.square().sum(), [about, *score.parameters()])])
     torch.testing.assert_close(found[1], found[0])
     torch.testing.assert_close(found[2], found[0])
@@ -62,26 +62,26 @@ def test_tanh_forms_and_dropout_agree_with_the_formula() -> None:
 
 def test_one_number_by_hand() -> None:
     # two equal scores, weights 1/2 each; the second key is one σ away
-    weights = attend(*torch.zeros(3, 1, 2, 1).unbind(), weighting=Bell(torch.zeros(1, 2), 1.0), return_map=True)[1].dense()
+    weights = attend(*torch.zeros(3, 1, 2, 1).unbind(), weighting=GaussianWindow(torch.zeros(1, 2), 1.0), return_map=True)[1].dense()
     torch.testing.assert_close(weights[0, 0], torch.tensor([0.5, 0.5 * math.exp(-0.5)]))
 
 
 def test_fused_implementations_decline() -> None:
     query = torch.randn(1, 8, 5)
-    reasons = explain(query, query, query, weighting=Bell(torch.zeros(1, 8), 1.0)).reasons
+    reasons = explain(query, query, query, weighting=GaussianWindow(torch.zeros(1, 8), 1.0)).reasons
     assert reasons["sdpa"] == reasons["short"] == "its weights are not multiplied after normalising"
 
 
 def test_what_is_said_of_distributions_is_not_said_of_these() -> None:
     query = torch.randn(1, 8, 5)
-    weights = attend(query, query, query, weighting=Bell(torch.zeros(1, 8), 1.0), return_map=True)[1]
-    with pytest.raises(ArgumentError, match=r"^the entropy is that of a distribution, which Bell weights are not$"):
+    weights = attend(query, query, query, weighting=GaussianWindow(torch.zeros(1, 8), 1.0), return_map=True)[1]
+    with pytest.raises(ArgumentError, match=r"^the entropy is that of a distribution, which GaussianWindow weights are not$"):
         weights.entropy()
 
 
 def test_a_map_knows_that_its_centres_were_changed() -> None:
     query, about = torch.randn(1, 8, 5), torch.zeros(1, 8)
-    weights = attend(query, query, query, weighting=Bell(about, 1.0), mask=Around(about, 3), return_map=True)[1]
+    weights = attend(query, query, query, weighting=GaussianWindow(about, 1.0), mask=Around(about, 3), return_map=True)[1]
     kept, before = weights.keep(), weights.dense()
     about.add_(1.0)
     with pytest.raises(Exception, match=r"was changed in place"):
@@ -92,10 +92,10 @@ def test_a_map_knows_that_its_centres_were_changed() -> None:
 def test_what_it_takes() -> None:
     query = torch.randn(2, 5, 3)
     with pytest.raises(ArgumentError, match=r"^sigma must be > 0, got 0.0$"):
-        Bell(torch.zeros(1, 2), 0.0)
+        GaussianWindow(torch.zeros(1, 2), 0.0)
     with pytest.raises(ShapeError, match=r"^centres must be \(B\|1, Tq\), got \(2,\)$"):
-        Bell(torch.zeros(2), 1.0)
+        GaussianWindow(torch.zeros(2), 1.0)
     with pytest.raises(ShapeError, match=r"^centres must be \(B\|1, Tq\) = \(2, 5\), got \(3, 5\)$"):
-        attend(query, query, query, weighting=Bell(torch.zeros(3, 5), 1.0))
-    with pytest.raises(ArgumentError, match=r"^weighting must be a Weighting, got 'bell'$"):
-        attend(query, query, query, weighting="bell")
+        attend(query, query, query, weighting=GaussianWindow(torch.zeros(3, 5), 1.0))
+    with pytest.raises(ArgumentError, match=r"^weighting must be a Weighting, got 'gaussian_window'$"):
+        attend(query, query, query, weighting="gaussian_window")
