@@ -122,6 +122,21 @@ def test_an_error_in_one_ends_all(small, together) -> None:
         assert "another process of this training has ended" in str(ended[1 - rank])
 
 
+def threads_after_an_error(go: Any, rank: int) -> list[str]:
+    try:
+        go({}, "transformer", 0.0, None, ("broken", rank, 9))
+    except Exception:
+        # the error's traceback is still there, and all that it holds
+        names = [thread.read_text().strip() for thread in Path("/proc/self/task").glob("*/comm")]
+        return [name for name in names if "gloo" in name]
+    raise AssertionError
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the names of threads are read from /proc")
+def test_no_thread_of_gloo_outlives_an_error(small, together) -> None:
+    assert together(2, threads_after_an_error, small.go, 1) == [[], []]
+
+
 def said_by_first() -> Any:
     with joined() as processes:
         rank = processes.rank

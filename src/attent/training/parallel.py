@@ -136,6 +136,7 @@ class Group(Processes):
     def __init__(self, rank: int, number: int, here: int | None = None) -> None:
         self.rank, self.number = rank, number
         self._here = rank if here is None else here
+        self._losses: list[DistributedDataParallel] = []
 
     @property
     def first_here(self) -> bool:
@@ -148,6 +149,7 @@ class Group(Processes):
         together = DistributedDataParallel(Loss(model, loss), gradient_as_bucket_view=True)
         # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
         together.register_comm_hook(None, _add_up)
+        self._losses.append(together)
         return together
 
     def still_apart(self, loss: LossOf) -> AbstractContextManager[None]:
@@ -206,6 +208,17 @@ class Group(Processes):
     def meet(self) -> None:
         self.added(torch.zeros(1))
 
+    def leave(self) -> None:
+        """Part with the others; nothing that is exchanged with them can be asked for any more."""
+        # An error's traceback holds losses, and these hold PyTorch's group. Whoever lets go of that last waits for its threads, which a
+        # loss' reducer does without letting Python run meanwhile: for ever, where such a thread is about to free a tensor of Python's.
+        last = dist.group.WORLD
+        while self._losses:
+            loss = self._losses.pop()
+            del loss.reducer, loss.logger, loss.process_group
+        dist.destroy_process_group()
+        del last
+
 
 @contextmanager
 def joined(device: torch.device | str = "cpu") -> Iterator[Processes]:
@@ -231,6 +244,7 @@ def joined(device: torch.device | str = "cpu") -> Iterator[Processes]:
     # torchrun sets it to 1 where nobody has said anything
     elif os.environ.get("OMP_NUM_THREADS", "1") == "1":
         torch.set_num_threads(max(1, _cores() // int(os.environ.get(LOCAL_WORLD, number))))
+    group = None
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
         # a launcher that says nothing of machines may have started each process on one of its own
@@ -242,8 +256,8 @@ def joined(device: torch.device | str = "cpu") -> Iterator[Processes]:
             raise
         raise RunError("another process of this training has ended, and this one with it; the reason is in its messages") from error
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        if group is not None:
+            group.leave()
 
 
 def left(error: Exception) -> bool:
