@@ -107,7 +107,7 @@ class AttentionMap(LazyMatrix):
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= self.call.keys:
             raise ArgumentError(f"n must be a whole number from 1 to Tk = {self.call.keys}, got {n!r}")
-        with self._tiles() as tiles:
+        with self.tiles() as tiles:
             keys, weights = statistics.top(self.call, tiles, n)
         return self.call.restored(keys), self.call.restored(weights)
 
@@ -166,23 +166,38 @@ class AttentionMap(LazyMatrix):
         keys = statistics.checked_spans(key_spans, self.call.keys, "key_spans")
         return self._gathered(queries, keys, ("mean", "sum"))
 
+    @contextmanager
+    def tiles(self, rows: range | None = None, heads: range | None = None) -> Iterator[Iterator[streaming.Tile]]:
+        """The weights by tiles, each to be used before the next one comes, since it is computed where the last one stood.
+
+        Only what is asked for is computed, and of that nothing where no query of a tile sees a key. For use without gradients.
+
+        Example:
+            >>> with weights.tiles(range(0, 20_000, 64), range(3, 4)) as tiles:  # every 64th row of head 3
+            ...     largest = max(tile.weights.max() for tile in tiles)
+
+        Args:
+            rows: some of the queries, ascending; all unless given.
+            heads: some of the heads, side by side; all unless given.
+
+        Raises:
+            StaleMapError: a tensor that this was made of was changed in place since.
+        """
+        with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
+            self._versions.check()
+            yield streaming.tiles(self, rows, heads)
+
     def __repr__(self) -> str:
         call = self.call
         return f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, normaliser={type(call.normaliser).__name__})"
 
     def _gathered(self, queries: list[Span], keys: list[Span], how: tuple[statistics.Reduction, statistics.Reduction]) -> Tensor:
-        with self._tiles() as tiles:
+        with self.tiles() as tiles:
             return self.call.restored(statistics.gathered(self.call, tiles, queries, keys, how))
 
     def _statistic(self, of: Callable[[Call, Iterator[streaming.Tile]], Tensor]) -> Tensor:
-        with self._tiles() as tiles:
+        with self.tiles() as tiles:
             return self.call.restored(of(self.call, tiles))
-
-    @contextmanager
-    def _tiles(self) -> Iterator[Iterator[streaming.Tile]]:
-        with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
-            self._versions.check()
-            yield streaming.tiles(self)
 
     def _distributes(self, what: str) -> None:
         if not self.distribution:

@@ -44,13 +44,20 @@ class Tile:
         return self.batches, self.heads, self.rows
 
 
-def tiles(weights: LazyMatrix) -> Iterator[Tile]:
-    """The whole map by tiles, in which each pair lies once, or not at all if it is hidden. For use without gradients."""
+def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = None) -> Iterator[Tile]:
+    """A map by tiles, in which each pair lies once, or not at all if it is hidden. For use without gradients.
+
+    Args:
+        weights: the map.
+        rows: some of its rows, ascending; all unless given.
+        heads: some of its heads, side by side; all unless given.
+    """
     call = weights.call
-    if not call.keys or not call.queries:
+    rows, heads = range(call.queries) if rows is None else rows, range(call.heads) if heads is None else heads
+    if not call.keys or not rows or not heads:
         return iter(())
     dot = isinstance(call.score, DotScore) and type(call.score).between is DotScore.between
-    return _in_place(weights) if dot or isinstance(call.score, TanhScore) else _by_formula(weights)
+    return (_in_place if dot or isinstance(call.score, TanhScore) else _by_formula)(weights, rows, heads)
 
 
 def rows_at_once(call: Call) -> int:
@@ -58,27 +65,26 @@ def rows_at_once(call: Call) -> int:
     return max(len(next(iter(lazy.tiles(call)), ())), LEAST_ROWS if call.score.form == "dot" else 1)
 
 
-def _by_formula(weights: LazyMatrix) -> Iterator[Tile]:
-    call, every = weights.call, slice(None)
-    for tile in lazy.tiles(call):
-        rows = torch.arange(tile.start, tile.stop, device=call.device)
-        pairs = call.pairs(rows)
+def _by_formula(weights: LazyMatrix, every: range, heads: range) -> Iterator[Tile]:
+    call, step = weights.call, max(len(next(iter(lazy.tiles(weights.call)))), 1)
+    chosen, whole = slice(heads.start, heads.stop), slice(None)
+    for rows in _runs(every, step):
+        pairs = call.pairs(torch.arange(rows.start, rows.stop, rows.step, device=call.device))
         allowed = call.allowed(pairs)
-        alive = None if allowed is None else allowed.any(-1, keepdim=True)
-        yield Tile(every, every, slice(tile.start, tile.stop), every, pairs, weights.steps(rows)["weights"], None, alive)
+        alive = None if allowed is None else _part(allowed.any(-1, keepdim=True), whole, chosen)
+        yield Tile(whole, chosen, rows, whole, pairs, weights.steps(pairs.rows)["weights"][:, chosen], None, alive)
 
 
-def _in_place(weights: LazyMatrix) -> Iterator[Tile]:
+def _in_place(weights: LazyMatrix, every: range, chosen: range) -> Iterator[Tile]:
     call, key = weights.call, weights.key_side()
-    step, block = _sizes(call)
+    step, block = _sizes(call, len(every), len(chosen))
     reach = _reach(call)
     scratch = torch.empty(2, block * step * call.keys, dtype=call.exact, device=call.device)
-    for first in range(0, call.queries, step):
-        rows = slice(first, min(first + step, call.queries))
+    for rows in _runs(every, step):
         columns = _columns(call, reach, rows)
         ours = call.score.lower_query(weights.query[:, :, rows].to(call.exact), key.origin)
         band = _Band.of(call, rows, columns)
-        for batches, heads in _blocks(call, block):
+        for batches, heads in _blocks(call, chosen, block):
             sides = _part_of(ours, batches, heads), _part_of(key, batches, heads, columns)
             scores = _dots(call, *sides, scratch[0]) if isinstance(call.score, DotScore) else _tanhs(call.score, *sides, heads)
             here = band.at(batches, heads)
@@ -95,27 +101,33 @@ def _in_place(weights: LazyMatrix) -> Iterator[Tile]:
             yield Tile(batches, heads, rows, columns, band.pairs, found, scores, None if here.dead is None else ~here.dead)
 
 
-def _sizes(call: Call) -> tuple[int, int]:
-    """How many rows a tile has, and how many heads of how many sequences."""
+def _runs(rows: range, step: int) -> Iterator[slice]:
+    """The rows, so many at a time."""
+    for first in range(0, len(rows), step):
+        run = rows[first : first + step]
+        yield slice(run.start, run.stop, run.step)
+
+
+def _sizes(call: Call, rows: int, heads: int) -> tuple[int, int]:
+    """How many of some rows a tile has, and how many of some heads of how many sequences."""
     size = CPU_TILE if call.device.type == "cpu" else GPU_TILE
-    every = call.batch * call.heads
-    step = min(max(size // call.keys, LEAST_ROWS), call.queries)
+    step = min(max(size // call.keys, LEAST_ROWS), rows)
     if call.mask is not None or call.bias is not None or call.position is not None or call.weighting is not None:
         # those of every sequence and head are made at once
-        step = min(step, max(GPU_TILE // (every * call.keys), LEAST_ROWS))
-    block = min(max(size // (step * call.keys), 1), every)
+        step = min(step, max(GPU_TILE // (call.batch * call.heads * call.keys), LEAST_ROWS))
+    block = min(max(size // (step * call.keys), 1), call.batch * heads)
     # whole sequences, or some heads of one
-    return step, block // call.heads * call.heads if block >= call.heads else block
+    return step, block // heads * heads if block >= heads else block
 
 
-def _blocks(call: Call, block: int) -> list[tuple[slice, slice]]:
-    if block >= call.heads:
-        step = block // call.heads
-        return [(slice(first, first + step), slice(None)) for first in range(0, call.batch, step)]
+def _blocks(call: Call, heads: range, block: int) -> list[tuple[slice, slice]]:
+    if block >= len(heads):
+        step = block // len(heads)
+        return [(slice(first, first + step), slice(heads.start, heads.stop)) for first in range(0, call.batch, step)]
     return [
-        (slice(batch, batch + 1), slice(first, min(first + block, call.heads)))
+        (slice(batch, batch + 1), slice(first, min(first + block, heads.stop)))
         for batch in range(call.batch)
-        for first in range(0, call.heads, block)
+        for first in range(heads.start, heads.stop, block)
     ]
 
 
@@ -187,7 +199,7 @@ class _Band:
 
     @classmethod
     def of(cls, call: Call, rows: slice, columns: slice) -> _Band:
-        pairs = call.pairs(torch.arange(rows.start, rows.stop, device=call.device))
+        pairs = call.pairs(torch.arange(rows.start, rows.stop, rows.step, device=call.device))
         every, pairs = pairs, replace(pairs, columns=pairs.columns[columns])
         biases = () if call.position is None else (call.position.bias(pairs).to(call.exact),)
         factors = None if call.weighting is None else call.weighting.factors(pairs).to(call.exact)

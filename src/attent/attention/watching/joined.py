@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,16 +44,18 @@ class Joined(AttentionMap):
         raise ArgumentError("joined maps have no scores; ask the map of one call")
 
     @contextmanager
-    def _tiles(self) -> Iterator[Iterator[streaming.Tile]]:
+    def tiles(self, rows: range | None = None, heads: range | None = None) -> Iterator[Iterator[streaming.Tile]]:
         with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
-            yield self._below_one_another()
+            yield self._below_one_another(range(self.call.queries) if rows is None else rows, heads)
 
-    def _below_one_another(self) -> Iterator[streaming.Tile]:
+    def _below_one_another(self, rows: range, heads: range | None) -> Iterator[streaming.Tile]:
         first = 0
         for each in self._maps:
-            for tile in streaming.tiles(each):
-                yield replace(tile, rows=slice(tile.rows.start + first, tile.rows.stop + first))
-            first += each.call.queries
+            last = first + each.call.queries
+            here = rows[bisect_left(rows, first) : bisect_left(rows, last)]
+            for tile in streaming.tiles(each, range(here.start - first, here.stop - first, here.step), heads):
+                yield replace(tile, rows=slice(tile.rows.start + first, tile.rows.stop + first, tile.rows.step))
+            first = last
 
     def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
         return [self._at(rows) for rows in runs]

@@ -1,0 +1,145 @@
+"""The weights of some rows, a few at a time, made small: runs of 2ⁿ rows by runs of 2ⁿ keys, each one number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from attent.attention.streaming import Tile
+
+
+def runs(length: int, level: int) -> int:
+    """How many runs of 2ⁿ a length makes, the last of them perhaps shorter."""
+    return -(-length >> level)
+
+
+class Pooled:
+    """Means and largest weights, each row told once.
+
+    Where only some rows of a run are told, its numbers are those of these rows; where none is, those of the run before it.
+
+    Args:
+        first: the first run of rows.
+        count: how many runs of rows there are.
+        keys: Tk.
+        level: n.
+    """
+
+    def __init__(self, first: int, count: int, keys: int, level: int) -> None:
+        self.first, self.keys, self.level = first, keys, level
+        self.width = runs(keys, level)
+        self._sums = torch.zeros(count, self.width)
+        self._largest = torch.full((count, self.width), -torch.inf)
+        self._told = torch.zeros(count)
+
+    def add(self, rows: range, weights: Tensor, start: int = 0) -> None:
+        """Tell some rows.
+
+        Args:
+            rows: which they are, ascending.
+            weights: (len(rows), n), those of the n keys from `start` on; outside of them weights are zero.
+            start: the first key.
+        """
+        for run, part in _by_run(rows, self.level):
+            place, some = run - self.first, weights[part]
+            self._told[place] += len(some)
+            columns = slice(start >> self.level, runs(start + some.shape[1], self.level))
+            self._sums[place, columns] += self._cut(some.sum(0), start, 0.0).sum(-1)
+            largest = self._cut(some.amax(0), start, -torch.inf if some.shape[1] == self.keys else 0.0).amax(-1)
+            here = self._largest[place]
+            here[columns] = torch.maximum(here[columns], largest)
+            if some.shape[1] < self.keys:
+                # hidden pairs weigh nothing
+                here[: columns.start].clamp_(min=0.0)
+                here[columns.stop :].clamp_(min=0.0)
+
+    def take(self, how: str) -> Tensor:
+        """What was made of all that was told, (runs of rows, runs of keys): the "mean" or the "max"."""
+        told = self._told > 0
+        if how == "max":
+            found = self._largest
+        else:
+            sizes = torch.full((self.width,), float(1 << self.level))
+            sizes[-1] = self.keys - ((self.width - 1) << self.level)
+            found = self._sums / self._told.clamp(min=1)[:, None] / sizes
+        if not bool(told.all()):
+            # the nearest run before that was told, of those before any the first
+            nearest = torch.where(told, torch.arange(len(told)), -1).cummax(0).values
+            found = found[nearest.clamp(min=int(told.int().argmax()))]
+        return found
+
+    def _cut(self, numbers: Tensor, start: int, beyond: float) -> Tensor:
+        """Numbers of the keys from `start` on by runs, (runs, 2ⁿ), filled up to whole ones."""
+        size = 1 << self.level
+        before = start & (size - 1)
+        behind = -(before + len(numbers)) & (size - 1)
+        return torch.nn.functional.pad(numbers, (before, behind), value=beyond).unflatten(0, (-1, size))
+
+
+def smaller(numbers: Tensor, shape: tuple[int, int], level: int, how: str) -> Tensor:
+    """What is pooled at one level made smaller to the next, each number by how many rows and keys it stands for.
+
+    Args:
+        numbers: (runs of rows, runs of keys) at `level`.
+        shape: (Tq, Tk).
+        level: of these numbers.
+        how: "mean" or "max".
+    """
+    weighs = [_sizes(length, level) for length in shape]
+    full = [size.new_zeros(runs(len(size), 1) * 2) for size in weighs]
+    for size, whole in zip(weighs, full, strict=True):
+        whole[: len(size)] = size
+    padding = (0, len(full[1]) - numbers.shape[1], 0, len(full[0]) - numbers.shape[0])
+    if how == "max":
+        return torch.nn.functional.pad(numbers, padding, value=-torch.inf).unflatten(1, (-1, 2)).amax(-1).unflatten(0, (-1, 2)).amax(1)
+    share = full[0][:, None] * full[1]
+    summed = (torch.nn.functional.pad(numbers, padding) * share).unflatten(1, (-1, 2)).sum(-1).unflatten(0, (-1, 2)).sum(1)
+    return summed / share.unflatten(1, (-1, 2)).sum(-1).unflatten(0, (-1, 2)).sum(1)
+
+
+def rows_of(tiles: Iterable[Tile], keys: int, heads: int) -> Iterator[tuple[range, Tensor, int]]:
+    """The rows of a streamed map of one sequence, those of several heads as their mean.
+
+    Args:
+        tiles: of the map.
+        keys: Tk.
+        heads: how many heads there are in these tiles; those of the same rows come one after another.
+
+    Yields:
+        The rows, their weights (rows, n), to be used before the next come, and the first of the n keys.
+    """
+    whole: Tensor | None = None
+    done = 0
+    for tile in tiles:
+        rows = range(tile.rows.start, tile.rows.stop, tile.rows.step or 1)
+        weights, start = tile.weights[0], tile.columns.start or 0  # (h, rows, n)
+        if heads == 1:
+            yield rows, weights[0].float(), start
+            continue
+        if whole is None:
+            whole, done = torch.zeros(len(rows), keys), 0
+        whole[:, start : start + weights.shape[2]] += weights.sum(0)
+        done += len(weights)
+        if done == heads:
+            yield rows, whole / heads, 0
+            whole = None
+
+
+def _by_run(rows: range, level: int) -> Iterator[tuple[int, slice]]:
+    """The rows by the run that they belong to, as slices."""
+    first = 0
+    while first < len(rows):
+        run = rows[first] >> level
+        last = first + len(range(rows[first], min((run + 1) << level, rows.stop), rows.step))
+        yield run, slice(first, last)
+        first = last
+
+
+def _sizes(length: int, level: int) -> Tensor:
+    """How many places each run stands for."""
+    found = torch.full((runs(length, level),), float(1 << level))
+    if length:
+        found[-1] = length - ((len(found) - 1) << level)
+    return found
