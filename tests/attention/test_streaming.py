@@ -75,3 +75,28 @@ def test_the_most_memory_is_far_from_that_of_the_whole() -> None:
     """12 000² weights would take 576 MB."""
     done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 60e6
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", Additive(3, 3, 7), lambda query, key: query @ key.mT])
+@pytest.mark.parametrize("tile", [50, 2**19])
+@torch.no_grad()
+def test_of_some_rows_heads_and_sequences_only_these_are_computed(score, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "CPU_TILE", tile)
+    monkeypatch.setattr(streaming, "LEAST_ROWS", 2)
+    query, key = torch.randn(3, 5, 17, 3), torch.randn(3, 5, 13, 3)
+    weights = attend(query, key, key, score=score, mask=Causal(), bias=torch.randn(3, 5, 17, 13), return_map=True)[1]
+    found, cells = torch.zeros(weights.shape), 0
+    with weights.tiles(range(2, 16, 3), range(1, 4), range(1, 2)) as tiles:
+        for part in tiles:
+            found[(*part.place, part.columns)] = part.weights
+            cells += part.weights.numel()
+    expected = torch.zeros(weights.shape)
+    expected[1, 1:4, 2:16:3] = weights.dense()[1, 1:4, 2:16:3]
+    torch.testing.assert_close(found, expected)
+    assert 0 < cells <= 3 * 5 * 13
+
+
+def test_of_no_rows_there_are_no_tiles() -> None:
+    sequence = torch.randn(5, 2)
+    with attend(sequence, sequence, sequence, return_map=True)[1].tiles(range(0)) as tiles:
+        assert not list(tiles)

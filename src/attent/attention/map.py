@@ -167,10 +167,12 @@ class AttentionMap(LazyMatrix):
         return self._gathered(queries, keys, ("mean", "sum"))
 
     @contextmanager
-    def tiles(self, rows: range | None = None, heads: range | None = None) -> Iterator[Iterator[streaming.Tile]]:
+    def tiles(
+        self, rows: range | None = None, heads: range | None = None, sequences: range | None = None
+    ) -> Iterator[Iterator[streaming.Tile]]:
         """The weights by tiles, each to be used before the next one comes, since it is computed where the last one stood.
 
-        Only what is asked for is computed, and of that nothing where no query of a tile sees a key. For use without gradients.
+        For use without gradients.
 
         Example:
             >>> with weights.tiles(range(0, 20_000, 64), range(3, 4)) as tiles:  # every 64th row of head 3
@@ -179,13 +181,14 @@ class AttentionMap(LazyMatrix):
         Args:
             rows: some of the queries, ascending; all unless given.
             heads: some of the heads, side by side; all unless given.
+            sequences: some of the batch, side by side; all unless given.
 
         Raises:
             StaleMapError: a tensor that this was made of was changed in place since.
         """
         with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
             self._versions.check()
-            yield streaming.tiles(self, rows, heads)
+            yield streaming.tiles(self, rows, heads, sequences)
 
     def __repr__(self) -> str:
         call = self.call

@@ -44,20 +44,22 @@ class Tile:
         return self.batches, self.heads, self.rows
 
 
-def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = None) -> Iterator[Tile]:
+def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = None, sequences: range | None = None) -> Iterator[Tile]:
     """A map by tiles, in which each pair lies once, or not at all if it is hidden. For use without gradients.
 
     Args:
         weights: the map.
         rows: some of its rows, ascending; all unless given.
         heads: some of its heads, side by side; all unless given.
+        sequences: some of the batch, side by side; all unless given.
     """
     call = weights.call
-    rows, heads = range(call.queries) if rows is None else rows, range(call.heads) if heads is None else heads
-    if not call.keys or not rows or not heads:
+    asked = zip((rows, heads, sequences), (call.queries, call.heads, call.batch), strict=True)
+    which = [range(length) if some is None else some for some, length in asked]
+    if not call.keys or not all(which):
         return iter(())
     dot = isinstance(call.score, DotScore) and type(call.score).between is DotScore.between
-    return (_in_place if dot or isinstance(call.score, TanhScore) else _by_formula)(weights, rows, heads)
+    return (_in_place if dot or isinstance(call.score, TanhScore) else _by_formula)(weights, *which)
 
 
 def rows_at_once(call: Call) -> int:
@@ -65,26 +67,26 @@ def rows_at_once(call: Call) -> int:
     return max(len(next(iter(lazy.tiles(call)), ())), LEAST_ROWS if call.score.form == "dot" else 1)
 
 
-def _by_formula(weights: LazyMatrix, every: range, heads: range) -> Iterator[Tile]:
+def _by_formula(weights: LazyMatrix, every: range, heads: range, sequences: range) -> Iterator[Tile]:
     call, step = weights.call, max(len(next(iter(lazy.tiles(weights.call)))), 1)
-    chosen, whole = slice(heads.start, heads.stop), slice(None)
+    some, which, whole = slice(sequences.start, sequences.stop), slice(heads.start, heads.stop), slice(None)
     for rows in _runs(every, step):
         pairs = call.pairs(torch.arange(rows.start, rows.stop, rows.step, device=call.device))
         allowed = call.allowed(pairs)
-        alive = None if allowed is None else _part(allowed.any(-1, keepdim=True), whole, chosen)
-        yield Tile(whole, chosen, rows, whole, pairs, weights.steps(pairs.rows)["weights"][:, chosen], None, alive)
+        alive = None if allowed is None else _part(allowed.any(-1, keepdim=True), some, which)
+        yield Tile(some, which, rows, whole, pairs, weights.steps(pairs.rows)["weights"][some, which], None, alive)
 
 
-def _in_place(weights: LazyMatrix, every: range, chosen: range) -> Iterator[Tile]:
+def _in_place(weights: LazyMatrix, every: range, some: range, sequences: range) -> Iterator[Tile]:
     call, key = weights.call, weights.key_side()
-    step, block = _sizes(call, len(every), len(chosen))
+    step, block = _sizes(call, len(every), len(some), len(sequences))
     reach = _reach(call)
     scratch = torch.empty(2, block * step * call.keys, dtype=call.exact, device=call.device)
     for rows in _runs(every, step):
         columns = _columns(call, reach, rows)
         ours = call.score.lower_query(weights.query[:, :, rows].to(call.exact), key.origin)
         band = _Band.of(call, rows, columns)
-        for batches, heads in _blocks(call, chosen, block):
+        for batches, heads in _blocks(some, sequences, block):
             sides = _part_of(ours, batches, heads), _part_of(key, batches, heads, columns)
             scores = _dots(call, *sides, scratch[0]) if isinstance(call.score, DotScore) else _tanhs(call.score, *sides, heads)
             here = band.at(batches, heads)
@@ -108,27 +110,25 @@ def _runs(rows: range, step: int) -> Iterator[slice]:
         yield slice(run.start, run.stop, run.step)
 
 
-def _sizes(call: Call, rows: int, heads: int) -> tuple[int, int]:
+def _sizes(call: Call, rows: int, heads: int, sequences: int) -> tuple[int, int]:
     """How many of some rows a tile has, and how many of some heads of how many sequences."""
     size = CPU_TILE if call.device.type == "cpu" else GPU_TILE
     step = min(max(size // call.keys, LEAST_ROWS), rows)
     if call.mask is not None or call.bias is not None or call.position is not None or call.weighting is not None:
         # those of every sequence and head are made at once
         step = min(step, max(GPU_TILE // (call.batch * call.heads * call.keys), LEAST_ROWS))
-    block = min(max(size // (step * call.keys), 1), call.batch * heads)
+    block = min(max(size // (step * call.keys), 1), sequences * heads)
     # whole sequences, or some heads of one
     return step, block // heads * heads if block >= heads else block
 
 
-def _blocks(call: Call, heads: range, block: int) -> list[tuple[slice, slice]]:
+def _blocks(heads: range, sequences: range, block: int) -> list[tuple[slice, slice]]:
+    def runs(every: range, step: int) -> list[slice]:
+        return [slice(first, min(first + step, every.stop)) for first in range(every.start, every.stop, step)]
+
     if block >= len(heads):
-        step = block // len(heads)
-        return [(slice(first, first + step), slice(heads.start, heads.stop)) for first in range(0, call.batch, step)]
-    return [
-        (slice(batch, batch + 1), slice(first, min(first + block, heads.stop)))
-        for batch in range(call.batch)
-        for first in range(heads.start, heads.stop, block)
-    ]
+        return [(batches, slice(heads.start, heads.stop)) for batches in runs(sequences, block // len(heads))]
+    return [(batch, some) for batch in runs(sequences, 1) for some in runs(heads, block)]
 
 
 def _reach(call: Call) -> tuple[list[int], list[int]] | None:

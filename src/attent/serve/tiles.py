@@ -15,11 +15,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attent.attention.map import AttentionMap
 from attent.errors import ArgumentError, UnknownNameError
 from attent.serve.kept import Kept
 from attent.serve.pooling import Pooled, rows_of, runs, smaller
 from attent.serve.turns import Turns
+from attent.views.scene import Layer
 
 SIDE = 256
 # Weights that are computed while somebody waits, a twelfth of a second on one core; and rows at a time in the background.
@@ -50,11 +50,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One head of a map, or the mean over its heads.
+    """One head of a layer, or the mean over its heads.
 
     Args:
-        name: a key of its own; no two maps share one.
-        weights: the map, of one sequence.
+        name: a key of its own; no two layers share one.
+        layer: the weights.
         head: from 0; None for the mean.
 
     Raises:
@@ -62,12 +62,12 @@ class Sheet:
     """
 
     name: Hashable
-    weights: AttentionMap
+    layer: Layer
     head: int | None
 
     def __post_init__(self) -> None:
-        if self.head is not None and not 0 <= self.head < self.weights.call.heads:
-            raise ArgumentError(f"head must be from 0 to {self.weights.call.heads - 1}, or mean, got {self.head}")
+        if self.head is not None and not 0 <= self.head < self.layer.shape[0]:
+            raise ArgumentError(f"head must be from 0 to {self.layer.shape[0] - 1}, or mean, got {self.head}")
 
     @property
     def key(self) -> tuple[Hashable, int | None]:
@@ -77,12 +77,12 @@ class Sheet:
     @cached_property
     def shape(self) -> tuple[int, int]:
         """(Tq, Tk)."""
-        return self.weights.call.queries, self.weights.call.keys
+        return self.layer.shape[1:]
 
     @property
     def heads(self) -> range:
         """Those that are computed."""
-        return range(self.weights.call.heads) if self.head is None else range(self.head, self.head + 1)
+        return range(self.layer.shape[0]) if self.head is None else range(self.head, self.head + 1)
 
     @property
     def top(self) -> int:
@@ -100,7 +100,12 @@ class Sheet:
 
     def told(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
         """Some rows, a few at a time: see `pooling.rows_of`."""
-        with self.weights.tiles(rows, self.heads) as tiles:
+        weights, which = self.layer.weights, self.layer.sequence
+        if isinstance(weights, Tensor):
+            dense = self.layer.rows(torch.arange(rows.start, rows.stop, rows.step))[self.heads.start : self.heads.stop]
+            yield rows, dense.mean(0), 0
+            return
+        with weights.tiles(rows, self.heads, range(which, which + 1)) as tiles:
             yield from rows_of(tiles, self.shape[1], len(self.heads))
 
 
@@ -187,7 +192,9 @@ class Tiles:
 
     def _prepare(self, sheet: Sheet, level: int, y: int | None) -> Iterator[None]:
         """Compute a strip exactly, or, without one, the level that all higher ones are made of; a little at each step."""
-        names: dict[str, Hashable] = {how: (sheet.key, "base", how) if y is None else (sheet.key, level, y, how, 1) for how in ("mean", "max")}
+        names: dict[str, Hashable] = {
+            how: (sheet.key, "base", how) if y is None else (sheet.key, level, y, how, 1) for how in ("mean", "max")
+        }
         if all(self.kept.get(name) is not None for name in names.values()):
             return
         pooled = self._pooled(sheet, level, y)

@@ -55,3 +55,14 @@ def test_what_cannot_be_joined() -> None:
         Joined([each[0], attend(other, other, other, return_map=True)[1]])
     with pytest.raises(ArgumentError, match="ask the map of one call"):
         Joined(each).scores()
+
+
+def test_some_rows_of_some_heads() -> None:
+    each, whole = steps()
+    found = torch.zeros(whole.shape)
+    with Joined(each).tiles(range(0, 5, 2), range(1, 2), range(1, 2)) as tiles:
+        for tile in tiles:
+            found[(*tile.place, tile.columns)] = tile.weights
+    expected = torch.zeros(whole.shape)
+    expected[1, 1, ::2] = whole.dense()[1, 1, ::2]
+    torch.testing.assert_close(found, expected)

@@ -44,16 +44,18 @@ class Joined(AttentionMap):
         raise ArgumentError("joined maps have no scores; ask the map of one call")
 
     @contextmanager
-    def tiles(self, rows: range | None = None, heads: range | None = None) -> Iterator[Iterator[streaming.Tile]]:
+    def tiles(
+        self, rows: range | None = None, heads: range | None = None, sequences: range | None = None
+    ) -> Iterator[Iterator[streaming.Tile]]:
         with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
-            yield self._below_one_another(range(self.call.queries) if rows is None else rows, heads)
+            yield self._below_one_another(range(self.call.queries) if rows is None else rows, heads, sequences)
 
-    def _below_one_another(self, rows: range, heads: range | None) -> Iterator[streaming.Tile]:
+    def _below_one_another(self, rows: range, heads: range | None, sequences: range | None) -> Iterator[streaming.Tile]:
         first = 0
         for each in self._maps:
             last = first + each.call.queries
             here = rows[bisect_left(rows, first) : bisect_left(rows, last)]
-            for tile in streaming.tiles(each, range(here.start - first, here.stop - first, here.step), heads):
+            for tile in streaming.tiles(each, range(here.start - first, here.stop - first, here.step), heads, sequences):
                 yield replace(tile, rows=slice(tile.rows.start + first, tile.rows.stop + first, tile.rows.step))
             first = last
 

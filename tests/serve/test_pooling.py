@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention.attend import attend
+from attent.attention.masks import Causal
+from attent.serve.pooling import Pooled, rows_of, runs, smaller
+
+
+def by_hand(dense: Tensor, level: int, how: str) -> Tensor:
+    size = 1 << level
+    parts = [[block for block in strip.split(size, 1)] for strip in dense.split(size, 0)]
+    return torch.stack([torch.stack([block.mean() if how == "mean" else block.max() for block in strip]) for strip in parts])
+
+
+def test_runs_of_a_length() -> None:
+    assert [runs(20_000, level) for level in (0, 1, 6, 7, 15)] == [20_000, 10_000, 313, 157, 1]
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("level", [1, 2, 5])
+def test_rows_told_a_few_at_a_time_make_the_whole(level: int, how: str) -> None:
+    dense = torch.rand(23, 37)
+    pooled = Pooled(0, runs(23, level), 37, level)
+    for first in range(0, 23, 5):
+        rows = range(first, min(first + 5, 23))
+        pooled.add(rows, dense[first : first + 5])
+    torch.testing.assert_close(pooled.take(how), by_hand(dense, level, how))
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+def test_keys_that_are_not_told_weigh_nothing(how: str) -> None:
+    dense = torch.zeros(8, 13)
+    dense[:, 3:10] = torch.rand(8, 7) - 0.5
+    pooled = Pooled(0, 4, 13, 1)
+    pooled.add(range(8), dense[:, 3:10], 3)
+    torch.testing.assert_close(pooled.take(how), by_hand(dense, 1, how))
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize("shape", [(23, 37), (32, 64), (1, 5), (5, 1)])
+def test_a_level_is_made_of_the_one_below(shape: tuple[int, int], how: str) -> None:
+    found = by_hand(dense := torch.rand(shape), 1, how)
+    for level in (1, 2, 3):
+        found = smaller(found, shape, level, how)
+        torch.testing.assert_close(found, by_hand(dense, level + 1, how))
+
+
+def test_of_some_rows_a_run_says_what_these_say_and_one_without_says_what_the_one_before_says() -> None:
+    dense = torch.rand(16, 4)
+    some, few = Pooled(0, 4, 4, 2), Pooled(0, 8, 4, 1)
+    some.add(range(1, 16, 2), dense[1::2])
+    few.add(range(2, 16, 4), dense[2::4])
+    torch.testing.assert_close(some.take("mean"), by_hand(dense[1::2].repeat_interleave(2, 0), 2, "mean"))
+    told = by_hand(dense[2::4].repeat_interleave(2, 0), 1, "max")  # rows 2, 6, 10, 14 are those of runs 1, 3, 5, 7
+    torch.testing.assert_close(few.take("max"), told[[0, 0, 0, 1, 1, 2, 2, 3]])
+
+
+@pytest.mark.parametrize("heads", [range(2, 3), range(5)])
+def test_rows_of_several_heads_are_their_mean(heads: range) -> None:
+    query, key = torch.randn(2, 5, 11, 3), torch.randn(2, 5, 13, 3)
+    weights = attend(query, key, key, mask=Causal(), return_map=True)[1]
+    found = torch.zeros(11, 13)
+    with weights.tiles(range(1, 11, 2), heads, range(1, 2)) as tiles:
+        for rows, told, start in rows_of(tiles, 13, len(heads)):
+            found[list(rows), start : start + told.shape[1]] = told
+    torch.testing.assert_close(found[1::2], weights.dense()[1, heads.start : heads.stop, 1::2].mean(0))
