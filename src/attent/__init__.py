@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attent.database.lookup import lookup
     from attent.decoding.loading import load
     from attent.regression.estimator import AttentionRegressor
+    from attent.serve.exploring import explore
     from attent.views.walk import walk
 
     __version__: str
@@ -32,6 +33,7 @@ __all__ = [
     "attention",
     "errors",
     "explain",
+    "explore",
     "load",
     "lookup",
     "models",
@@ -47,6 +49,7 @@ _HOMES = {
     "MultiHeadAttention": "attent.attention.multihead",
     "attend": "attent.attention.attend",
     "explain": "attent.attention.attend",
+    "explore": "attent.serve.exploring",
     "load": "attent.decoding.loading",
     "lookup": "attent.database.lookup",
     "walk": "attent.views.walk",

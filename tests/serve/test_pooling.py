@@ -11,7 +11,7 @@ from attent.serve.pooling import Pooled, rows_of, runs, smaller
 
 def by_hand(dense: Tensor, level: int, how: str) -> Tensor:
     size = 1 << level
-    parts = [[block for block in strip.split(size, 1)] for strip in dense.split(size, 0)]
+    parts = [strip.split(size, 1) for strip in dense.split(size, 0)]
     return torch.stack([torch.stack([block.mean() if how == "mean" else block.max() for block in strip]) for strip in parts])
 
 

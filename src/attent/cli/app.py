@@ -17,6 +17,7 @@ from attent.cli.data import data
 from attent.cli.demo import demo
 from attent.cli.describe import describe
 from attent.cli.evaluate import evaluate
+from attent.cli.explore import explore
 from attent.cli.export import export
 from attent.cli.fill import fill
 from attent.cli.output import one_line, say, speak_utf8
@@ -42,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, average, translate, fill, classify, score, evaluate, export, vectors, show, describe, walk):
+for command in (demo, train, average, translate, fill, classify, score, evaluate, export, vectors, show, explore, describe, walk):
     app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")

@@ -40,7 +40,7 @@ def classify(
     from attent.decoding.classifier import load
 
     classifier = load(run)
-    names, data = _examples(classifier, source, invert=invert)
+    names, data = examples(classifier, source, invert=invert)
     if row is not None:
         if row >= len(names):
             raise ArgumentError(f"--row must be below the {len(names)} examples that there are, got {row}")
@@ -83,7 +83,7 @@ def _json(name: str, told: Told | None) -> str:
     return json.dumps({"name": name, "best": best}, ensure_ascii=False)
 
 
-def _examples(classifier: Classifier, source: str, *, invert: bool) -> tuple[list[str], Data]:
+def examples(classifier: Classifier, source: str, *, invert: bool) -> tuple[list[str], Data]:
     """What the source holds, and what each example is called: a text by itself, a picture by its file."""
     kind = classifier.inputs.inputs.kind
     if invert and kind != "pictures":

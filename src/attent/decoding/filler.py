@@ -98,7 +98,7 @@ class Filler:
         with watch(self.model) as seen:
             logits = self.logits([line.tokens], [0] * len(line.blanks), line.blanks)
         chances = logits.double().softmax(-1)  # (N, V)
-        weights = self._looks([*seen.values()], layer, head)[line.blanks]  # (N, T)
+        weights = self._looks([*seen.values()], layer, head, line.blanks)  # (N, T)
         found: list[Filled] = []
         for place, row, looked in zip(line.blanks, chances, weights.tolist(), strict=True):
             top = row[self._words].topk(min(best, len(self._words)))
@@ -153,14 +153,15 @@ class Filler:
             raise DataError(f"the text has {len(line.tokens)} tokens, more than the {longest} that this model can read")
         return line
 
-    def _looks(self, maps: Sequence[AttentionMap], layer: int | None, head: int | None) -> Tensor:
-        """What each place looked at, (T, T)."""
+    def _looks(self, maps: Sequence[AttentionMap], layer: int | None, head: int | None, places: Sequence[int]) -> Tensor:
+        """What some places looked at, (N, T)."""
         heads = maps[0].shape[1]
         for name, number, most in (("layer", layer, len(maps)), ("head", head, heads)):
             if number is not None and not 0 <= number < most:
                 raise ArgumentError(f"there are {most} {name}s, numbered from 0, got {name} {number}")
         some = maps if layer is None else [maps[layer]]
-        return torch.stack([each[0, one] for each in some for one in (range(heads) if head is None else [head])]).mean(0)
+        rows = torch.stack([each[0, :, list(places)] for each in some])  # (L, H, N, T)
+        return rows.mean((0, 1)) if head is None else rows[:, head].mean(0)
 
     def _word(self, token: int) -> str:
         return self.tokenizer.decode([token + SPECIALS])

@@ -18,7 +18,7 @@ from torch import Tensor
 from attent.errors import ArgumentError, UnknownNameError
 from attent.serve.kept import Kept
 from attent.serve.pooling import Pooled, rows_of, runs, smaller
-from attent.serve.turns import Turns
+from attent.serve.turns import Turns, Work
 from attent.views.scene import Layer
 
 SIDE = 256
@@ -161,7 +161,7 @@ class Tiles:
         if (found := self._exact(sheet, level, y, how)) is not None:
             return found, 1
         rows = self._rows(sheet, level, y)
-        every = _stride(sheet.cells(len(rows)))
+        every = stride(sheet.cells(len(rows)), AT_ONCE)
         key = (sheet.key, level, y, how, every)
         if every > 1:
             self.turns.later(*self._prepared(sheet, level, y))
@@ -184,7 +184,7 @@ class Tiles:
             found = smaller(found, sheet.shape, below, how)
         return found[y * SIDE : (y + 1) * SIDE]
 
-    def _prepared(self, sheet: Sheet, level: int, y: int) -> tuple[Hashable, ...]:
+    def _prepared(self, sheet: Sheet, level: int, y: int) -> tuple[Hashable, Work]:
         """What is to be done in the background for a strip to be exact, and its key."""
         if level >= sheet.base:
             return (sheet.key, "base"), lambda: self._prepare(sheet, sheet.base, None)
@@ -192,9 +192,8 @@ class Tiles:
 
     def _prepare(self, sheet: Sheet, level: int, y: int | None) -> Iterator[None]:
         """Compute a strip exactly, or, without one, the level that all higher ones are made of; a little at each step."""
-        names: dict[str, Hashable] = {
-            how: (sheet.key, "base", how) if y is None else (sheet.key, level, y, how, 1) for how in ("mean", "max")
-        }
+        where = (sheet.key, "base") if y is None else (sheet.key, level, y)
+        names = {how: (*where, how, *(() if y is None else (1,))) for how in ("mean", "max")}
         if all(self.kept.get(name) is not None for name in names.values()):
             return
         pooled = self._pooled(sheet, level, y)
@@ -216,9 +215,9 @@ class Tiles:
         return Pooled(first, runs(self._rows(sheet, level, y).stop, level) - first, sheet.shape[1], level)
 
 
-def _stride(cells: int) -> int:
-    """Of how many rows one is computed, a power of two, so that no more is computed than somebody waits for."""
-    return 1 << max(-(-cells // AT_ONCE) - 1, 0).bit_length()
+def stride(cells: int, most: int) -> int:
+    """Of how many rows one is computed, a power of two, for no more weights than `most` to be computed."""
+    return 1 << max(-(-cells // most) - 1, 0).bit_length()
 
 
 def _note(sheet: Sheet, level: int, how: str, every: int = 1) -> str:

@@ -1,0 +1,74 @@
+"""attent explore: a run, live in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attent.cli.lines import lines_of, opened
+from attent.cli.output import say
+from attent.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from attent.data.labelled.corpus import Data
+    from attent.serve.opened import Opened
+
+HOST, PORT, LONGEST = "127.0.0.1", 8765, 32_768
+
+
+def explore(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    beside: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run, asked the same beside it.")] = None,
+    text: Annotated[str, typer.Option(help="The text to begin with.")] = "",
+    file: Annotated[str | None, typer.Option(help="A file of it; of pictures or vectors those to choose from, or digits.")] = None,
+    score: Annotated[str | None, typer.Option(help="Beside it the same run with this score, one without parameters.")] = None,
+    normaliser: Annotated[str | None, typer.Option(help="Beside it the same run with this normaliser.")] = None,
+    longest: Annotated[int, typer.Option(min=1, help="The most tokens of a text, which are read at once.")] = LONGEST,
+    host: Annotated[str, typer.Option(help="The address to listen on, that of this machine alone unless given.")] = HOST,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for one that is free.")] = PORT,
+    browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+) -> None:
+    """Type a text and watch what a run makes of it, with the attention of every layer and head; change a token, and it goes on from there.
+
+    A server of this machine, which answers only the page that it gave: behind # in the address stands a token, new at each start.
+    Weights are computed when they are looked at, so that a text of tens of thousands of tokens can be zoomed into. Ctrl-C ends it.
+    """
+    import webbrowser
+
+    from attent.serve import opened as runs
+    from attent.serve.explorer import Explorer
+    from attent.serve.exploring import Exploring
+
+    if beside is not None and (score or normaliser):
+        raise ArgumentError("RUN2 shows another run beside the first, --score and --normaliser the same with another part: one of them")
+    first = runs.opened(run)
+    examples, given = _given(first, file)
+    if text and given:
+        raise ArgumentError("--text and --file are two texts to begin with: one of them")
+    others = [runs.opened(beside)] if beside else [runs.opened(run, score=score, normaliser=normaliser)] if score or normaliser else []
+    asked = [runs.with_examples(one, examples) for one in (first, *others)]
+    with Exploring(Explorer(asked, text=text or given, longest=longest), host=host, port=port) as exploring:
+        print(exploring.address, flush=True)
+        say("Ctrl-C ends it" if exploring.local else f"every machine that reaches {host} can ask; Ctrl-C ends it")
+        if browse:
+            webbrowser.open(exploring.address)
+        exploring.wait()
+
+
+def _given(run: Opened, file: str | None) -> tuple[Data | None, str]:
+    """What a file holds for a run: examples to choose from, or a text."""
+    from attent.cli.classify import examples
+
+    kind = run.describe()["reads"]
+    if kind != "texts":
+        if file is None:
+            raise ArgumentError(f"this run reads {kind}: --file names those to choose from, as for attent classify")
+        return examples(run.tool, file, invert=False)[1], ""
+    if file is None:
+        return None, ""
+    if file != "-" and not Path(file).is_file():
+        raise ArgumentError(f"--file {file} is no file; a text is given by --text")
+    with opened(file) as stream:
+        return None, " ".join(line.strip() for line in lines_of(stream, file))

@@ -1,0 +1,74 @@
+// The page of `attent explore`: a text goes to every open run, and each shows what it makes of it and where it looked.
+
+import { element } from "./elements.js";
+import { Run } from "./run.js";
+import { Server } from "./server_source.js";
+import { Viewed } from "./viewed.js";
+
+// Milliseconds of quiet after which what was typed is read.
+const QUIET = 350;
+const BEAMS = [[1, "greedy"], [2, "beam of 2"], [5, "beam of 5"]];
+
+async function start(root) {
+  const server = new Server(location.hash.slice(1));
+  let about;
+  try {
+    about = await (await server.get("/api/about")).json();
+  } catch (error) {
+    root.replaceChildren(element("p", { class: "status wrong", role: "alert", text: error.message }));
+    return;
+  }
+  const fixed = about.scenes.map(() => element("section"));
+  const runs = about.runs.map((run, number) => new Run(server, number, run));
+  const columns = element("div", { class: runs.length > 1 ? "runs beside" : "runs" }, ...runs.map((run) => run.node));
+  root.replaceChildren(...fixed, ...(runs.length ? [box(about, runs), columns] : []));
+  for (const [place, number] of about.scenes.entries()) new Viewed(server, fixed[place]).open(number);
+}
+
+/** What is asked: a text, or the number of an example. */
+function box(about, runs) {
+  const reads = about.runs.some((run) => !run.examples);
+  const given = { text: about.text, row: 0, beam: 1 };
+  let timer = 0;
+  const go = () => {
+    clearTimeout(timer);
+    for (const run of runs) run.ask({ ...given });
+  };
+  const soon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(go, QUIET);
+  };
+  const text = element("textarea", { id: "text", dir: "auto", spellcheck: "false", on: { input: () => { given.text = text.value; soon(); } } });
+  text.value = about.text;
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey) return;
+    event.preventDefault();
+    go();
+  });
+  const line = element("div", { class: "line" });
+  if (about.runs.some((run) => run.task === "translate")) {
+    const beam = element("select", { on: { change: () => { given.beam = Number(beam.value); go(); } } });
+    for (const [width, name] of BEAMS) beam.append(element("option", { value: String(width), text: name }));
+    line.append(element("label", { class: "choice" }, element("span", { text: "search" }), beam));
+  }
+  const most = Math.max(...about.runs.map((run) => run.examples));
+  if (most) {
+    const row = element("input", { type: "number", min: 0, max: most - 1, value: 0, on: { input: () => { given.row = Math.round(Number(row.value)); soon(); } } });
+    line.append(element("label", { class: "choice" }, element("span", { text: `example, 0 to ${most - 1}` }), row));
+  }
+  line.append(element("span", { class: "hint", text: hint(about.runs) }));
+  if (about.text || !reads) go();
+  const asked = reads ? [element("label", { for: "text", text: "Text" }), text] : [];
+  return element("section", { class: "card ask", "aria-label": "what is asked" }, ...asked, line);
+}
+
+function hint(runs) {
+  const tasks = new Set(runs.map((run) => run.task));
+  const said = [];
+  if (tasks.has("translate")) said.push("What you type is translated as you type; a click on a token of the translation changes it.");
+  if (tasks.has("fill-mask")) said.push("Write [MASK] where a word is to be guessed.");
+  if (tasks.has("classify")) said.push("What you choose is classified.");
+  return said.join(" ");
+}
+
+start(document.getElementById("explore"));

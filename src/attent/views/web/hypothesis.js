@@ -1,0 +1,61 @@
+// A translation as it grows. A token that is clicked can be changed: to another that was likely, or to anything that is typed.
+
+import { element } from "./elements.js";
+import { visible } from "./words.js";
+
+const STOP = 3;
+
+export class Hypothesis {
+  /** `change(prefix, more)` is called with the ids that stay and the text behind them; `point(place)` when a token is pointed at. */
+  constructor(change, point) {
+    this.change = change;
+    this.point = point;
+    this.list = element("ol", { class: "pieces written", "aria-label": "the translation; a token that is chosen can be changed" });
+    this.menu = element("div");
+    this.node = element("div", {}, this.list, this.menu);
+    this.begin();
+  }
+
+  begin() {
+    this.steps = [];
+    this.list.replaceChildren();
+    this.menu.replaceChildren();
+  }
+
+  add(step) {
+    const place = this.steps.length;
+    this.steps.push(step);
+    const button = element("button", {
+      type: "button", "aria-expanded": "false", on: { click: () => this.open(place), pointerenter: () => this.point(place), focus: () => this.point(place) },
+    }, element("bdi", { text: visible(step.said.piece) }), element("small", { text: chance(step.said.probability) }));
+    this.list.append(element("li", { class: step.forced ? "forced" : "" }, button));
+  }
+
+  /** What else a token might have been. */
+  open(place) {
+    const step = this.steps[place];
+    for (const [which, item] of [...this.list.children].entries()) item.firstChild.setAttribute("aria-expanded", String(which === place));
+    const prefix = this.steps.slice(0, place).map(({ said }) => said.token);
+    const offers = step.best.filter(({ token }) => token !== STOP).map((candidate) => element("button", {
+      type: "button", on: { click: () => this.change([...prefix, candidate.token], "") },
+    }, element("bdi", { text: visible(candidate.piece) }), element("small", { text: chance(candidate.probability) })));
+    const typed = element("input", { type: "text", dir: "auto", "aria-label": "what comes from here on" });
+    const form = element("form", { on: { submit: (event) => { event.preventDefault(); this.change(prefix, typed.value); } } },
+      typed, element("button", { text: "go on from this" }));
+    const close = () => {
+      this.menu.replaceChildren();
+      this.list.children[place]?.firstChild.setAttribute("aria-expanded", "false");
+      this.list.children[place]?.firstChild.focus();
+    };
+    const node = element("div", {
+      class: "instead", role: "dialog", "aria-label": `instead of ${visible(step.said.piece)}`,
+      on: { keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); close(); } } },
+    }, element("p", { class: "status", text: "Instead, the likeliest first; the model goes on from there:" }), element("div", { class: "offers" }, ...offers), form);
+    this.menu.replaceChildren(node);
+    offers[0]?.focus();
+  }
+}
+
+function chance(probability) {
+  return probability >= 0.995 ? "100 %" : `${(100 * probability).toFixed(probability < 0.1 ? 1 : 0)} %`;
+}

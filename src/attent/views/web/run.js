@@ -1,0 +1,116 @@
+// One run: what it makes of a text, as it makes it, and where it looked.
+
+import { shade, share, topOf } from "./colours.js";
+import { element } from "./elements.js";
+import { Hypothesis } from "./hypothesis.js";
+import { Viewed } from "./viewed.js";
+import { number, visible } from "./words.js";
+
+export class Run {
+  constructor(server, which, about) {
+    this.server = server;
+    this.which = which;
+    this.about = about;
+    this.asked = null;
+    this.status = element("p", { class: "status", role: "status" });
+    this.read = element("ol", { class: "pieces read", "aria-label": "what is read, shaded by what the last token looks at" });
+    this.written = new Hypothesis((prefix, more) => this.ask({ ...this.asked, prefix, more }), (place) => this.point(place));
+    this.found = element("div", { class: "guesses" });
+    this.root = element("div");
+    const made = about.task === "translate" ? [this.read, this.written.node] : [this.found];
+    this.node = element("section", { class: "run", "aria-label": about.name },
+      element("section", { class: "card" }, element("h2", {}, element("bdi", { text: about.name })), this.status, ...made), this.root);
+    this.viewed = new Viewed(server, this.root);
+  }
+
+  /** Ask for another text, or for the same with another beginning; what was asked before is not waited for. */
+  async ask(asked) {
+    this.asked = asked;
+    this.request?.abort();
+    const { signal } = (this.request = new AbortController());
+    this.say("…");
+    try {
+      const scene = this.about.task === "translate" ? await this.translate(asked, signal) : await this.tell(asked, signal);
+      if (!signal.aborted) await this.viewed.open(scene);
+    } catch (error) {
+      if (!signal.aborted) this.say(error.message, true);
+    }
+  }
+
+  async translate({ text, beam, prefix = [], more = "" }, signal) {
+    if (!text.trim()) {
+      this.read.replaceChildren();
+      this.written.begin();
+      throw new Error("Type a text to translate.");
+    }
+    const chosen = this.viewed.state?.values;
+    const where = chosen?.group === "cross" ? { group: "cross", layer: chosen.layer, head: chosen.head } : { group: "cross", layer: 999, head: "mean" };
+    let end = null;
+    for await (const event of this.server.events("/api/translate", { run: this.which, text, beam, prefix, more, where }, signal)) {
+      if (signal.aborted) return null;
+      if (event.kind === "start") {
+        this.source = event.source;
+        this.shade(null);
+        this.written.begin();
+      } else if (event.kind === "token") {
+        this.written.add(event);
+        this.say("writing …");
+        if (event.weights) this.shade(event.weights);
+      } else if (event.kind === "scene") this.viewed.open(event.scene);
+      else end = event;
+    }
+    this.say(end.text || "The translation is empty.");
+    return end.scene;
+  }
+
+  /** Guesses of blanks, or classes. */
+  async tell({ text, row }, signal) {
+    const pictures = this.about.examples > 0;
+    if (!pictures && !text.trim()) throw new Error(this.about.task === "fill-mask" ? "Type a text with [MASK] in it." : "Type a text to classify.");
+    const path = this.about.task === "fill-mask" ? "/api/fill" : "/api/classify";
+    const answer = await this.server.post(path, pictures ? { run: this.which, row } : { run: this.which, text }, signal);
+    const found = await answer.json();
+    if (this.about.task === "fill-mask") {
+      this.found.replaceChildren(...found.blanks.map((blank, place) => best(`blank ${place + 1}`, blank.guesses.map(({ word, probability }) => [word, probability]))));
+      this.say(found.unknown.length ? `Not known to this model: ${found.unknown.join(", ")}` : "");
+    } else {
+      this.found.replaceChildren(best("classes", found.best.map(({ label, probability }) => [label, probability])));
+      this.say("");
+    }
+    return found.scene;
+  }
+
+  /** The tokens that are read, each by its share of a step's weights. */
+  shade(weights) {
+    const most = 400;
+    const top = weights ? topOf(weights) : 0;
+    const pieces = this.source.slice(0, most).map((label, place) => {
+      const piece = element("li", {}, element("bdi", { text: visible(label) }));
+      if (top) {
+        const colour = shade(share(weights[place], top));
+        piece.style.background = colour.background;
+        piece.style.color = colour.text;
+        piece.title = number(weights[place]);
+      }
+      return piece;
+    });
+    if (this.source.length > most) pieces.push(element("li", { text: `… and ${(this.source.length - most).toLocaleString("en")} more` }));
+    this.read.replaceChildren(...pieces);
+  }
+
+  /** Show where a token of the translation looked. */
+  point(place) {
+    const { state } = this.viewed;
+    if (state) state.set({ side: "row", place });
+  }
+
+  say(text, wrong = false) {
+    this.status.textContent = text;
+    this.status.classList.toggle("wrong", wrong);
+  }
+}
+
+function best(title, pairs) {
+  const items = pairs.map(([name, chance]) => element("li", {}, element("bdi", { text: visible(name) }), element("span", { text: `${(100 * chance).toFixed(2)} %` })));
+  return element("div", {}, element("h3", { text: title }), element("ol", {}, ...items));
+}

@@ -1,0 +1,221 @@
+// The map of one head at every scale: zoomed by wheel, pinch and keys, moved by dragging and keys. Only tiles that are looked at are
+// asked for; while they are on their way, what is known of a higher level stands in their place.
+
+import { onScheme, painted, topOf } from "./colours.js";
+import { choice, element, tick } from "./elements.js";
+import { Pyramid, SIDE } from "./pyramid.js";
+import { fenced, number } from "./words.js";
+import { Scale, spans } from "./zoom_scale.js";
+import { drawLabels, drawMark } from "./zoom_labels.js";
+import { listen } from "./zoom_hands.js";
+
+const TALLEST = 640;
+
+export class Zoom {
+  constructor(source, state) {
+    this.source = source;
+    this.state = state;
+    this.how = "mean";
+    this.rooted = true;
+    this.cell = [0, 0];
+    this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "zoomable map" });
+    this.readout = element("output", { class: "readout", "aria-live": "polite" });
+    this.level = element("p", { class: "level", role: "status" });
+    this.legend = element("div", { class: "legend" });
+    this.options = element("div", { class: "options" });
+    this.node = element("section", { class: "card map zoom", "aria-label": "map" }, element("h2", { text: "Map" }),
+      this.options, this.readout, element("div", { class: "frame" }, this.canvas), this.level, this.legend,
+      element("p", { class: "about", text: "Wheel, pinch or + and − zoom; dragging moves; arrow keys move the cell, with Shift the map; 0 shows all; Enter or a click shows the row among the tokens." }));
+    this.scale = new Scale();
+    this.offer();
+    listen(this);
+    state.follow((_, changed) => {
+      if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
+      else this.draw();
+    });
+    new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
+    onScheme(() => this.repaint());
+  }
+
+  get group() {
+    return this.source.scene.groups.find((one) => one.name === this.state.values.group);
+  }
+
+  offer() {
+    const button = (text, label, act) => element("button", { type: "button", text, "aria-label": label, on: { click: act } });
+    this.options.replaceChildren(
+      button("+", "zoom in", () => this.zoom(2)), button("−", "zoom out", () => this.zoom(0.5)), button("all", "show all of the map", () => this.fit()),
+      choice("cells show the", [["mean", "mean"], ["max", "largest"]], this.how, (how) => { this.how = how; this.open(false); }),
+      tick("strengthen small weights (square root)", this.rooted, (ticked) => { this.rooted = ticked; this.repaint(); }),
+    );
+  }
+
+  /** Begin with another map; of the same size it is seen where the one before was. */
+  open(fresh) {
+    const { layer, head } = this.state.values;
+    const group = this.group;
+    this.pyramid?.close();
+    const load = (level, y, x, signal) => this.source.tile(group.name, layer, head, level, y, x, this.how, signal);
+    this.pyramid = new Pyramid(group.height, group.width, load, () => this.draw());
+    this.labels = { rows: this.source.scene.texts[group.rows].labels, columns: this.source.scene.texts[group.columns].labels };
+    this.scale.of(group.height, group.width);
+    if (fresh) this.cell = [0, 0];
+    this.resized(fresh);
+  }
+
+  resized(fresh = false) {
+    this.width = this.node.clientWidth;
+    this.scale.room(Math.max(this.width - 34, 200), TALLEST);
+    if (fresh || !this.touched) this.scale.fit();
+    this.draw();
+  }
+
+  fit() {
+    this.touched = false;
+    this.scale.fit();
+    this.draw();
+  }
+
+  /** By a factor, about a point of the canvas or its middle. */
+  zoom(factor, at = undefined) {
+    this.touched = true;
+    this.scale.zoom(factor, at);
+    this.draw();
+  }
+
+  move(right, down) {
+    this.touched = true;
+    this.scale.move(right, down);
+    this.draw();
+  }
+
+  /** The cell of the present level under a point of the canvas. */
+  at(x, y) {
+    const [row, column] = this.scale.cell(x, y);
+    return row < 0 || column < 0 || row >= this.pyramid.height || column >= this.pyramid.width ? null : [row, column];
+  }
+
+  /** Speak of the cell of these places, and move the map where it is not seen. */
+  go(cell, follow = false) {
+    this.cell = cell;
+    if (follow) this.scale.show(...cell);
+    this.draw();
+  }
+
+  choose(cell) {
+    this.go(cell);
+    this.state.set({ side: "row", place: cell[0] });
+  }
+
+  /** Nothing is asked for any more. */
+  close() {
+    this.pyramid?.close();
+    this.pyramid = null;
+  }
+
+  repaint() {
+    if (!this.pyramid) return;
+    for (const tile of this.pyramid.tiles.values()) tile.canvas = null;
+    this.draw();
+  }
+
+  /** Once before the next picture, however often it is asked for. */
+  draw() {
+    if (this.waiting || !this.pyramid) return;
+    this.waiting = true;
+    requestAnimationFrame(() => { this.waiting = false; this.paint(); });
+  }
+
+  paint() {
+    const { scale, pyramid, canvas } = this;
+    const ratio = window.devicePixelRatio || 1;
+    const context = canvas.getContext("2d");
+    [canvas.width, canvas.height] = [Math.round(scale.wide * ratio), Math.round(scale.high * ratio)];
+    [canvas.style.width, canvas.style.height] = [`${scale.wide}px`, `${scale.high}px`];
+    context.scale(ratio, ratio);
+    context.imageSmoothingEnabled = false;
+    const level = scale.level(pyramid.top);
+    const places = this.places(level);
+    pyramid.want(places);
+    const shown = places.map(([, y, x]) => [y, x, pyramid.get(level, y, x)]);
+    const there = shown.filter(([, , tile]) => tile).map(([, , tile]) => tile);
+    // a scale of colours that does not jump while tiles of a level come
+    if (there.length) this.top = Math.max(...there.map((tile) => tile.top ??= topOf(tile.values)));
+    context.save();
+    context.beginPath();
+    context.rect(scale.left, scale.above, scale.wide - scale.left, scale.high - scale.above);
+    context.clip();
+    for (const [y, x, tile] of shown) {
+      if (tile) this.place(context, tile, level, y, x);
+      else this.stand(context, level, y, x);
+    }
+    context.restore();
+    const style = getComputedStyle(this.node);
+    drawLabels(context, style, scale, this.labels);
+    drawMark(context, style, scale, level, this.cell, this.state.values);
+    this.say(level, there, places);
+    canvas.dataset.complete = String(pyramid.complete);
+    canvas.dataset.level = String(level);
+  }
+
+  /** The tiles of a level that are seen, those in the middle first. */
+  places(level) {
+    const [rows, columns] = this.scale.seen();
+    const step = SIDE * 2 ** level;
+    const found = [];
+    for (let y = Math.floor(rows[0] / step); y * step < rows[1]; y += 1) {
+      for (let x = Math.floor(columns[0] / step); x * step < columns[1]; x += 1) found.push([level, y, x]);
+    }
+    const far = ([, y, x]) => Math.abs((y + 0.5) * step - (rows[0] + rows[1]) / 2) + Math.abs((x + 0.5) * step - (columns[0] + columns[1]) / 2);
+    return found.sort((one, other) => far(one) - far(other));
+  }
+
+  place(context, tile, level, y, x) {
+    if (!tile.canvas || tile.painted !== this.top) {
+      tile.canvas = painted(tile.values, tile.height, tile.width, this.top, this.rooted);
+      tile.painted = this.top;
+    }
+    const step = 2 ** level;
+    const [left, above] = this.scale.point(y * SIDE * step, x * SIDE * step);
+    context.drawImage(tile.canvas, left, above, tile.width * step * this.scale.size, tile.height * step * this.scale.size);
+  }
+
+  /** What is known of a higher level, in the place of a tile that is on its way. */
+  stand(context, level, y, x) {
+    const found = this.pyramid.above(level, y, x);
+    if (!found) return;
+    const { tile } = found;
+    tile.canvas ??= painted(tile.values, tile.height, tile.width, tile.top ??= topOf(tile.values), this.rooted);
+    const part = SIDE / 2 ** (found.level - level);
+    const [fromX, fromY] = [(x * part) % SIDE, (y * part) % SIDE];
+    const [wide, high] = [Math.min(part, tile.width - fromX), Math.min(part, tile.height - fromY)];
+    const size = 2 ** found.level * this.scale.size;
+    const [left, above] = this.scale.point(y * SIDE * 2 ** level, x * SIDE * 2 ** level);
+    context.drawImage(tile.canvas, fromX, fromY, wide, high, left, above, wide * size, high * size);
+  }
+
+  /** The value of the cell that is spoken of, and what the cells are. */
+  say(level, there, places) {
+    const step = 2 ** level;
+    const [row, column] = this.cell;
+    const [y, x] = [Math.floor(row / step), Math.floor(column / step)];
+    const tile = this.pyramid.get(level, Math.floor(y / SIDE), Math.floor(x / SIDE));
+    const value = tile ? tile.values[(y % SIDE) * tile.width + (x % SIDE)] : NaN;
+    const shown = number(value, tile?.exact ?? false);
+    const name = (labels, place) => {
+      const [first, last] = spans(place, step, labels.length);
+      return first === last ? `${fenced(labels[first])} (${first})` : `${fenced(labels[first])} … ${fenced(labels[last])} (${first} to ${last})`;
+    };
+    const kind = step === 1 ? "" : this.how === "mean" ? ", the mean of these weights" : ", the largest of these weights";
+    this.readout.textContent = `row ${name(this.labels.rows, row)} → column ${name(this.labels.columns, column)}: ${shown}${kind}${tile && !tile.exact ? ", of some rows" : ""}`;
+    this.readout.dataset.value = Number.isNaN(value) ? "" : String(value);
+    this.canvas.setAttribute("aria-label", `Map of ${this.group.title}. ${this.readout.textContent}`);
+    const notes = [...new Set(there.map((one) => one.note).filter(Boolean))];
+    const cells = step === 1 ? "Each cell is one weight." : `Level ${level}: each cell stands for ${step} × ${step} weights.`;
+    const missing = places.length - there.length ? ` ${places.length - there.length} of ${places.length} tiles are on their way.` : "";
+    this.level.textContent = this.pyramid.error || `${cells}${notes.length ? ` Shown: ${notes.join("; ")}.` : ""}${missing}`;
+    const bar = painted(Float32Array.from({ length: 64 }, (_, place) => place), 1, 64, 63, this.rooted);
+    bar.setAttribute("aria-hidden", "true");
+    this.legend.replaceChildren(element("span", { text: "0" }), bar, element("span", { text: number(this.top ?? 0, false) }));
+  }
+}

@@ -1,0 +1,69 @@
+"""Runs that have hardly learnt anything, and a server's application asked without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+import attent
+from attent.data.tokenizer import CharTokenizer
+from attent.data.tokenizers import learn
+from attent.decoding.filler import Filler
+from attent.decoding.translator import Translator
+from attent.models.encoder import EncoderModel
+from attent.models.encoder_settings import EncoderSettings
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.serve.app import application
+from attent.serve.explorer import Explorer
+from attent.serve.opened import Opened
+from attent.views.arranged import arranged
+from attent.views.scene import Scene
+
+TOKEN = "a-token-of-this-start"
+HOST = "127.0.0.1:8765"
+TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
+
+
+@pytest.fixture
+def translator() -> Translator:
+    torch.manual_seed(2)
+    source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
+    small = {"encoder_layers": 1, "decoder_layers": 2, "width": 16, "feed_forward": 17, "heads": 2, "share_embeddings": "none"}
+    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+
+
+@pytest.fixture
+def filler() -> Filler:
+    torch.manual_seed(3)
+    tokenizer = learn("word", TEXT)
+    settings = EncoderSettings(layers=2, width=8, feed_forward=7, heads=2, position="rotary")
+    return Filler(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Two heads that look from 300 places to 280."""
+    torch.manual_seed(4)
+    query, key = torch.randn(1, 2, 300, 4), torch.randn(1, 2, 280, 4)
+    return arranged(attent.attend(query, key, key, return_map=True)[1], title="300 places")
+
+
+@pytest.fixture
+def explorer(translator: Translator, filler: Filler, scene: Scene) -> Iterator[Explorer]:
+    runs = [Opened("dates", "translate", translator), Opened("blanks", "fill-mask", filler)]
+    made = Explorer(runs, [scene], text="abc")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(explorer: Explorer) -> TestClient:
+    app = application(explorer, hosts=frozenset({HOST, "localhost:8765"}), token=TOKEN)
+    return TestClient(app, base_url=f"http://{HOST}", headers={"X-Attent-Token": TOKEN}, raise_server_exceptions=False)
+
+
+Post = Callable[..., object]

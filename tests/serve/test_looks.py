@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from attent.attention.attend import attend
+from attent.attention.map import AttentionMap
+from attent.serve import looks
+from attent.serve.tiles import Sheet
+from attent.views.scene import Layer
+
+
+def attended(queries: int, keys: int, **how: object) -> AttentionMap:
+    query, key = torch.randn(2, 3, queries, 4), torch.randn(2, 3, keys, 4)
+    return attend(query, key, key, return_map=True, **how)[1]
+
+
+@pytest.mark.parametrize("head", [None, 1])
+def test_rows_and_columns_are_those_of_the_map(head: int | None) -> None:
+    weights = attended(23, 31)
+    sheet = Sheet("a", Layer("a", weights, sequence=1), head)
+    dense = weights.dense()[1].mean(0) if head is None else weights[1, head]
+    torch.testing.assert_close(looks.row(sheet, 5).values, dense[5:6])
+    torch.testing.assert_close(looks.column(sheet, 7).values, dense[:, 7][None])
+    torch.testing.assert_close(looks.thumbnail(sheet).values, dense)
+
+
+def test_under_a_mask_what_is_hidden_weighs_nothing() -> None:
+    weights = attended(23, 23, mask="causal")
+    sheet = Sheet("a", Layer("a", weights), 2)
+    torch.testing.assert_close(looks.row(sheet, 5).values, weights[0, 2, 5:6])
+    torch.testing.assert_close(looks.column(sheet, 7).values[0], weights[0, 2, :, 7])
+
+
+def test_of_a_long_text_some_queries_speak_for_those_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "AT_ONCE", 23 * 31 // 4)
+    weights = attended(23, 31)
+    part = looks.column(Sheet("a", Layer("a", weights), 0), 7)
+    assert (part.exact, part.note) == (False, "from 1 row in 8")
+    torch.testing.assert_close(part.values[0, :16], weights[0, 0, [4] * 8 + [12] * 8, 7])
+    monkeypatch.setattr(looks, "SMALL", 23 * 31 // 2)
+    assert looks.thumbnail(Sheet("a", Layer("a", weights), 0)).note == "from 1 row in 4"
+
+
+def test_a_thumbnail_is_small() -> None:
+    weights = attended(100, 193)
+    part = looks.thumbnail(Sheet("a", Layer("a", weights), 0))
+    torch.testing.assert_close(part.values, torch.nn.functional.avg_pool2d(weights[0, :1], 8, ceil_mode=True)[0])
+
+
+@pytest.mark.parametrize("most", [2**23, 1])
+def test_figures_by_hand(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "FIGURED", most)
+    dense = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])[None]
+    if most == 1:  # one row speaks for all: the last
+        (found,) = looks.figures(Layer("a", dense), itself=True)
+        assert (found["first"], found["previous"], found["same"]) == (0, 0.25, 0.75)
+        return
+    (found,) = looks.figures(Layer("a", dense), itself=True)
+    assert found["first"] == pytest.approx(1.5 / 3)
+    assert found["previous"] == pytest.approx((0.5 + 0.25) / 3)
+    assert found["same"] == pytest.approx((1 + 0.5 + 0.75) / 3)
+    assert found["distance"] == pytest.approx((0.5 + 0.25) / 3)
+    assert found["entropy"] == pytest.approx((math.log(2) - 0.25 * math.log(0.25) - 0.75 * math.log(0.75)) / 3)
+
+
+def test_figures_without_a_meaning_are_left_out() -> None:
+    (one, *_) = looks.figures(Layer("a", attended(5, 7)), itself=False)
+    assert [name for name, value in one.items() if value is None] == ["distance", "previous", "same"]
+    (one,) = looks.figures(Layer("a", -torch.ones(3, 3)), itself=True)
+    assert set(one.values()) == {None}

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from attent.errors import ArgumentError
+from attent.serve.scenes import Scenes
+from attent.views.scene import Scene
+
+
+def test_the_first_stay_and_the_oldest_of_the_others_is_forgotten() -> None:
+    fixed, *others = (Scene(str(number), {}, ()) for number in range(4))
+    scenes = Scenes([fixed], most=2)
+    assert [scenes.add(scene) for scene in others] == [1, 2, 3]
+    assert (scenes[0], scenes[2], scenes[3]) == (fixed, others[1], others[2])
+    with pytest.raises(ArgumentError, match="view 1 is not known, or was forgotten"):
+        scenes[1]
+    with pytest.raises(ArgumentError, match="view -1 is not known"):
+        scenes[-1]
