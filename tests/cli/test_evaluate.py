@@ -79,7 +79,7 @@ def test_a_file_is_compared_in_small_letters(attent, run_folder: Path, files: tu
     as_they_are, small = (json.loads("\n".join(attent("evaluate", run_folder, *options, *more).out)) for more in ((), ("--lowercase",)))
     assert "case:lc" in small["bleu_signature"]
     assert small["bleu"] >= as_they_are["bleu"]
-    assert small["chrf"] == as_they_are["chrf"]
+    assert "case:lc" in small["chrf_signature"]
 
 
 def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]) -> None:

@@ -44,7 +44,7 @@ def evaluate(
     images: Annotated[str | None, typer.Option(help="Of a run that classifies: pictures or vectors with their labels.")] = None,
     labelled: Annotated[Path | None, typer.Option(help="The same, texts with their labels, a .tsv.")] = None,
     tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare them in small letters, as for BLEU alone.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate, of these lines.")] = None,
 ) -> None:
@@ -149,7 +149,7 @@ def _evaluate_files(
 ) -> None:
     from attent.data.reading import lines as read_lines
     from attent.decoding.translator import load
-    from attent.evaluation.metrics import bleu
+    from attent.evaluation.metrics import bleu, chrf
 
     sources, references = list(read_lines(source)), list(read_lines(target))
     if not sources or len(sources) != len(references):
@@ -157,17 +157,17 @@ def _evaluate_files(
     translator = load(run)
     say(f"translating {len(sources):,} lines of {source}")
     translations = translator.translate(sources, settings)
-    measured = _measure(translator, sources, references, translations, bleu(translations, references, tokenize, lowercase=lowercase))
+    by_words = bleu(translations, references, tokenize, lowercase=lowercase)
+    measured = _measure(translator, sources, references, translations, by_words, chrf(translations, references, lowercase=lowercase))
     print(json.dumps(measured, indent=2) if as_json else "\n".join(measured_lines(measured)))
 
 
 def _measure(
-    translator: Translator, sources: list[str], references: list[str], translations: list[str], by_words: Measured
+    translator: Translator, sources: list[str], references: list[str], translations: list[str], by_words: Measured, by_characters: Measured
 ) -> dict[str, Any]:
     from attent.evaluation.exact_match import exact_match
-    from attent.evaluation.metrics import chrf, loss
+    from attent.evaluation.metrics import loss
 
-    by_characters = chrf(translations, references)
     return {
         "pairs": len(references),
         "bleu": by_words.score,

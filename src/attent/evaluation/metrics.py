@@ -49,9 +49,9 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
     return _measured(BLEU(tokenize=tokenize, lowercase=lowercase, force=True), translations, references)
 
 
-def chrf(translations: Sequence[str], references: Sequence[str]) -> Measured:
-    """chrF2 of a corpus with one reference each. Source: Popović (2015), https://aclanthology.org/W15-3049."""
-    return _measured(CHRF(), translations, references)
+def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Measured:
+    """chrF2 of a corpus with one reference each, in small letters if asked for. Source: Popović (2015), https://aclanthology.org/W15-3049."""
+    return _measured(CHRF(lowercase=lowercase), translations, references)
 
 
 def loss(scores: Sequence[Score]) -> float:
