@@ -1,10 +1,14 @@
-"""What every test shares: one thread, one seed, and the folder of corpora."""
+"""What every test shares: one thread, one seed, the folder of corpora, and a browser."""
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import hypothesis
 import numpy
@@ -73,3 +77,101 @@ def settings_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("settings") / "small.toml"
     file.write_text(SMALL, encoding="utf-8")
     return file
+
+
+# Nothing is asked of anybody: names of other machines are unknown to it, and it looks for no updates of its own.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+)
+WIDE, NARROW = (1280, 800), (390, 844)
+HERE = {"localhost", "127.0.0.1", "::1"}
+
+
+class Window:
+    """A browser's window that hears everything that a page does; what it should not have done is in `wrong`.
+
+    Args:
+        browser: Chromium, running.
+        pictures: the folder of screenshots.
+    """
+
+    def __init__(self, browser: Any, pictures: Path) -> None:
+        self._browser, self._pictures = browser, pictures
+        self._contexts: list[Any] = []
+        self.requests: list[str] = []
+        self.wrong: list[str] = []
+
+    def open(self, address: Path | str, *, size: tuple[int, int] = WIDE, dark: bool = False, **more: Any) -> Any:
+        """Playwright's page, its address loaded. `more` is for its `new_context`, such as has_touch=True."""
+        scheme = "dark" if dark else "light"
+        context = self._browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, reduced_motion="reduce", **more
+        )
+        self._contexts.append(context)
+        context.on("request", lambda request: self._asked(request.url))
+        context.on("console", lambda said: self.wrong.append(f"console: {said.text}") if said.type == "error" else None)
+        context.on("weberror", lambda event: self.wrong.append(f"error: {event.error}"))
+        page = context.new_page()
+        page.on("websocket", lambda socket: self._asked(socket.url))
+        page.goto(address.resolve().as_uri() if isinstance(address, Path) else address)
+        return page
+
+    def picture(self, page: Any, name: str, *, whole: bool = False) -> Path:
+        """A screenshot NAME.png, of all that can be scrolled to if it is to be the whole page."""
+        path = self._pictures / f"{name}.png"
+        page.screenshot(path=path, full_page=whole, animations="disabled")
+        return path
+
+    def check(self) -> None:
+        """Close every page, and fail if any did what it should not have."""
+        while self._contexts:
+            context = self._contexts.pop()
+            for page in context.pages:
+                # an answer comes after all that was heard before it
+                page.evaluate("0")
+            context.close()
+        wrong, self.wrong = self.wrong, []
+        assert not wrong, "\n" + "\n".join(wrong)
+
+    def _asked(self, address: str) -> None:
+        self.requests.append(address)
+        parts = urlsplit(address)
+        if parts.scheme not in {"file", "data", "blob", "about"} and parts.hostname not in HERE:
+            self.wrong.append(f"request: {address}")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Chromium, headless: the one that CHROMIUM names or that is on the path; without it, or without playwright, the test is skipped."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        pytest.skip("no browser: chromium is not on the path (CHROMIUM names it)")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def window(chromium: Any, tmp_path: Path) -> Iterator[Window]:
+    """A window in which a page is opened as a reader would; the test fails if the page does what no page of ours may.
+
+        page = window.open(path, dark=True)  # a file, or "http://127.0.0.1:8000"; size=(390, 844) is a telephone
+        page.hover("text=cat")  # playwright's page: https://playwright.dev/python/docs/api/class-page
+        window.picture(page, "cat")  # into the folder that ATTENT_PICTURES names, else into tmp_path
+
+    No page may write an error to the console, raise one, or ask for anything but files, data, blobs and a server on this machine;
+    `window.requests` has every address asked for, `window.wrong` what is wrong so far. Mark the test slow: a browser takes seconds.
+    """
+    named = os.environ.get("ATTENT_PICTURES")
+    opened = Window(chromium, Path(named) if named else tmp_path)
+    yield opened
+    opened.check()
