@@ -78,7 +78,7 @@ def test_one_sequence_of_a_batch() -> None:
 
 def test_patches_of_a_picture() -> None:
     scene = arranged(seen_of(length=5), picture=Picture(np.zeros((4, 4, 1), np.uint8), (2, 2), "tokens"))
-    assert scene.texts["tokens"].labels[:2] == ("CLS", "row 1, column 1")
+    assert scene.texts["tokens"].labels[:2] == ("CLS", "patch 1,1")
 
 
 def test_what_cannot_be_shown() -> None:

@@ -57,5 +57,5 @@ def test_labels_must_fit_somewhere() -> None:
 
 def test_patches_have_names() -> None:
     picture = Picture(np.zeros((2, 2, 3)), (1, 2), "tokens")
-    assert patch_names(picture) == ["CLS", "row 1, column 1", "row 1, column 2"]
+    assert patch_names(picture) == ["CLS", "patch 1,1", "patch 1,2"]
     assert Labels(None, None, picture).of("self", 3, 3) == ("tokens", "tokens", READ)

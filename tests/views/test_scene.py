@@ -49,6 +49,7 @@ def test_what_is_described_is_json() -> None:
         "width": 5,
         "about": "the token produced",
         "distribution": True,
+        "itself": True,
     }
     assert described["texts"]["target"] == {"labels": ["x", "y"], "direction": "ltr"}
     assert described["notes"] == ["One."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -22,8 +22,8 @@ ORDER: tuple[Kind, ...] = ("cross", "encoder", "self", "decoder")
 
 def arranged(
     maps: Mapping[str, Weights] | Mapping[str, Labelled] | Weights,
-    tokens: Sequence[str] | None = None,
-    targets: Sequence[str] | None = None,
+    tokens: Iterable[str] | None = None,
+    targets: Iterable[str] | None = None,
     *,
     title: str = "",
     sequence: int = 0,
@@ -67,7 +67,7 @@ def arranged(
         several = found_kinds.count(kind) > 1
         name = f"{kind}-{number}" if several else kind
         shown = f"{TITLES[kind]} ({pattern})" if several else TITLES[kind]
-        groups.append((kind, Group(name, shown, of[0], of[1], tuple(layer for layer, _ in layers), of[2])))
+        groups.append((kind, Group(name, shown, of[0], of[1], tuple(layer for layer, _ in layers), of[2], kind != "cross")))
     labels.check()
     ordered = sorted(groups, key=lambda one: ORDER.index(one[0]))
     return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, notes)

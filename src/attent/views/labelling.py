@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from attent.errors import ShapeError
@@ -47,11 +47,11 @@ class Labels:
         picture: whose patches are the places of "tokens", which gives them names.
     """
 
-    def __init__(self, tokens: Sequence[str] | None, targets: Sequence[str] | None, picture: Picture | None = None) -> None:
+    def __init__(self, tokens: Iterable[str] | None, targets: Iterable[str] | None, picture: Picture | None = None) -> None:
         if tokens is None and picture is not None:
             tokens = patch_names(picture)
         self.texts: dict[str, Text] = {}
-        self._given = {"tokens": tokens, "targets": targets}
+        self._given = {name: None if some is None else (*some,) for name, some in (("tokens", tokens), ("targets", targets))}
         self._misfits: dict[str, list[str]] = {}
         self._fits: set[str] = set()
 
@@ -119,4 +119,4 @@ def patch_names(picture: Picture) -> list[str]:
     """What the places of a picture's text are called: patches by row and column, from 1."""
     down, across = picture.grid
     front = [FRONT, *(f"{FRONT} {number}" for number in range(2, picture.before + 1))][: picture.before]
-    return front + [f"row {row + 1}, column {column + 1}" for row in range(down) for column in range(across)]
+    return front + [f"patch {row + 1},{column + 1}" for row in range(down) for column in range(across)]

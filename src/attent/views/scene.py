@@ -87,6 +87,7 @@ class Group:
         columns: id of the text that the keys are about.
         layers: from the first to the last, all with as many heads, queries and keys.
         about: what a row is about: PRODUCED, READ, or whatever else.
+        itself: whether a text attends to itself, so that a query stands at one of the keys' places, the last at the last.
 
     Raises:
         ArgumentError: there is no layer.
@@ -99,6 +100,7 @@ class Group:
     columns: str
     layers: tuple[Layer, ...]
     about: str = READ
+    itself: bool = True
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -208,6 +210,7 @@ class Scene:
                     "width": group.shape[2],
                     "about": group.about,
                     "distribution": group.distribution,
+                    "itself": group.itself,
                 }
                 for group in self.groups
             ],
