@@ -49,6 +49,7 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         Route("/api/scenes/{scene:int}", _json(lambda request: explorer.scenes[_scene(request)].describe())),
         Route("/api/scenes/{scene:int}/summary", _json(lambda request: explorer.summary(_scene(request), _query(request, Summary).group))),
         *(Route(f"/api/scenes/{{scene:int}}/{name}", _numbers(kind, ask)) for name, (kind, ask) in parts.items()),
+        Route("/api/scenes/{scene:int}/picture", _bytes(lambda request: explorer.pixels(_scene(request)))),
         Route("/api/translate", _grows(explorer), methods=["POST"]),
         Route("/api/fill", _posted(lambda body: explorer.fill(Text.model_validate_json(body))), methods=["POST"]),
         Route("/api/classify", _posted(lambda body: explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), methods=["POST"]),
@@ -74,6 +75,13 @@ async def _web(request: Request) -> Response:
 def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(answer, request))
+
+    return found
+
+
+def _bytes(answer: Callable[[Request], bytes]) -> Callable[[Request], Awaitable[Response]]:
+    async def found(request: Request) -> Response:
+        return Response(await run_in_threadpool(answer, request), media_type="application/octet-stream")
 
     return found
 

@@ -9,12 +9,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from attent.data.labelled.pictures import Pictures
 from attent.data.tokenizer import STOP
 from attent.decoding.growing import Growing, Grown
 from attent.decoding.settings import SearchSettings
 from attent.errors import ArgumentError, DataError
-from attent.layers.patches import patch_grid
 from attent.serve import looks
 from attent.serve.kept import Kept
 from attent.serve.opened import Opened
@@ -23,8 +21,9 @@ from attent.serve.scenes import Scenes
 from attent.serve.tiles import Part, Sheet, Tiles
 from attent.serve.turns import Turns
 from attent.views.arranged import arranged
-from attent.views.labelling import FRONT
-from attent.views.scene import Picture, Scene
+from attent.views.pages.embedded import rgb
+from attent.views.run_scene import scene_of_example
+from attent.views.scene import Scene
 
 # Tokens that a text may have to be read at once; and that one may have for its weights to be told while a translation grows.
 LONGEST, TOLD = 32_768, 512
@@ -83,6 +82,17 @@ class Explorer:
         itself = not name.startswith("cross")
         return [self._now(lambda layer=layer: looks.figures(layer, itself=itself)) for layer in group.layers]
 
+    def pixels(self, scene: int) -> bytes:
+        """The picture of a scene, red, green and blue of each pixel.
+
+        Raises:
+            ArgumentError: it has none.
+        """
+        picture = self.scenes[scene].picture
+        if picture is None:
+            raise ArgumentError(f"view {scene} has no picture")
+        return rgb(picture).tobytes()
+
     def translate(self, asked: Translate) -> Iterator[dict[str, Any]]:
         """A translation as it grows: what is read, then each token, then the scene of all of it.
 
@@ -129,23 +139,19 @@ class Explorer:
             ArgumentError, DataError: the run tells no classes, there is no such example, or the text is empty or too long.
         """
         run = self._run(asked.run, "classify")
-        classifier, picture, labels = run.tool, None, None
+        classifier = run.tool
         if isinstance(asked, Text):
             if classifier.tokenizer is None:
                 # where pictures are read a text would be the name of a file of this machine
                 raise ArgumentError(f"{run.name} reads {classifier.inputs.inputs.kind}: choose one of its examples")
             if not asked.text.strip():
                 raise DataError("there is nothing to classify: the text is empty")
+            self._fits(len(classifier.tokenizer.encode(asked.text)))
             data, title = classifier.data([asked.text]), asked.text[:TITLE]
-            labels = [FRONT, *classifier.tokenizer.pieces(asked.text)]
-            self._fits(len(labels))
         else:
             data, title = run.example(asked.row), f"example {asked.row}"
-            if isinstance(data, Pictures):
-                how = classifier.inputs.inputs
-                picture = Picture(data.pixels[0], patch_grid(how.height, how.width, how.patch), "tokens")
         told = self._now(lambda: classifier.classify(data, best=BEST)[0])
-        scene = self._now(lambda: arranged(classifier.maps(data), labels, title=title, picture=picture))
+        scene = self._now(lambda: scene_of_example(classifier, data, title=title))
         best = [{"label": label, "probability": share} for label, share in zip(told.labels, told.probabilities, strict=True)]
         return {"scene": self.scenes.add(scene), "best": best}
 

@@ -64,7 +64,7 @@ def _written(scene: Scene, plan: Plan, layers: dict[str, list[Gathered]]) -> Emb
     if any(layer.nan for several in layers.values() for layer in several):
         description["notes"].append("Rows of weights that are no numbers are drawn as zeros.")
     if scene.picture is not None:
-        packs["picture"] = packed(_bytes(scene.picture))
+        packs["picture"] = packed(rgb(scene.picture))
     return Embedded(json.dumps(description, ensure_ascii=False, separators=(",", ":")), packs)
 
 
@@ -118,7 +118,7 @@ def _figures(row: np.ndarray) -> dict[str, float | None]:
     return {name: None if math.isnan(value) else rounded(value) for name, value in zip(FIGURES, row.tolist(), strict=True)}
 
 
-def _bytes(picture: Picture) -> np.ndarray:
+def rgb(picture: Picture) -> np.ndarray:
     """The pixels as bytes, (H, W, 3)."""
     pixels = picture.pixels
     if pixels.dtype != np.uint8:

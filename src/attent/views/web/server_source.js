@@ -73,6 +73,12 @@ export class ServerSource {
     return answer.json();
   }
 
+  // The pixels of the picture, red, green and blue of each.
+  async pixels() {
+    const answer = await this.server.get(`/api/scenes/${this.number}/picture`);
+    return new Uint8Array(await answer.arrayBuffer());
+  }
+
   // Small answers are kept, the last few hundred of them.
   once(what, query) {
     const key = JSON.stringify([what, query]);

@@ -4,15 +4,16 @@ import { trimmed } from "./words.js";
 import { spans } from "./zoom_scale.js";
 
 const LETTERS = 12;
+const LEAST = 9;
 // Pixels between numbers.
 const APART = 56;
 
 export function drawLabels(context, style, scale, labels) {
   const [rows, columns] = scale.seen();
-  context.font = `${LETTERS}px ${style.fontFamily}`;
+  const named = scale.size >= LEAST;
+  context.font = `${named ? Math.min(LETTERS, scale.size + 1) : LETTERS}px ${style.fontFamily}`;
   context.fillStyle = style.getPropertyValue("--text");
   context.textBaseline = "middle";
-  const named = scale.size >= LETTERS;
   const step = named ? 1 : nice(APART / scale.size);
   context.textAlign = "right";
   for (let row = Math.ceil(rows[0] / step) * step; row < rows[1]; row += step) {

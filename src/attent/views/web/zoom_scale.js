@@ -3,7 +3,7 @@
 // Pixels that a cell may be wide at most, and those beside and above the cells for labels.
 const LARGEST = 40;
 const LEFT = 84;
-const ABOVE = 64;
+const ABOVE = 52;
 
 export class Scale {
   constructor() {

@@ -1,0 +1,192 @@
+"""The page of `attent explore` in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+import attent
+from attent.decoding.filler import Filler
+from attent.decoding.growing import Growing, labels
+from attent.decoding.translator import Translator
+from attent.serve.explorer import Explorer
+from attent.serve.exploring import Exploring
+from attent.serve.opened import Opened
+
+pytestmark = pytest.mark.slow
+
+SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 844), True)], ids=["wide", "narrow"])
+
+
+@pytest.fixture
+def served(translator: Translator) -> Iterator[Exploring]:
+    with Exploring(Explorer([Opened("dates", "translate", translator)], text="abc"), port=0) as exploring:
+        yield exploring
+
+
+@pytest.fixture
+def long() -> Iterator[tuple[Exploring, Any]]:
+    """Two heads that look from 3,000 places to 3,000, and the map itself."""
+    torch.manual_seed(7)
+    query, key = torch.randn(1, 2, 3000, 16), torch.randn(1, 2, 3000, 16)
+    weights = attent.attend(query, key, key, return_map=True)[1]
+    with attent.explore(weights, [f"t{place}" for place in range(3000)], title="3,000 places") as exploring:
+        yield exploring, weights
+
+
+def written(translator: Translator, text: str, prefix: Sequence[int] = ()) -> tuple[list[int], str]:
+    """What the model writes, as tokens and as text."""
+    growing = Growing(translator, text, prefix)
+    for _ in growing:
+        pass
+    return growing.tokens, translator.target_tokenizer.decode(growing.tokens)
+
+
+def until(page: Any, wanted: str, given: object = None) -> None:
+    """Wait for an expression; playwright's own way is what the page's policy forbids, to evaluate text."""
+    for _ in range(600):
+        if page.evaluate(wanted, given):
+            return
+        page.wait_for_timeout(100)
+    pytest.fail(f"{wanted} never came to be")
+
+
+def ended(page: Any, text: str) -> None:
+    """Wait until a translation is there, and the view of it."""
+    until(page, "text => document.querySelector('.status')?.textContent === text", text)
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+
+
+@SIZES
+def test_typing_translates_and_an_edited_token_is_gone_on_from(
+    served: Exploring, window: Any, translator: Translator, size: tuple[int, int], dark: bool
+) -> None:
+    page = window.open(served.address, size=size, dark=dark)
+    ended(page, written(translator, "abc")[1])
+    page.fill("#text", "bad")
+    tokens, text = written(translator, "bad")
+    ended(page, text)
+    assert page.locator(".written button bdi").all_inner_texts() == [*labels(translator.target_tokenizer, tokens), "</s>"]
+    assert page.locator(".read li bdi").all_inner_texts() == [*"bad"]
+    # the second token becomes another, and the model goes on from there
+    page.locator(".written button").nth(1).click()
+    offers = page.locator(".offers button bdi").all_inner_texts()
+    window.picture(page, f"explore-{size[0]}-edit")
+    page.locator(".offers button").nth(1).click()
+    chosen = [tokens[0], *translator.target_tokenizer.encode(offers[1])]
+    assert chosen[1] != tokens[1]
+    ended(page, written(translator, "bad", chosen)[1])
+    assert page.locator(".written .forced").count() == 2
+    # and the third whatever is typed
+    page.locator(".written button").nth(2).focus()
+    page.keyboard.press("Enter")
+    page.fill(".instead input", "65")
+    page.keyboard.press("Enter")
+    ended(page, written(translator, "bad", [*chosen, *translator.target_tokenizer.encode("65")])[1])
+    window.picture(page, f"explore-{size[0]}", whole=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, found := written(translator, "abc")[1])
+    page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
+    page.wait_for_selector(".zoom canvas[data-complete='true']")
+    assert [page.locator(".choices select").nth(place).input_value() for place in (1, 2)] == ["0", "1"]
+    weights = translator.map("abc", found)["decoder.layers.0.cross_attention"].weights
+    page.locator(".zoom canvas").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    until(page, "document.querySelector('.zoom .readout').textContent.includes('(1) → ')")
+    assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(weights[0, 1, 1, 1].item(), abs=1e-6)
+
+
+def test_a_long_map_is_zoomed_and_moved(long: tuple[Exploring, Any], window: Any) -> None:
+    exploring, weights = long
+    page = window.open(exploring.address)
+    canvas = page.locator(".zoom canvas").first
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    page.locator(".choices select").nth(2).select_option("0")
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    level = int(canvas.get_attribute("data-level"))
+    assert level >= 2
+    said = page.locator(".zoom .level").inner_text()
+    assert f"each cell stands for {2**level} × {2**level} weights" in said
+    assert f"mean of {2**level} x {2**level} weights" in said
+    window.picture(page, "explore-long", whole=True)
+    # hovering shows the pooled number, and says so
+    value = float(page.locator(".zoom .readout").get_attribute("data-value"))
+    size = 2**level
+    assert value == pytest.approx(weights[0, 0, :size, :size].mean().item(), rel=1e-4)
+    assert "the mean of these weights" in page.locator(".zoom .readout").inner_text()
+    box = canvas.bounding_box()
+    place = (box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
+    page.mouse.move(*place)
+    for _ in range(12):
+        page.mouse.wheel(0, -400)
+    until(page, "document.querySelector('.zoom canvas').dataset.level === '0'")
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    for drag in (0, 200):
+        page.mouse.move(place[0] + drag / 10, place[1])
+        text = page.locator(".zoom .readout").inner_text()
+        row, column = (int(part.split("(")[1].split(")")[0]) for part in text.split("→"))
+        assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(
+            weights[0, 0, row, column].item(), rel=1e-4
+        )
+        page.mouse.down()
+        page.mouse.move(place[0] - drag, place[1] - drag, steps=4)
+        page.mouse.up()
+        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    page.locator("button[aria-label='show all of the map']").click()
+    until(page, f"document.querySelector('.zoom canvas').dataset.level === '{level}'")
+
+
+PINCH = """() => {
+    const canvas = document.querySelector(".zoom canvas");
+    const box = canvas.getBoundingClientRect();
+    canvas.setPointerCapture = () => {};
+    const send = (type, pointerId, place) => {
+        canvas.dispatchEvent(new PointerEvent(type, { pointerId, clientX: box.left + place, clientY: box.top + place, bubbles: true }));
+    };
+    send("pointerdown", 1, 150);
+    send("pointerdown", 2, 170);
+    for (let step = 8; step <= 64; step += 8) {
+        send("pointermove", 1, 150 - step);
+        send("pointermove", 2, 170 + step);
+    }
+    send("pointerup", 1, 86);
+    send("pointerup", 2, 234);
+}"""
+
+
+def test_fingers_pinch(long: tuple[Exploring, Any], window: Any) -> None:
+    page = window.open(long[0].address, size=(390, 844), has_touch=True)
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    before = page.locator(".zoom canvas").first.get_attribute("data-level")
+    page.evaluate(PINCH)
+    until(page, f"Number(document.querySelector('.zoom canvas').dataset.level) < {before}")
+
+
+def test_blanks_and_a_text_that_is_code(window: Any, filler: Filler) -> None:
+    with Exploring(Explorer([Opened("blanks", "fill-mask", filler)]), port=0) as exploring:
+        page = window.open(exploring.address)
+        page.fill("#text", "the <script>alert(1)</script> was [MASK] .")
+        page.wait_for_selector(".guesses ol", timeout=60_000)
+        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+        assert page.locator(".guesses li").count() == 5
+        assert "Not known to this model: <, script, >" in page.locator(".status").inner_text()
+        page.fill("#text", "no blank")
+        page.wait_for_selector(".status.wrong")
+        assert "MASK" in page.locator(".status").inner_text()
+        # an answer that is an error is no error of the page, though the browser notes its status
+        window.wrong = [wrong for wrong in window.wrong if "status of 400" not in wrong]
+
+
+def test_without_the_token_the_page_says_what_to_open(served: Exploring, window: Any) -> None:
+    page = window.open(f"http://127.0.0.1:{served.port}/#of-an-earlier-start")
+    page.wait_for_selector("[role=alert]")
+    assert "open the address that attent printed" in page.locator("[role=alert]").inner_text()
+    window.wrong = [wrong for wrong in window.wrong if "status of 403" not in wrong]
