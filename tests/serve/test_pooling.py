@@ -23,7 +23,7 @@ def test_runs_of_a_length() -> None:
 @pytest.mark.parametrize("level", [1, 2, 5])
 def test_rows_told_a_few_at_a_time_make_the_whole(level: int, how: str) -> None:
     dense = torch.rand(23, 37)
-    pooled = Pooled(0, runs(23, level), 37, level)
+    pooled = Pooled(0, runs(23, level), range(37), level, (how,))
     for first in range(0, 23, 5):
         rows = range(first, min(first + 5, 23))
         pooled.add(rows, dense[first : first + 5])
@@ -34,7 +34,7 @@ def test_rows_told_a_few_at_a_time_make_the_whole(level: int, how: str) -> None:
 def test_keys_that_are_not_told_weigh_nothing(how: str) -> None:
     dense = torch.zeros(8, 13)
     dense[:, 3:10] = torch.rand(8, 7) - 0.5
-    pooled = Pooled(0, 4, 13, 1)
+    pooled = Pooled(0, 4, range(13), 1, (how,))
     pooled.add(range(8), dense[:, 3:10], 3)
     torch.testing.assert_close(pooled.take(how), by_hand(dense, 1, how))
 
@@ -50,7 +50,7 @@ def test_a_level_is_made_of_the_one_below(shape: tuple[int, int], how: str) -> N
 
 def test_of_some_rows_a_run_says_what_these_say_and_one_without_says_what_the_one_before_says() -> None:
     dense = torch.rand(16, 4)
-    some, few = Pooled(0, 4, 4, 2), Pooled(0, 8, 4, 1)
+    some, few = Pooled(0, 4, range(4), 2, ["mean"]), Pooled(0, 8, range(4), 1, ["max"])
     some.add(range(1, 16, 2), dense[1::2])
     few.add(range(2, 16, 4), dense[2::4])
     torch.testing.assert_close(some.take("mean"), by_hand(dense[1::2].repeat_interleave(2, 0), 2, "mean"))
@@ -67,3 +67,24 @@ def test_rows_of_several_heads_are_their_mean(heads: range) -> None:
         for rows, told, start in rows_of(tiles, 13, len(heads)):
             found[list(rows), start : start + told.shape[1]] = told
     torch.testing.assert_close(found[1::2], weights.dense()[1, heads.start : heads.stop, 1::2].mean(0))
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+@pytest.mark.parametrize(("step", "level"), [(1, 1), (2, 1), (2, 3), (4, 2)])
+@pytest.mark.parametrize("few", [3, 26, 64])
+def test_some_keys_of_some_rows(how: str, step: int, level: int, few: int) -> None:
+    dense = torch.rand(64, 50)
+    pooled = Pooled(0, runs(64, level), range(16, 41), level, ["mean", "max"])
+    rows = range(step // 2, 64, step)
+    for first in range(0, len(rows), few):
+        some = rows[first : first + few]
+        pooled.add(some, dense[some.start : some.stop : some.step, 5:45], 5)
+    told = dense[list(rows), 16:41]
+    torch.testing.assert_close(pooled.take(how), by_hand(told.repeat_interleave(step, 0), level, how))
+
+
+def test_keys_beyond_those_that_are_told() -> None:
+    pooled = Pooled(0, 2, range(8, 12), 1, ["mean", "max"])
+    pooled.add(range(4), torch.rand(4, 5), 0)
+    assert not pooled.take("mean").any()
+    assert not pooled.take("max").any()

@@ -70,6 +70,7 @@ def test_what_takes_long_is_told_of_some_rows_and_then_exactly(
     tiles: Tiles, head: int | None, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles_file, "AT_ONCE", 60_000)
+    monkeypatch.setattr(tiles_file, "WHOLE", 60_000)
     monkeypatch.setattr(tiles_file, "STEP", 30_000)
     monkeypatch.setattr(tiles_file, "BASE", 200 * 200)
     weights = attended(1300, 1200)
@@ -90,6 +91,7 @@ def test_what_takes_long_is_told_of_some_rows_and_then_exactly(
 
 def test_what_is_made_of_some_rows_is_made_of_whole_rows(tiles: Tiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles_file, "AT_ONCE", 512 * 700 // 4)
+    monkeypatch.setattr(tiles_file, "WHOLE", 512 * 700 // 4)
     weights = attended(512, 700)
     part = tiles.tile(Sheet("a", Layer("a", weights), 0), 2, 0, 0)
     assert part.note == "mean of 4 x 4 weights, from 1 row in 4 until the exact one is computed"

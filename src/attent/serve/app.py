@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
@@ -21,10 +22,13 @@ from attent.serve.guard import Guard, refusal
 from attent.serve.requests import Column, Example, Row, Summary, Text, TileOf, Translate, Where
 from attent.serve.tiles import Part
 
+# Threads that wait for their turn to compute; each keeps some memory of its own.
+THREADS = 4
 # What a part is, beside its numbers.
 ABOUT = "x-attent-part"
 KINDS = {"js": "text/javascript", "css": "text/css"}
 Asked = TypeVar("Asked", bound=BaseModel)
+Answer = TypeVar("Answer")
 EXAMPLE_OR_TEXT: TypeAdapter[Text | Example] = TypeAdapter(Text | Example)
 
 
@@ -58,6 +62,16 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
     return Guard(Starlette(routes=routes, exception_handlers=errors), hosts=hosts, token=token)
 
 
+async def _computed(work: Callable[..., Answer], *given: Any) -> Answer:
+    """What is computed outside the loop that answers."""
+    return await to_thread.run_sync(partial(work, *given), limiter=_limiter())
+
+
+@cache
+def _limiter() -> CapacityLimiter:
+    return CapacityLimiter(THREADS)
+
+
 async def _page(request: Request) -> Response:
     return HTMLResponse(files("attent.views").joinpath("web", "explore.html").read_text(encoding="utf-8"))
 
@@ -74,21 +88,21 @@ async def _web(request: Request) -> Response:
 
 def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(answer, request))
+        return JSONResponse(await _computed(answer, request))
 
     return found
 
 
 def _bytes(answer: Callable[[Request], bytes]) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
-        return Response(await run_in_threadpool(answer, request), media_type="application/octet-stream")
+        return Response(await _computed(answer, request), media_type="application/octet-stream")
 
     return found
 
 
 def _posted(answer: Callable[[bytes], Any]) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(answer, await request.body()))
+        return JSONResponse(await _computed(answer, await request.body()))
 
     return found
 
@@ -97,7 +111,7 @@ def _numbers(kind: type[BaseModel], answer: Callable[[int, Any], Part]) -> Calla
     """Numbers as 32-bit floats, the lowest byte first, row by row."""
 
     async def found(request: Request) -> Response:
-        part = await run_in_threadpool(answer, _scene(request), _query(request, kind))
+        part = await _computed(answer, _scene(request), _query(request, kind))
         height, width = part.values.shape
         about = {"height": height, "width": width, "exact": part.exact, "note": part.note}
         numbers = part.values.contiguous().numpy().astype("<f4").tobytes()
@@ -112,16 +126,17 @@ def _grows(explorer: Explorer) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
         events = explorer.translate(Translate.model_validate_json(await request.body()))
         # what is wrong with the request is said before the answer begins
-        first = await run_in_threadpool(next, events)
+        first = await _computed(next, events, None)
+        assert first is not None
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
 
     return found
 
 
-def _events(first: dict[str, Any], events: Iterator[dict[str, Any]]) -> Iterator[str]:
+async def _events(first: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[str]:
     yield _event(first)
     try:
-        for event in events:
+        while (event := await _computed(next, events, None)) is not None:
             yield _event(event)
     except AttentError as error:
         yield _event({"kind": "error", "error": str(error)})

@@ -48,7 +48,7 @@ def thumbnail(sheet: Sheet) -> Part:
     every = stride(sheet.cells(len(rows)), SMALL)
     if every > len(rows):
         every = 1
-    pooled = Pooled(0, runs(len(rows), level), sheet.shape[1], level)
+    pooled = Pooled(0, runs(len(rows), level), range(sheet.shape[1]), level, ("mean",))
     for some, weights, start in sheet.told(rows[every // 2 :: every]):
         pooled.add(some, weights, start)
     return Part(pooled.take("mean"), every == 1, f"from 1 row in {every:,}" if every > 1 else "")

@@ -7,7 +7,7 @@ it at first, and the exact numbers are prepared in the background: those of all 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -18,16 +18,18 @@ from torch import Tensor
 from attent.errors import ArgumentError, UnknownNameError
 from attent.serve.kept import Kept
 from attent.serve.pooling import Pooled, rows_of, runs, smaller
-from attent.serve.turns import Turns, Work
+from attent.serve.turns import Turns
 from attent.views.scene import Layer
 
 SIDE = 256
-# Weights that are computed while somebody waits, a twelfth of a second on one core; and rows at a time in the background.
-AT_ONCE = 2**24
+# Weights of a strip that are computed while somebody waits, a twentieth of a second on one core; those of a whole map; and those of a
+# step in the background.
+AT_ONCE = 2**23
+WHOLE = 2**25
 STEP = 2**22
 # Numbers of the level that all higher ones are made of.
 BASE = 2**21
-# Tiles side by side that are kept of a strip of single weights.
+# Tiles side by side that are computed together.
 BESIDE = 8
 
 How = Literal["mean", "max"]
@@ -134,70 +136,69 @@ class Tiles:
         for name, place, length in (("y", y, sheet.shape[0]), ("x", x, sheet.shape[1])):
             if not 0 <= place * SIDE < runs(length, level):
                 raise ArgumentError(f"{name} must be from 0 to {-(-runs(length, level) // SIDE) - 1} at level {level}, got {place}")
-        if level == 0:
-            first = x // BESIDE * BESIDE
-            return Part(self._single(sheet, y, first)[:, (x - first) * SIDE : (x - first + 1) * SIDE], note=_note(sheet, 0, how))
-        strip, every = self._strip(sheet, level, y, how)
-        return Part(strip[:, x * SIDE : (x + 1) * SIDE], every == 1, _note(sheet, level, how, every))
+        block, beside = divmod(x, BESIDE)
+        found, every = self._strip(sheet, level, y, block, how)
+        return Part(found[:, beside * SIDE : (beside + 1) * SIDE], every == 1, _note(sheet, level, how, every))
 
-    def _single(self, sheet: Sheet, y: int, x: int) -> Tensor:
-        """The weights themselves, of a strip those from one tile on."""
-        key = (sheet.key, "weights", y, x)
-        if (found := self.kept.get(key)) is None:
-            with self.turns.now():
-                rows = range(y * SIDE, min((y + 1) * SIDE, sheet.shape[0]))
-                columns = range(x * SIDE, min((x + BESIDE) * SIDE, sheet.shape[1]))
-                found = torch.zeros(len(rows), len(columns))
-                for some, weights, start in sheet.told(rows):
-                    first, last = max(columns.start, start), min(columns.stop, start + weights.shape[1])
-                    if first < last:
-                        place = slice(some.start - rows.start, some.stop - rows.start)
-                        found[place, first - columns.start : last - columns.start] = weights[:, first - start : last - start]
-            self.kept.put(key, found)
-        return found
-
-    def _strip(self, sheet: Sheet, level: int, y: int, how: How) -> tuple[Tensor, int]:
-        """All tiles beside each other, and of how many rows one was computed."""
-        if (found := self._exact(sheet, level, y, how)) is not None:
+    def _strip(self, sheet: Sheet, level: int, y: int, block: int, how: How) -> tuple[Tensor, int]:
+        """Some tiles side by side, and of how many rows one was computed."""
+        if (found := self._known(sheet, level, y, block, how)) is not None:
             return found, 1
-        rows = self._rows(sheet, level, y)
-        every = stride(sheet.cells(len(rows)), AT_ONCE)
-        key = (sheet.key, level, y, how, every)
-        if every > 1:
-            self.turns.later(*self._prepared(sheet, level, y))
-        if (found := self.kept.get(key)) is None:
+        key, rows = (sheet.key, level, y, block), _rows(sheet, level, y)
+        if level == 0:
             with self.turns.now():
-                pooled = self._pooled(sheet, level, y)
+                found = self._single(sheet, rows, _keys(sheet, level, block))
+            self.kept.put((key, "", 1), found)
+            return found, 1
+        if level >= sheet.base and sheet.cells(sheet.shape[0]) <= WHOLE:
+            with self.turns.now():
+                for _ in self._prepare(sheet, sheet.base, None):
+                    pass
+            if (found := self._known(sheet, level, y, block, how)) is not None:
+                return found, 1
+        every = stride(sheet.cells(len(rows)), AT_ONCE)
+        if every > 1:
+            where = (sheet.base, None) if level >= sheet.base else (level, (y, block))
+            self.turns.later((sheet.key, *where), lambda: self._prepare(sheet, *where))
+        if (found := self.kept.get((key, how, every))) is None:
+            with self.turns.now():
+                pooled = _pooled(sheet, level, (y, block), (how,))
                 for some, weights, start in sheet.told(rows[every // 2 :: every]):
                     pooled.add(some, weights, start)
             found = pooled.take(how)
-            self.kept.put(key, found)
+            self.kept.put((key, how, every), found)
         return found, every
 
-    def _exact(self, sheet: Sheet, level: int, y: int, how: How) -> Tensor | None:
-        """A strip that is known exactly, or follows from what is."""
-        if (found := self.kept.get((sheet.key, level, y, how, 1))) is not None:
-            return found
-        if level < sheet.base or (found := self.kept.get((sheet.key, "base", how))) is None:
+    def _known(self, sheet: Sheet, level: int, y: int, block: int, how: How) -> Tensor | None:
+        """Tiles that are known exactly, or follow from what is."""
+        if level < sheet.base:
+            return self.kept.get(((sheet.key, level, y, block), how if level else "", 1))
+        below = next((one for one in range(level, sheet.base - 1, -1) if self.kept.get((sheet.key, one, how)) is not None), None)
+        found = None if below is None else self.kept.get((sheet.key, below, how))
+        if below is None or found is None:
             return None
-        for below in range(sheet.base, level):
-            found = smaller(found, sheet.shape, below, how)
-        return found[y * SIDE : (y + 1) * SIDE]
+        for one in range(below, level):
+            found = smaller(found, sheet.shape, one, how)
+            self.kept.put((sheet.key, one + 1, how), found)
+        return found[y * SIDE : (y + 1) * SIDE, block * BESIDE * SIDE : (block + 1) * BESIDE * SIDE]
 
-    def _prepared(self, sheet: Sheet, level: int, y: int) -> tuple[Hashable, Work]:
-        """What is to be done in the background for a strip to be exact, and its key."""
-        if level >= sheet.base:
-            return (sheet.key, "base"), lambda: self._prepare(sheet, sheet.base, None)
-        return (sheet.key, level, y), lambda: self._prepare(sheet, level, y)
+    def _single(self, sheet: Sheet, rows: range, keys: range) -> Tensor:
+        """The weights themselves."""
+        found = torch.zeros(len(rows), len(keys))
+        for some, weights, start in sheet.told(rows):
+            first, last = max(keys.start, start), min(keys.stop, start + weights.shape[1])
+            if first < last:
+                place = slice(some.start - rows.start, some.stop - rows.start)
+                found[place, first - keys.start : last - keys.start] = weights[:, first - start : last - start]
+        return found
 
-    def _prepare(self, sheet: Sheet, level: int, y: int | None) -> Iterator[None]:
-        """Compute a strip exactly, or, without one, the level that all higher ones are made of; a little at each step."""
-        where = (sheet.key, "base") if y is None else (sheet.key, level, y)
-        names = {how: (*where, how, *(() if y is None else (1,))) for how in ("mean", "max")}
+    def _prepare(self, sheet: Sheet, level: int, where: tuple[int, int] | None) -> Iterator[None]:
+        """Compute some tiles exactly, or, without a place, the level that all higher ones are made of; a little at each step."""
+        hows = ("mean", "max")
+        names = {how: (sheet.key, level, how) if where is None else ((sheet.key, level, *where), how, 1) for how in hows}
         if all(self.kept.get(name) is not None for name in names.values()):
             return
-        pooled = self._pooled(sheet, level, y)
-        rows = self._rows(sheet, level, y)
+        pooled, rows = _pooled(sheet, level, where, hows), _rows(sheet, level, None if where is None else where[0])
         step = max(STEP // sheet.cells(1), 1)
         for first in range(0, len(rows), step):
             for some, weights, start in sheet.told(rows[first : first + step]):
@@ -206,13 +207,21 @@ class Tiles:
         for how, name in names.items():
             self.kept.put(name, pooled.take(how))
 
-    def _rows(self, sheet: Sheet, level: int, y: int | None) -> range:
-        size = SIDE << level
-        return range(sheet.shape[0]) if y is None else range(y * size, min((y + 1) * size, sheet.shape[0]))
 
-    def _pooled(self, sheet: Sheet, level: int, y: int | None) -> Pooled:
-        first = 0 if y is None else y * SIDE
-        return Pooled(first, runs(self._rows(sheet, level, y).stop, level) - first, sheet.shape[1], level)
+def _rows(sheet: Sheet, level: int, y: int | None) -> range:
+    size = SIDE << level
+    return range(sheet.shape[0]) if y is None else range(y * size, min((y + 1) * size, sheet.shape[0]))
+
+
+def _keys(sheet: Sheet, level: int, block: int | None) -> range:
+    size = (BESIDE * SIDE) << level
+    return range(sheet.shape[1]) if block is None else range(block * size, min((block + 1) * size, sheet.shape[1]))
+
+
+def _pooled(sheet: Sheet, level: int, where: tuple[int, int] | None, hows: Sequence[str]) -> Pooled:
+    y, block = (None, None) if where is None else where
+    first = 0 if y is None else y * SIDE
+    return Pooled(first, runs(_rows(sheet, level, y).stop, level) - first, _keys(sheet, level, block), level, hows)
 
 
 def stride(cells: int, most: int) -> int:

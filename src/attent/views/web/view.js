@@ -7,11 +7,14 @@ import { Lines } from "./lines.js";
 import { Picture } from "./picture.js";
 import { State } from "./state.js";
 
-/** Put a view into an element, its map drawn by another component if one is given; returns the state that all its parts share. */
-export function show(root, source, Map = HeatMap) {
+/**
+ * Put a view into an element; returns the state that all its parts share. Another component may draw its map, and it may begin with
+ * another group, layer and head.
+ */
+export function show(root, source, Map = HeatMap, begin = {}) {
   const { scene } = source;
   const first = scene.groups[0];
-  const state = new State({ group: first.name, layer: first.layers.length - 1, head: first.heads > 1 ? "mean" : 0 });
+  const state = new State({ group: first.name, layer: first.layers.length - 1, head: first.heads > 1 ? "mean" : 0, ...begin });
   const choices = element("div", { class: "choices" });
   const about = element("p", { class: "about" });
   const notes = element("ul", { class: "notes" }, ...scene.notes.map((note) => element("li", { text: note })));

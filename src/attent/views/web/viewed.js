@@ -5,6 +5,9 @@ import { ServerSource } from "./server_source.js";
 import { show } from "./view.js";
 import { Zoom } from "./zoom.js";
 
+// Weights of a head of which the mean is not shown unasked.
+const LARGE = 2 ** 24;
+
 export class Viewed {
   constructor(server, root) {
     this.server = server;
@@ -23,7 +26,6 @@ export class Viewed {
       return null;
     }
     this.close();
-    const before = this.state?.values;
     const maps = this.maps;
     // the map of any size, in the place of the one that is drawn whole
     const map = class extends Zoom {
@@ -32,16 +34,19 @@ export class Viewed {
         maps.push(this);
       }
     };
-    this.state = show(this.root, source, map);
-    const group = before && source.scene.groups.find((one) => one.name === before.group);
-    if (group) {
-      const head = before.head === "mean" || before.head < group.heads ? before.head : 0;
-      this.state.set({ group: group.name, layer: Math.min(before.layer, group.layers.length - 1), head });
-    }
+    this.state = show(this.root, source, map, begin(source.scene.groups, this.state?.values));
     return source;
   }
 
   close() {
     for (const map of this.maps.splice(0)) map.close();
   }
+}
+
+/** What is seen first: what was seen before, if it is there; of large maps one head, since the mean takes as long as all of them. */
+function begin(groups, before) {
+  const group = groups.find((one) => one.name === before?.group) ?? groups[0];
+  if (group.name !== before?.group) return group.height * group.width > LARGE ? { head: 0 } : {};
+  const head = before.head === "mean" || before.head < group.heads ? before.head : 0;
+  return { group: group.name, layer: Math.min(before.layer, group.layers.length - 1), head };
 }

@@ -1,0 +1,122 @@
+"""attent explore on a long text: when the first tile is there, how long a pan and a zoom take, and how much memory the server takes.
+
+    scripts/bench explore --tokens 20000 --heads 12
+
+A page is opened in Chromium as a reader would open it (`chromium` on the path, or the one that CHROMIUM names). Times are from the
+moment that the page is asked to move until all that is seen is drawn; beside them what the server computed, in seconds of a processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import attent
+from attent.attention.call import prepare
+from attent.benchmarking.machine import peak
+from attent.benchmarking.memory import grown
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+# Move, and say after how many milliseconds all that is seen has been drawn.
+MOVED = """async ([kind, x, y]) => {
+    const canvas = document.querySelector(".zoom canvas");
+    const box = canvas.getBoundingClientRect();
+    const at = { clientX: box.left + x, clientY: box.top + y, bubbles: true, cancelable: true, pointerId: 1 };
+    canvas.setPointerCapture = () => {};
+    const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+    const start = performance.now();
+    if (kind === "in" || kind === "out") canvas.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: kind === "in" ? -385.1 : 385.1 }));
+    else {
+        canvas.dispatchEvent(new PointerEvent("pointerdown", at));
+        canvas.dispatchEvent(new PointerEvent("pointermove", { ...at, clientX: at.clientX - 300, clientY: at.clientY - 300 }));
+        canvas.dispatchEvent(new PointerEvent("pointerup", { ...at, clientX: at.clientX - 300, clientY: at.clientY - 300 }));
+    }
+    await frame();
+    await frame();
+    while (canvas.dataset.complete !== "true") await frame();
+    return [performance.now() - start, Number(canvas.dataset.level)];
+}"""
+FIRST = """async () => {
+    const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+    const zoom = () => document.querySelector(".zoom canvas");
+    const tiles = () => performance.getEntriesByType("resource").filter((one) => one.name.includes("/tile?"));
+    while (!tiles().length) await frame();
+    const first = tiles()[0].responseEnd;
+    while (zoom()?.dataset.complete !== "true") await frame();
+    return [first, performance.now()];
+}"""
+
+
+def main() -> None:
+    """Print what is measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=20_000)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--width", type=int, default=64, help="of a head")
+    parser.add_argument("--head", default="0", help="a number, or mean")
+    asked = parser.parse_args()
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 1, asked.heads, asked.tokens, asked.width)
+    weights = attent.AttentionMap.of(prepare(query, key, key[..., :0]))
+    print(f"{asked.heads} heads, {asked.tokens:,} x {asked.tokens:,} weights each, {torch.get_num_threads()} threads")
+    found: list[str] = []
+    more = grown(lambda: found.extend(_looked(weights, asked.head)))
+    print("\n".join(found))
+    print(
+        f"server memory: {more:.0f} MiB more than before it was started, {peak():.0f} MiB in all"
+        if more is not None
+        else "no memory to be had"
+    )
+
+
+def _looked(weights: Any, head: str) -> list[str]:
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    lines: list[str] = []
+    with attent.explore(weights, title="long") as exploring, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        (first, whole), computed = _timed(lambda: (page.goto(exploring.address), page.evaluate(FIRST))[1])
+        lines.append(f"opened: first tile {first:6.0f} ms, all that is seen {whole:6.0f} ms  (server {computed:.2f} s)")
+        page.locator(".choices select").nth(2).select_option(head)
+        time.sleep(0.2)
+        (milliseconds, _), computed = _timed(lambda: page.evaluate(MOVED, ["out", 300, 300]))
+        lines.append(f"head {head} chosen: all that is seen {milliseconds + 200:6.0f} ms  (server {computed:.2f} s)")
+        for name in ("at once", "after the exact numbers are there"):
+            lines += _moves(page, name)
+            exploring.explorer.turns.settle(600)
+            while page.evaluate(MOVED, ["out", 300, 300])[1] < 5:
+                pass
+        browser.close()
+    return lines
+
+
+def _moves(page: Any, name: str) -> list[str]:
+    took: dict[str, list[tuple[float, float, int]]] = {"zoom": [], "pan": []}
+    for _ in range(6):
+        for kind, move in (("zoom", "in"), ("pan", "pan"), ("pan", "pan")):
+            (milliseconds, level), computed = _timed(lambda move=move: page.evaluate(MOVED, [move, 350, 350]))
+            took[kind].append((milliseconds, computed, level))
+    lines = [f"{name}:"]
+    for kind, each in took.items():
+        times = [one[0] for one in each]
+        levels = ", ".join(f"level {level} {milliseconds:.0f} ms ({computed:.2f} s)" for milliseconds, computed, level in each)
+        lines.append(f"  {kind}: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms; {levels}")
+    return lines
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    before = time.process_time()
+    return work(), time.process_time() - before
+
+
+if __name__ == "__main__":
+    main()
