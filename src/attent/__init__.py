@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from attent.decoding.loading import load
     from attent.regression.estimator import AttentionRegressor
     from attent.serve.exploring import explore
+    from attent.views.notebook import load_ipython_extension
     from attent.views.walk import walk
 
     __version__: str
@@ -35,6 +36,7 @@ __all__ = [
     "explain",
     "explore",
     "load",
+    "load_ipython_extension",
     "lookup",
     "models",
     "views",
@@ -52,6 +54,7 @@ _HOMES = {
     "explain": "attent.attention.attend",
     "explore": "attent.serve.exploring",
     "load": "attent.decoding.loading",
+    "load_ipython_extension": "attent.views.notebook",
     "lookup": "attent.database.lookup",
     "walk": "attent.views.walk",
     "watch": "attent.attention.watch",
