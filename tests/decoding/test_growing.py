@@ -87,5 +87,10 @@ def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: li
         Growing(translator, text, prefix)
 
 
+def test_what_is_not_known_of_a_text(translator: Translator) -> None:
+    assert Growing(translator, "aübüß").unknown == ["ü", "ß"]
+    assert Growing(translator, "ab").unknown == []
+
+
 def test_every_token_has_a_label() -> None:
     assert labels(TARGET, [UNK, 4, STOP]) == ("<unk>", "0", "</s>")

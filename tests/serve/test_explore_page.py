@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,7 +24,9 @@ SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 
 
 @pytest.fixture
 def served(translator: Translator) -> Iterator[Exploring]:
-    with Exploring(Explorer([Opened("dates", "translate", translator)], text="abc"), port=0) as exploring:
+    # a model of its own: what the test's thread runs would be heard by who watches the server's
+    run = Opened("dates", "translate", copy.deepcopy(translator))
+    with Exploring(Explorer([run], text="abc"), port=0) as exploring:
         yield exploring
 
 
@@ -51,7 +54,8 @@ def until(page: Any, wanted: str, given: object = None) -> None:
         if page.evaluate(wanted, given):
             return
         page.wait_for_timeout(100)
-    pytest.fail(f"{wanted} never came to be")
+    said = page.locator(".status").all_inner_texts()
+    pytest.fail(f"{wanted} of {given!r} never came to be; the page says {said}")
 
 
 def ended(page: Any, text: str) -> None:

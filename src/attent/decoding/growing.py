@@ -88,6 +88,11 @@ class Growing:
         if wrong := [token for token in self.prefix if token in (PAD, START, STOP) or not 0 <= token < size]:
             raise ArgumentError(f"a prefix is of ids of words from {UNK} to {size - 1}, got {wrong[0]}")
 
+    @property
+    def unknown(self) -> list[str]:
+        """The pieces of the text that the model does not know, each once, in order."""
+        return list(dict.fromkeys(label for label, token in zip(self.labels, self.sources, strict=True) if token == UNK))
+
     def __iter__(self) -> Iterator[Grown]:
         model, device = self.translator.model, self.translator.device
         sequences = Sequences([self.sources])

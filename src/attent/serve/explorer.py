@@ -104,7 +104,7 @@ class Explorer:
         more = translator.target_tokenizer.encode(asked.more) if asked.more else []
         growing = Growing(translator, asked.text, [*asked.prefix, *more], best=asked.best)
         self._fits(len(growing.sources))
-        yield {"kind": "start", "source": growing.labels}
+        yield {"kind": "start", "source": growing.labels, "unknown": growing.unknown}
         if len(growing.sources) > TOLD and (reading := self._now(growing.reading)):
             # a long text is looked at long before its translation ends
             yield {"kind": "scene", "scene": self.scenes.add(arranged(reading, title=asked.text[:TITLE]))}

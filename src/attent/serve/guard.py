@@ -24,7 +24,7 @@ API = "/api/"
 MOST = 2**20
 # What answers allow a page to do: nothing comes from anywhere else, and nobody may show it within a page of theirs.
 HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; object-src 'none'; "
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

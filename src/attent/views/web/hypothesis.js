@@ -57,5 +57,6 @@ export class Hypothesis {
 }
 
 function chance(probability) {
+  if (probability < 0.001) return "< 0.1 %";
   return probability >= 0.995 ? "100 %" : `${(100 * probability).toFixed(probability < 0.1 ? 1 : 0)} %`;
 }

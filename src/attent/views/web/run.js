@@ -13,11 +13,12 @@ export class Run {
     this.about = about;
     this.asked = null;
     this.status = element("p", { class: "status", role: "status" });
+    this.stop = element("button", { type: "button", text: "stop", hidden: true, on: { click: () => { this.request?.abort(); this.stop.hidden = true; this.say("Stopped."); } } });
     this.read = element("ol", { class: "pieces read", "aria-label": "what is read, shaded by what the last token looks at" });
     this.written = new Hypothesis((prefix, more) => this.ask({ ...this.asked, prefix, more }), (place) => this.point(place));
     this.found = element("div", { class: "guesses" });
     this.root = element("div");
-    const made = about.task === "translate" ? [this.read, this.written.node] : [this.found];
+    const made = about.task === "translate" ? [this.stop, this.read, this.written.node] : [this.found];
     this.node = element("section", { class: "run", "aria-label": about.name },
       element("section", { class: "card" }, element("h2", {}, element("bdi", { text: about.name })), this.status, ...made), this.root);
     this.viewed = new Viewed(server, this.root);
@@ -50,6 +51,8 @@ export class Run {
       if (signal.aborted) return null;
       if (event.kind === "start") {
         this.source = event.source;
+        this.unknown = event.unknown;
+        this.stop.hidden = false;
         this.shade(null);
         this.written.begin();
       } else if (event.kind === "token") {
@@ -59,7 +62,8 @@ export class Run {
       } else if (event.kind === "scene") this.viewed.open(event.scene);
       else end = event;
     }
-    this.say(end.text || "The translation is empty.");
+    this.stop.hidden = true;
+    this.say(`${end.text || "The translation is empty."}${this.unknown.length ? ` (not known to this model: ${this.unknown.join(", ")})` : ""}`);
     return end.scene;
   }
 

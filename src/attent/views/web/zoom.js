@@ -6,7 +6,7 @@ import { choice, element, tick } from "./elements.js";
 import { Pyramid, SIDE } from "./pyramid.js";
 import { fenced, number } from "./words.js";
 import { Scale, spans } from "./zoom_scale.js";
-import { drawLabels, drawMark } from "./zoom_labels.js";
+import { drawLabels, drawMark, longestOf } from "./zoom_labels.js";
 import { listen } from "./zoom_hands.js";
 
 const TALLEST = 640;
@@ -58,7 +58,8 @@ export class Zoom {
     const load = (level, y, x, signal) => this.source.tile(group.name, layer, head, level, y, x, this.how, signal);
     this.pyramid = new Pyramid(group.height, group.width, load, () => this.draw());
     this.labels = { rows: this.source.scene.texts[group.rows].labels, columns: this.source.scene.texts[group.columns].labels };
-    this.scale.of(group.height, group.width);
+    const longest = (texts) => longestOf(this.canvas.getContext("2d"), getComputedStyle(this.node), texts);
+    this.scale.of(group.height, group.width, [longest(this.labels.rows), longest(this.labels.columns)]);
     if (fresh) this.cell = [0, 0];
     this.resized(fresh);
   }

@@ -1,6 +1,6 @@
 // What stands around the cells of a zoomable map: tokens where there is room for them, else their numbers; and what is marked.
 
-import { trimmed } from "./words.js";
+import { trimmed, visible } from "./words.js";
 import { spans } from "./zoom_scale.js";
 
 const LETTERS = 12;
@@ -29,6 +29,12 @@ export function drawLabels(context, style, scale, labels) {
     context.fillText(named ? trimmed(context, labels.columns[column], scale.above - 8) : column.toLocaleString("en"), 0, 0);
     context.restore();
   }
+}
+
+/** How long the longest of some labels is, in pixels; of many, those at the start speak for all. */
+export function longestOf(context, style, labels) {
+  context.font = `${LETTERS}px ${style.fontFamily || "system-ui, sans-serif"}`;
+  return Math.max(...labels.slice(0, 500).map((label) => context.measureText(visible(label)).width));
 }
 
 /** The cell that is spoken of, and the row or the column that is looked at elsewhere. */

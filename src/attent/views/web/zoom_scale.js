@@ -2,25 +2,27 @@
 
 // Pixels that a cell may be wide at most, and those beside and above the cells for labels.
 const LARGEST = 40;
-const LEFT = 84;
-const ABOVE = 52;
+const [LEFT, ABOVE] = [[48, 130], [44, 110]];
 
 export class Scale {
   constructor() {
     [this.rows, this.columns] = [1, 1];
-    [this.left, this.above] = [LEFT, ABOVE];
+    [this.left, this.above] = [LEFT[0], ABOVE[0]];
+    this.labels = [0, 0];
     [this.wide, this.high, this.size] = [400, 400, 1];
     [this.first, this.down] = [0, 0];
   }
 
-  /** The map's size, in cells. */
-  of(rows, columns) {
-    [this.rows, this.columns] = [rows, columns];
+  /** The map's size, in cells, and how long the longest labels of rows and of columns are, in pixels. */
+  of(rows, columns, labels) {
+    [this.rows, this.columns, this.labels] = [rows, columns, labels];
   }
 
   /** The room for it, in pixels. */
   room(wide, tallest) {
-    this.left = Math.min(LEFT, wide * 0.22);
+    const within = (length, [least, most]) => Math.min(Math.max(length + 14, least), most);
+    this.left = Math.min(within(this.labels[0], LEFT), wide * 0.25);
+    this.above = within(this.labels[1], ABOVE);
     this.wide = wide;
     const whole = Math.min((wide - this.left) / this.columns, LARGEST);
     this.high = this.above + Math.max(Math.min(tallest, this.rows * whole), Math.min(120, this.rows * LARGEST));
