@@ -20,7 +20,7 @@ export class HeatMap {
     this.rooted = false;
     this.cell = [0, 0];
     this.once = latest();
-    this.canvas = element("canvas", { tabindex: 0, role: "img" });
+    this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.legend = element("div", { class: "legend" });
     this.options = element("div", { class: "options" });
