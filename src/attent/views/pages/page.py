@@ -111,4 +111,6 @@ def page(
     }
     html = web("page.html")
     before, *rest = html.split("{{")
-    return Page(before + "".join(parts[f"{{{name}}}"] + after for name, after in (part.split("}}", 1) for part in rest)))
+    written = before + "".join(parts[f"{{{name}}}"] + after for name, after in (part.split("}}", 1) for part in rest))
+    # half of a pair of surrogates, which a token may be cut to, is no text
+    return Page(written.encode("utf-8", "replace").decode("utf-8"))
