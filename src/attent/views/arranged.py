@@ -10,7 +10,7 @@ from torch import Tensor
 from attent.attention.map import AttentionMap
 from attent.attention.watching.joined import Joined
 from attent.errors import ArgumentError, ShapeError
-from attent.views.labelling import TITLES, Kind, Labels, kinds
+from attent.views.labelling import TITLES, About, Kind, Labels, kinds
 from attent.views.panel import Labelled
 from attent.views.passes import chosen, passes
 from attent.views.scene import Group, Layer, Picture, Scene
@@ -29,6 +29,7 @@ def arranged(
     sequence: int = 0,
     call: int = -1,
     picture: Picture | None = None,
+    about: About | None = None,
 ) -> Scene:
     """A scene of what `watch` saw, of what a run's `map` has, or of any maps.
 
@@ -44,6 +45,8 @@ def arranged(
         sequence: which of a batch, from 0.
         call: where the model ran several times, which of them, from 0; the last unless given.
         picture: where the places of "tokens" are its patches.
+        about: whether rows of a text that is written are about the token "produced" or the one "read" in; unless given, told from
+            how many targets there are.
 
     Raises:
         ArgumentError: there is nothing to show, or no such sequence or call.
@@ -57,8 +60,13 @@ def arranged(
     members: dict[tuple[str, tuple[int, ...]], list[tuple[Layer, object]]] = {}
     for (path, found), layer in zip((one := chosen(each, call)).items(), _layers(one, sequence), strict=True):
         members.setdefault((_pattern(path), layer.shape), []).append((layer, found))
-    labels = Labels(tokens, targets, picture)
+    labels = Labels(tokens, targets, picture, about)
     found_kinds = kinds([pattern for pattern, _ in members])
+    # an alignment alone has no name that says so
+    if targets is not None or any(
+        maps is one and layer.shape[1] != layer.shape[2] for several in members.values() for layer, one in several
+    ):
+        found_kinds = ["cross" if kind == "self" else kind for kind in found_kinds]
     groups: list[tuple[Kind, Group]] = []
     for kind, ((pattern, shape), layers) in zip(found_kinds, members.items(), strict=True):
         first = layers[0][1]

@@ -54,6 +54,10 @@ def test_no_token_is_read_as_markup() -> None:
     assert "<script>alert" not in html
 
 
+def test_a_token_cut_within_a_character_is_written(tmp_path: Path) -> None:
+    assert '"labels":["?","b","c"]' in page(WEIGHTS, ["\ud83d", "b", "c"]).save(tmp_path / "a.html").read_text(encoding="utf-8")
+
+
 def test_a_scene_is_shown_as_it_is(translator) -> None:
     maps = translator.map("abc", "xy")
     assert page(arranged(maps)).html == page(maps).html
@@ -94,4 +98,4 @@ def test_what_cannot_be_shown() -> None:
     with pytest.raises(ShapeError, match="there are 2 labels in tokens"):
         page(WEIGHTS, "ab")
     with pytest.raises(ArgumentError, match="too many weights"):
-        page({str(head): torch.ones(1, 1).expand(100_000, 100_000) for head in range(3)})
+        page(torch.ones(1, 1).expand(100_000, 100_000))
