@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +9,9 @@ import torch
 from torch import Tensor
 
 from attent.attention.attend import attend
+from attent.attention.call import prepare
 from attent.attention.map import AttentionMap
+from attent.benchmarking.memory import grown
 from attent.errors import ArgumentError, UnknownNameError
 from attent.serve import tiles as tiles_file
 from attent.serve.kept import Kept
@@ -146,3 +150,30 @@ def test_names_that_there_are_not(tiles: Tiles) -> None:
         Sheet("a", layer, 3)
     with pytest.raises(UnknownNameError, match="way of pooling"):
         tiles.tile(Sheet("a", layer, 0), 0, 0, 0, "median")
+
+
+@pytest.mark.slow
+def test_twenty_thousand_tokens_are_seen_at_once_and_in_little_memory() -> None:
+    query, key = torch.randn(2, 1, 12, 20_000, 64)
+    sheet = Sheet("a", Layer("a", AttentionMap.of(prepare(query, key, key[..., :0]))), 3)
+    tiles, took = Tiles(Turns(), Kept()), []
+
+    def look() -> None:
+        # all that a screen shows, zoomed into the middle, then once more with the exact numbers there
+        for _ in range(2):
+            for level in range(sheet.top, -1, -1):
+                middle = runs(20_000, level + 8) // 2
+                start = time.thread_time()
+                for y, x in ((y, x) for y in range(middle, middle + 3) for x in range(middle, middle + 3)):
+                    if max(y, x) < runs(20_000, level + 8):
+                        tiles.tile(sheet, level, y, x)
+                took.append(time.thread_time() - start)
+            assert tiles.turns.settle(600)
+
+    more = grown(look)
+    tiles.turns.close()
+    # of a processor's time; each screen has up to nine tiles
+    assert took[0] < 1
+    assert statistics.median(took) < 0.3
+    if more is not None:
+        assert more < 200

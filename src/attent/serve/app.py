@@ -126,7 +126,7 @@ def _grows(explorer: Explorer) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
         events = explorer.translate(Translate.model_validate_json(await request.body()))
         # what is wrong with the request is said before the answer begins
-        first = await _computed(next, events, None)
+        first = await _computed(lambda: next(events, None))
         assert first is not None
         return StreamingResponse(_events(first, events), media_type="text/event-stream")
 
@@ -136,7 +136,7 @@ def _grows(explorer: Explorer) -> Callable[[Request], Awaitable[Response]]:
 async def _events(first: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[str]:
     yield _event(first)
     try:
-        while (event := await _computed(next, events, None)) is not None:
+        while (event := await _computed(lambda: next(events, None))) is not None:
             yield _event(event)
     except AttentError as error:
         yield _event({"kind": "error", "error": str(error)})
