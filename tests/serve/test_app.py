@@ -37,7 +37,7 @@ def test_what_there_is(client: TestClient) -> None:
 
 def test_the_numbers_of_a_map(client: TestClient, scene: Scene) -> None:
     dense = scene.groups[0].layers[0].weights.dense()[0]
-    where = {"group": "self", "layer": 0}
+    where = {"group": "cross", "layer": 0}
     values, about = numbers(client.get("/api/scenes/0/row", params={**where, "head": 1, "query": 7}))
     torch.testing.assert_close(values[0], dense[1, 7])
     assert about == {"height": 1, "width": 280, "exact": True, "note": ""}
@@ -55,7 +55,7 @@ def test_the_numbers_of_a_map(client: TestClient, scene: Scene) -> None:
 
 def test_the_figures_of_each_head(client: TestClient, scene: Scene) -> None:
     weights = scene.groups[0].layers[0].weights
-    found = client.get("/api/scenes/0/summary", params={"group": "self"}).json()
+    found = client.get("/api/scenes/0/summary", params={"group": "cross"}).json()
     assert len(found) == 1
     assert [head["entropy"] for head in found[0]] == pytest.approx(weights.entropy()[0].mean(-1).tolist(), rel=1e-4)
     assert [head["first"] for head in found[0]] == pytest.approx(weights[0, :, :, 0].mean(-1).tolist(), rel=1e-4)
@@ -144,13 +144,13 @@ def test_any_text_is_read(client: TestClient, text: str) -> None:
         ("/api/scenes/x", 404, "Not Found"),
         ("/api/nothing", 404, "Not Found"),
         ("/api/translate", 405, "Method Not Allowed"),
-        ("/api/scenes/0/row?group=self&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),
-        ("/api/scenes/0/row?group=self&layer=0&head=0&query=-1", 400, "query: Input should be greater than or equal to 0"),
-        ("/api/scenes/0/row?group=self&layer=0&head=9&query=0", 400, "head must be from 0 to 1, or mean, got 9"),
-        ("/api/scenes/0/row?group=self&layer=4&head=0&query=0", 400, "layer must be from 0 to 0, got 4"),
+        ("/api/scenes/0/row?group=cross&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),
+        ("/api/scenes/0/row?group=cross&layer=0&head=0&query=-1", 400, "query: Input should be greater than or equal to 0"),
+        ("/api/scenes/0/row?group=cross&layer=0&head=9&query=0", 400, "head must be from 0 to 1, or mean, got 9"),
+        ("/api/scenes/0/row?group=cross&layer=4&head=0&query=0", 400, "layer must be from 0 to 0, got 4"),
         ("/api/scenes/0/row?group=other&layer=0&head=0&query=0", 400, "no group 'other'"),
-        ("/api/scenes/0/tile?group=self&layer=0&head=0&level=9&y=0&x=0", 400, "level must be from 0 to 1, got 9"),
-        ("/api/scenes/0/tile?group=self&layer=0&head=0&level=0&y=0&x=0&how=best", 400, "how: Input should be 'mean' or 'max'"),
+        ("/api/scenes/0/tile?group=cross&layer=0&head=0&level=9&y=0&x=0", 400, "level must be from 0 to 1, got 9"),
+        ("/api/scenes/0/tile?group=cross&layer=0&head=0&level=0&y=0&x=0&how=best", 400, "how: Input should be 'mean' or 'max'"),
         ("/web/explore.py", 404, "Not Found"),
         ("/web/..%2f..%2ferrors.py", 404, "Not Found"),
     ],

@@ -79,8 +79,7 @@ class Explorer:
     def summary(self, scene: int, name: str) -> list[list[dict[str, float | None]]]:
         """The figures of each layer and head of a group."""
         group = self.scenes[scene].group(name)
-        itself = not name.startswith("cross")
-        return [self._now(lambda layer=layer: looks.figures(layer, itself=itself)) for layer in group.layers]
+        return [self._now(lambda layer=layer: looks.figures(layer, itself=group.itself)) for layer in group.layers]
 
     def pixels(self, scene: int) -> bytes:
         """The picture of a scene, red, green and blue of each pixel.
