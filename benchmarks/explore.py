@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from playwright.sync_api import sync_playwright
 
 import attent
 from attent.attention.call import prepare
@@ -67,7 +68,12 @@ def main() -> None:
     weights = attent.AttentionMap.of(prepare(query, key, key[..., :0]))
     print(f"{asked.heads} heads, {asked.tokens:,} x {asked.tokens:,} weights each, {torch.get_num_threads()} threads")
     found: list[str] = []
-    more = grown(lambda: found.extend(_looked(weights, asked.head)))
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    # what drives the browser is no part of the server
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+        more = grown(lambda: found.extend(_looked(weights, asked.head, browser)))
+        browser.close()
     print("\n".join(found))
     print(
         f"server memory: {more:.0f} MiB more than before it was started, {peak():.0f} MiB in all"
@@ -76,13 +82,9 @@ def main() -> None:
     )
 
 
-def _looked(weights: Any, head: str) -> list[str]:
-    from playwright.sync_api import sync_playwright
-
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+def _looked(weights: attent.AttentionMap, head: str, browser: Any) -> list[str]:
     lines: list[str] = []
-    with attent.explore(weights, title="long") as exploring, sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=FLAGS)
+    with attent.explore(weights, title="long") as exploring:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         (first, whole), computed = _timed(lambda: (page.goto(exploring.address), page.evaluate(FIRST))[1])
         lines.append(f"opened: first tile {first:6.0f} ms, all that is seen {whole:6.0f} ms  (server {computed:.2f} s)")
@@ -95,7 +97,7 @@ def _looked(weights: Any, head: str) -> list[str]:
             exploring.explorer.turns.settle(600)
             while page.evaluate(MOVED, ["out", 300, 300])[1] < 5:
                 pass
-        browser.close()
+        page.close()
     return lines
 
 

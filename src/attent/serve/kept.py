@@ -18,7 +18,7 @@ class Kept:
         bound: how many bytes all of them may take. One that is larger by itself is not kept.
     """
 
-    def __init__(self, bound: int = 48 * MEBIBYTE) -> None:
+    def __init__(self, bound: int = 32 * MEBIBYTE) -> None:
         self.bound, self.size = bound, 0
         self._found: OrderedDict[Hashable, Tensor] = OrderedDict()
         self._lock = threading.Lock()

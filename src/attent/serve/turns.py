@@ -10,7 +10,7 @@ from contextlib import contextmanager
 # A piece of work that nobody waits for, which stops between two steps for whoever is waited for.
 Work = Callable[[], Iterator[None]]
 # Pieces that are begun or remembered; of more the oldest are given up, since nobody looks there any longer.
-PIECES = 4
+PIECES = 3
 
 
 class Turns:
