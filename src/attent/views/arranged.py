@@ -61,12 +61,9 @@ def arranged(
     for (path, found), layer in zip((one := chosen(each, call)).items(), _layers(one, sequence), strict=True):
         members.setdefault((_pattern(path), layer.shape), []).append((layer, found))
     labels = Labels(tokens, targets, picture, about)
-    found_kinds = kinds([pattern for pattern, _ in members])
     # an alignment alone has no name that says so
-    if targets is not None or any(
-        maps is one and layer.shape[1] != layer.shape[2] for several in members.values() for layer, one in several
-    ):
-        found_kinds = ["cross" if kind == "self" else kind for kind in found_kinds]
+    across = targets is not None or (isinstance(maps, AttentionMap | Tensor) and maps.shape[-2] != maps.shape[-1])
+    found_kinds: list[Kind] = [_alone(kind, across) for kind in kinds([pattern for pattern, _ in members])]
     groups: list[tuple[Kind, Group]] = []
     for kind, ((pattern, shape), layers) in zip(found_kinds, members.items(), strict=True):
         first = layers[0][1]
@@ -79,6 +76,10 @@ def arranged(
     labels.check()
     ordered = sorted(groups, key=lambda one: ORDER.index(one[0]))
     return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, notes)
+
+
+def _alone(kind: Kind, across: bool) -> Kind:
+    return "cross" if across and kind == "self" else kind
 
 
 def _layers(found: Mapping[str, object], sequence: int) -> list[Layer]:
