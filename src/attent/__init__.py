@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attent import attention, errors, models
+    from attent import attention, errors, models, views
     from attent.attention.attend import attend, explain
     from attent.attention.cache import KeyValueCache
     from attent.attention.map import AttentionMap
@@ -35,11 +35,12 @@ __all__ = [
     "load",
     "lookup",
     "models",
+    "views",
     "walk",
     "watch",
 ]
 
-_MODULES = ("attention", "errors", "models")
+_MODULES = ("attention", "errors", "models", "views")
 _HOMES = {
     "AttentionMap": "attent.attention.map",
     "AttentionRegressor": "attent.regression.estimator",

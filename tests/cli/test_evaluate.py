@@ -73,6 +73,15 @@ def test_a_file_is_judged_by_its_references(attent, run_folder: Path, files: tup
     assert done.err == [f"translating 3 lines of {source}"]
 
 
+def test_a_file_is_compared_in_small_letters(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
+    files[1].write_text(files[1].read_text(encoding="utf-8").upper().replace("X", "x"), encoding="utf-8")
+    options = ("--source", files[0], "--target", files[1], "--beam", 2, "--tokenize", "char", "--json")
+    as_they_are, small = (json.loads("\n".join(attent("evaluate", run_folder, *options, *more).out)) for more in ((), ("--lowercase",)))
+    assert "case:lc" in small["bleu_signature"]
+    assert small["bleu"] >= as_they_are["bleu"]
+    assert "case:lc" in small["chrf_signature"]
+
+
 def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
     plain = attent("evaluate", run_folder, "--source", files[0], "--target", files[1], "--json")
     packed = [file.with_suffix(".gz") for file in files]
@@ -87,6 +96,7 @@ def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]
     [
         (["--source", "a"], "go together"),
         (["--beam", 2], "are for --source FILE"),
+        (["--lowercase"], "are for --source FILE"),
         (["--against", "a"], "--against is for a run that fills blanks, not for one that translates"),
         (["--text", "a", "--source", "b"], "--source is for a run that translates, not for one that fills blanks"),
         (["--source", "SOURCE", "--target", "SHORT"], "got 3 lines and 1 references"),

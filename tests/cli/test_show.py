@@ -41,7 +41,7 @@ def test_a_picture_is_drawn_where_asked(attent, run_folder: Path, tmp_path: Path
         (["--head", 2], "head must be from 0 to 1, got 2"),
         (["--head", "first"], "--head must be a number from 0, mean or all"),
         (["--kind", "corss"], "did you mean 'cross'"),
-        (["--out", "map.bmp"], "must end in .png or .svg"),
+        (["--out", "map.bmp"], "--out must end in .png, .svg or .html"),
         (["--out", __file__ + "/map.png"], "cannot be written"),
     ],
 )
@@ -51,3 +51,19 @@ def test_what_cannot_be_shown(attent, run_folder: Path, options: list[object], s
     assert done[:2] == (2, [])
     assert len(done.err) == 1
     assert says in done.err[0]
+
+
+def test_a_page_is_written_where_asked(attent, run_folder: Path, tmp_path: Path) -> None:
+    done = attent("show", run_folder, TEXT, "--out", tmp_path / "map.html")
+    assert done.code == 0
+    assert done.err == [f"drawn into {tmp_path / 'map.html'}"]
+    html = (tmp_path / "map.html").read_text(encoding="utf-8")
+    assert '"cross-attention"' in html
+    assert f"<title>{TEXT}</title>" in html
+
+
+def test_a_run_that_fills_blanks_is_shown(attent, filling_folder: Path, tmp_path: Path) -> None:
+    done = attent("show", filling_folder, "the dog was [MASK] .", "--out", tmp_path / "map.html")
+    assert done.code == 0
+    assert done.out[0] == "encoder.layers.0.self_attention, mean over 2 heads"
+    assert '"self-attention"' in (tmp_path / "map.html").read_text(encoding="utf-8")

@@ -27,6 +27,13 @@ def test_the_tokenizer_matters() -> None:
         bleu(["a"], ["a"], "13")
 
 
+def test_in_small_letters() -> None:
+    assert bleu(["Ein Hund rennt weit ."], ["ein hund rennt weit ."]).score < 50
+    measured = bleu(["Ein Hund rennt weit ."], ["ein hund rennt weit ."], lowercase=True)
+    assert measured.score == pytest.approx(100)
+    assert "case:lc" in measured.signature
+
+
 @pytest.mark.parametrize("metric", [bleu, chrf])
 def test_there_must_be_a_translation_for_each_reference(metric) -> None:
     for translations, references in (([], []), (["a"], ["a", "b"])):

@@ -28,7 +28,7 @@ def classify(
         ),
     ] = "-",
     best: Annotated[int, typer.Option(min=1, help="How many of the likeliest classes to name.")] = 1,
-    attention: Annotated[Path | None, typer.Option(help="Draw where it looked into this file, PNG or SVG.")] = None,
+    attention: Annotated[Path | None, typer.Option(help="Draw where it looked into this file, PNG or SVG; HTML is a page.")] = None,
     row: Annotated[int | None, typer.Option(min=0, help="Classify this example alone, from 0.")] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Take dark for light: for ink on paper.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line, with what each example is called.")] = False,
@@ -154,10 +154,15 @@ def _draw(classifier: Classifier, name: str, data: Data, told: Told, file: Path)
     from attent.data.labelled.pictures import Pictures
     from attent.layers.patches import patch_grid
     from attent.views.looked import looked, panel_in_front
+    from attent.views.pages.page import ENDINGS, page
     from attent.views.picture import picture
+    from attent.views.run_scene import scene_of_example
 
-    maps = [*classifier.maps(data).values()]
     title = f"{name}: {told.label} ({told.probabilities[0]:.1%})"
+    if file.suffix.lower() in ENDINGS:
+        page(scene_of_example(classifier, data, title=title)).save(file)
+        return
+    maps = [*classifier.maps(data).values()]
     how = classifier.inputs.inputs
     if isinstance(data, Pictures) and isinstance(how, PictureInputs):
         looked(data.pixels[0], patch_grid(how.height, how.width, how.patch), maps, file, title)

@@ -14,7 +14,9 @@ from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
     from attent.config.tasks.task import Results
+    from attent.decoding.settings import SearchSettings
     from attent.decoding.translator import Translator
+    from attent.evaluation.metrics import Measured
     from attent.runs.config import Task
 
 # What there are so many of.
@@ -42,6 +44,7 @@ def evaluate(
     images: Annotated[str | None, typer.Option(help="Of a run that classifies: pictures or vectors with their labels.")] = None,
     labelled: Annotated[Path | None, typer.Option(help="The same, texts with their labels, a .tsv.")] = None,
     tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate, of these lines.")] = None,
 ) -> None:
@@ -77,10 +80,13 @@ def evaluate(
     if (source is None) != (target is None):
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
     if source is not None and target is not None:
-        _evaluate_files(run, source, target, tokenize, as_json=as_json, beam=beam, length_penalty=length_penalty)
+        from attent.cli.translate import search_settings
+
+        settings = search_settings(beam=beam, length_penalty=length_penalty)
+        _evaluate_files(run, source, target, settings, tokenize, lowercase=lowercase, as_json=as_json)
         return
-    if beam is not None or length_penalty is not None:
-        raise ArgumentError("--beam and --length-penalty are for --source FILE --target FILE")
+    if beam is not None or length_penalty is not None or lowercase:
+        raise ArgumentError("--beam, --length-penalty and --lowercase are for --source FILE --target FILE")
     from attent.config.tasks.translation import judge
     from attent.data.dates import DatesSettings, dates
     from attent.decoding.translator import Translator
@@ -139,27 +145,29 @@ def lines(results: Results) -> list[str]:
 
 
 def _evaluate_files(
-    run: Path, source: Path, target: Path, tokenize: str, *, as_json: bool, beam: int | None, length_penalty: float | None
+    run: Path, source: Path, target: Path, settings: SearchSettings, tokenize: str, *, lowercase: bool, as_json: bool
 ) -> None:
-    from attent.cli.translate import search_settings
     from attent.data.reading import lines as read_lines
     from attent.decoding.translator import load
+    from attent.evaluation.metrics import bleu, chrf
 
-    settings = search_settings(beam=beam, length_penalty=length_penalty)
     sources, references = list(read_lines(source)), list(read_lines(target))
     if not sources or len(sources) != len(references):
         raise ArgumentError(f"each line needs one reference, got {len(sources)} lines and {len(references)} references")
     translator = load(run)
     say(f"translating {len(sources):,} lines of {source}")
-    measured = _measure(translator, sources, references, translator.translate(sources, settings), tokenize)
+    translations = translator.translate(sources, settings)
+    by_words = bleu(translations, references, tokenize, lowercase=lowercase)
+    measured = _measure(translator, sources, references, translations, by_words, chrf(translations, references, lowercase=lowercase))
     print(json.dumps(measured, indent=2) if as_json else "\n".join(measured_lines(measured)))
 
 
-def _measure(translator: Translator, sources: list[str], references: list[str], translations: list[str], tokenize: str) -> dict[str, Any]:
+def _measure(
+    translator: Translator, sources: list[str], references: list[str], translations: list[str], by_words: Measured, by_characters: Measured
+) -> dict[str, Any]:
     from attent.evaluation.exact_match import exact_match
-    from attent.evaluation.metrics import bleu, chrf, loss
+    from attent.evaluation.metrics import loss
 
-    by_words, by_characters = bleu(translations, references, tokenize), chrf(translations, references)
     return {
         "pairs": len(references),
         "bleu": by_words.score,

@@ -1,37 +1,76 @@
-"""attent show: what a run looked at while it translated a text."""
+"""attent show: what a run looked at while it read a text."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attent.cli.output import colours, say
 from attent.errors import ArgumentError
 
+if TYPE_CHECKING:
+    from attent.views.scene import Scene
+
+PAGES = (".html", ".htm")
+
 
 def show(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
-    text: Annotated[str, typer.Argument(help="The text to translate.")],
+    text: Annotated[str, typer.Argument(help="The text to translate, to fill in or to classify; or a picture to classify.")],
     layer: Annotated[int | None, typer.Option(help="From 0; the last unless given.")] = None,
     head: Annotated[str, typer.Option(help="From 0; or mean, over all heads; or all, each by itself.")] = "mean",
-    kind: Annotated[str, typer.Option(help="cross (target looks at source), encoder or decoder (each at itself).")] = "cross",
-    out: Annotated[Path | None, typer.Option(help="Draw it into this file too, PNG or SVG.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="cross (target looks at source), encoder or decoder (each at itself); of a run that translates, cross unless given."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw it into this file too, PNG or SVG; HTML is a page with every layer and head.")
+    ] = None,
 ) -> None:
-    """Show a run's attention while it translates a text: in the terminal, and as a picture if asked for."""
-    from attent.decoding.translator import load
-    from attent.views.panel import heads_of, panel_of
-    from attent.views.picture import picture
+    """Show a run's attention while it reads a text: in the terminal, and as a picture or a page if asked for."""
+    from attent.decoding.labelled import LabelledMap
+    from attent.views.panel import heads_of, kind_of, panel_of
+    from attent.views.picture import FORMATS, picture
     from attent.views.terminal import heat_map
 
-    maps = load(run).map(text)
+    as_page = out is not None and out.suffix.lower() in PAGES
+    if out is not None and not as_page and out.suffix.lower() not in FORMATS:
+        raise ArgumentError(f"--out must end in {', '.join(FORMATS)} or {PAGES[0]}, got {str(out)!r}")
+    scene = _scene(run, text)
+    maps = {
+        layer.name: LabelledMap(layer.weights, scene.texts[group.rows].labels, scene.texts[group.columns].labels)  # pyright: ignore[reportArgumentType]
+        for group in scene.groups
+        for layer in group.layers
+    }
+    kind = kind or kind_of(next(iter(maps)))
     panels = heads_of(maps, kind, layer) if head == "all" else panel_of(maps, kind, layer, _number(head))
-    if out is not None:
+    if out is not None and as_page:
+        from attent.views.pages.page import page
+
+        page(scene).save(out)
+    elif out is not None:
         picture(panels, out)
     print(heat_map(panels, colour=colours()))
     if out is not None:
         say(f"drawn into {out}")
+
+
+def _scene(run: Path, text: str) -> Scene:
+    from attent.decoding import classifier, filler, translator
+    from attent.runs.config import read_config
+    from attent.views.run_scene import scene_of_example, scene_of_text
+
+    task = read_config(run).task
+    if task == "classify":
+        found = classifier.load(run)
+        if found.inputs.inputs.kind == "vectors":
+            raise ArgumentError("this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one")
+        return scene_of_example(found, [text], title=text)
+    return scene_of_text(filler.load(run) if task == "fill-mask" else translator.load(run), text)
 
 
 def _number(head: str) -> int | None:

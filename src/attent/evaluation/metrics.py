@@ -28,7 +28,7 @@ class Measured:
     signature: str
 
 
-def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Measured:
+def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False) -> Measured:
     """BLEU of a corpus with one reference each.
 
     Sources: Papineni et al. (2002), https://aclanthology.org/P02-1040; Post (2018), arXiv 1804.08771.
@@ -37,6 +37,7 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
         translations: detokenised.
         references: as many.
         tokenize: how sacreBLEU cuts both into words; "none" where that has been done already.
+        lowercase: whether both are compared in small letters.
 
     Raises:
         UnknownNameError: there is no such tokenizer.
@@ -45,12 +46,12 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
     if tokenize not in TOKENIZERS:
         raise UnknownNameError("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
     # force: sacreBLEU would warn on text that looks tokenised, which is meant where this is asked for
-    return _measured(BLEU(tokenize=tokenize, force=True), translations, references)
+    return _measured(BLEU(tokenize=tokenize, lowercase=lowercase, force=True), translations, references)
 
 
-def chrf(translations: Sequence[str], references: Sequence[str]) -> Measured:
-    """chrF2 of a corpus with one reference each. Source: Popović (2015), https://aclanthology.org/W15-3049."""
-    return _measured(CHRF(), translations, references)
+def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Measured:
+    """chrF2 of a corpus with one reference each, in small letters if asked for. Source: Popović (2015), https://aclanthology.org/W15-3049."""
+    return _measured(CHRF(lowercase=lowercase), translations, references)
 
 
 def loss(scores: Sequence[Score]) -> float:

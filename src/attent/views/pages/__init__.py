@@ -1,0 +1,1 @@
+"""Pages: a scene as one HTML file that needs nothing else."""

@@ -1,0 +1,44 @@
+// Elements of a page. Text enters by textContent alone, so that no token is ever read as markup.
+
+/** An element with attributes and children; `text` is its text, `on` its listeners by event. */
+export function element(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** The same within a drawing. */
+export function drawn(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function filled(made, { text, on = {}, ...attributes }, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  if (text !== undefined) made.textContent = text;
+  for (const [event, listener] of Object.entries(on)) made.addEventListener(event, listener);
+  made.append(...children);
+  return made;
+}
+
+/** A choice among named values. */
+export function choice(label, options, chosen, listener) {
+  const select = element("select", { on: { change: () => listener(options[select.selectedIndex][0]) } });
+  for (const [value, text] of options) select.append(element("option", { value: String(value), text }));
+  select.selectedIndex = Math.max(0, options.findIndex(([value]) => value === chosen));
+  return element("label", { class: "choice" }, element("span", { text: label }), select);
+}
+
+/** A box to tick. */
+export function tick(label, ticked, listener) {
+  const box = element("input", { type: "checkbox", on: { change: () => listener(box.checked) } });
+  box.checked = ticked;
+  return element("label", { class: "choice" }, box, element("span", { text: label }));
+}
+
+/** Where a key on the keyboard moves to in rows of so many places; undefined for keys that do not move. */
+export function moved(key, place, count, across = 1) {
+  const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, PageUp: -10 * across, PageDown: 10 * across };
+  if (key === "Home") return 0;
+  if (key === "End") return count - 1;
+  return key in steps ? Math.min(Math.max(place + steps[key], 0), count - 1) : undefined;
+}

@@ -1,0 +1,215 @@
+// The map of one head as colours, with the value of the cell under the pointer or the keys.
+
+import { onScheme, painted, topOf } from "./colours.js";
+import { element, moved, tick } from "./elements.js";
+import { latest } from "./state.js";
+import { fenced, number, trimmed } from "./words.js";
+
+const TILE = 256;
+// Pixels of a cell, of labels, and of the whole.
+const LARGEST_CELL = 32;
+const LETTERS = 12;
+const TALLEST = 640;
+
+export class HeatMap {
+  constructor(source, state) {
+    this.source = source;
+    this.state = state;
+    this.rooted = false;
+    this.cell = [0, 0];
+    this.once = latest();
+    this.canvas = element("canvas", { tabindex: 0, role: "img" });
+    this.readout = element("output", { class: "readout", "aria-live": "polite" });
+    this.legend = element("div", { class: "legend" });
+    this.options = element("div", { class: "options" });
+    this.node = element("section", { class: "card map", "aria-label": "map" }, element("h2", { text: "Map" }),
+      this.options, this.readout, element("div", { class: "frame" }, this.canvas), this.legend);
+    this.listen();
+    state.follow((_, changed) => {
+      if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
+      else this.draw();
+    });
+    new ResizeObserver(() => this.resized()).observe(this.node);
+    onScheme(() => this.draw());
+  }
+
+  group() {
+    return this.source.scene.groups.find((one) => one.name === this.state.values.group);
+  }
+
+  /** Fetch the map of a head, as fine as there is room for. */
+  open(fresh) {
+    const group = this.group();
+    if (fresh) {
+      this.cell = [0, 0];
+      this.rooted = (group.level ?? 0) > 0;
+      this.options.replaceChildren(tick("strengthen small weights (square root)", this.rooted, (ticked) => {
+        this.rooted = ticked;
+        this.draw();
+      }));
+    }
+    const { layer, head } = this.state.values;
+    const room = Math.max(this.node.clientWidth - 40, 240);
+    const level = Math.max(group.level ?? 0, Math.ceil(Math.log2(Math.max(group.height / TALLEST, group.width / room))));
+    this.once(whole(this.source, group, layer, head, level), (matrix) => {
+      this.matrix = matrix;
+      this.top = topOf(matrix.values);
+      this.draw();
+      this.say();
+    });
+  }
+
+  resized() {
+    if (this.matrix && this.node.clientWidth !== this.width) this.draw();
+  }
+
+  /** Where labels and cells stand, in pixels. */
+  layout(context) {
+    const { height, width } = this.matrix;
+    const room = Math.max(this.node.clientWidth - 34, 200);
+    const texts = this.source.scene.texts;
+    const [rows, columns] = [texts[this.group().rows].labels, texts[this.group().columns].labels];
+    const longest = (labels, most) => Math.min(most, Math.max(...labels.slice(0, 2000).map((label) => context.measureText(trimmed(context, label, most)).width)));
+    const left = Math.ceil(longest(rows, room * 0.3)) + 8;
+    const above = Math.ceil(longest(columns, 110)) + 8;
+    const cell = Math.min(LARGEST_CELL, (room - left) / width, Math.max(TALLEST / height, 1));
+    return { left, above, cell, rows, columns, wide: left + cell * width + 2, high: above + cell * height + 2 };
+  }
+
+  draw() {
+    if (!this.matrix) return;
+    this.width = this.node.clientWidth;
+    const context = this.canvas.getContext("2d");
+    const style = getComputedStyle(this.node);
+    context.font = `${LETTERS}px ${style.fontFamily}`;
+    const place = this.place = this.layout(context);
+    const scale = window.devicePixelRatio || 1;
+    this.canvas.width = Math.round(place.wide * scale);
+    this.canvas.height = Math.round(place.high * scale);
+    this.canvas.style.width = `${place.wide}px`;
+    this.canvas.style.height = `${place.high}px`;
+    context.scale(scale, scale);
+    context.font = `${LETTERS}px ${style.fontFamily}`;
+    context.imageSmoothingEnabled = false;
+    const { values, height, width } = this.matrix;
+    context.drawImage(painted(values, height, width, this.top, this.rooted), place.left, place.above, place.cell * width, place.cell * height);
+    context.strokeStyle = style.getPropertyValue("--line");
+    context.strokeRect(place.left - 0.5, place.above - 0.5, place.cell * width + 1, place.cell * height + 1);
+    this.label(context, style);
+    this.mark(context, style);
+    this.explain();
+  }
+
+  label(context, style) {
+    const { left, above, cell, rows, columns } = this.place;
+    const { step } = this.matrix;
+    context.fillStyle = style.getPropertyValue("--text");
+    context.textBaseline = "middle";
+    const every = Math.max(1, Math.ceil((LETTERS + 1) / cell));
+    context.textAlign = "right";
+    for (let row = 0; row < this.matrix.height; row += every) {
+      context.fillText(trimmed(context, rows[row * step], left - 8), left - 5, above + (row + 0.5) * cell);
+    }
+    context.textAlign = "left";
+    for (let column = 0; column < this.matrix.width; column += every) {
+      context.save();
+      context.translate(left + (column + 0.5) * cell, above - 5);
+      context.rotate(-Math.PI / 2);
+      context.fillText(trimmed(context, columns[column * step], above - 8), 0, 0);
+      context.restore();
+    }
+  }
+
+  /** The cell that is spoken of, and the row or column that is looked at elsewhere. */
+  mark(context, style) {
+    const { left, above, cell } = this.place;
+    const { height, width, step } = this.matrix;
+    const { side, place } = this.state.values;
+    context.strokeStyle = style.getPropertyValue("--accent");
+    context.lineWidth = 1.5;
+    if (side === "row") context.strokeRect(left, above + Math.floor(place / step) * cell, width * cell, cell);
+    if (side === "column") context.strokeRect(left + Math.floor(place / step) * cell, above, cell, height * cell);
+    const [row, column] = this.cell;
+    context.lineWidth = 2.5;
+    context.strokeRect(left + column * cell, above + row * cell, cell, cell);
+  }
+
+  listen() {
+    const at = (event) => {
+      if (!this.matrix || !this.place) return null;
+      const box = this.canvas.getBoundingClientRect();
+      const row = Math.floor((event.clientY - box.top - this.place.above) / this.place.cell);
+      const column = Math.floor((event.clientX - box.left - this.place.left) / this.place.cell);
+      return row >= 0 && column >= 0 && row < this.matrix.height && column < this.matrix.width ? [row, column] : null;
+    };
+    this.canvas.addEventListener("pointermove", (event) => { const cell = at(event); if (cell) this.go(cell); });
+    this.canvas.addEventListener("click", (event) => { const cell = at(event); if (cell) this.choose(cell); });
+    this.canvas.addEventListener("keydown", (event) => {
+      if (!this.matrix) return;
+      if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        this.choose(this.cell);
+        return;
+      }
+      const { height, width } = this.matrix;
+      const down = event.key === "ArrowUp" || event.key === "ArrowDown" || event.key.startsWith("Page");
+      const next = moved(event.key, this.cell[down ? 0 : 1], down ? height : width);
+      if (next === undefined) return;
+      event.preventDefault();
+      this.go(down ? [next, this.cell[1]] : [this.cell[0], next]);
+    });
+  }
+
+  go(cell) {
+    if (cell[0] === this.cell[0] && cell[1] === this.cell[1]) return;
+    this.cell = cell;
+    this.draw();
+    this.say();
+  }
+
+  choose(cell) {
+    this.go(cell);
+    this.state.set({ side: "row", place: Math.min(cell[0] * this.matrix.step, this.group().height - 1) });
+  }
+
+  say() {
+    const { step, width, exact } = this.matrix;
+    const [row, column] = this.cell;
+    const value = number(this.matrix.values[row * width + column], exact);
+    const { rows, columns } = this.place;
+    const group = this.group();
+    const name = (labels, at, count) => {
+      const last = Math.min((at + 1) * step, count) - 1;
+      return step === 1 ? `${fenced(labels[at])} (${at})` : `${fenced(labels[at * step])} … ${fenced(labels[last])} (${at * step} to ${last})`;
+    };
+    const mean = step === 1 ? "" : ` the mean of up to ${step} × ${step} weights`;
+    this.readout.textContent = `row ${name(rows, row, group.height)} → column ${name(columns, column, group.width)}: ${value}${mean}`;
+    this.readout.dataset.value = value;
+    this.canvas.setAttribute("aria-label", `Map of ${group.title}, ${this.matrix.height} by ${width} cells. Arrow keys move; `
+      + `Enter shows the row. ${this.readout.textContent}`);
+  }
+
+  explain() {
+    const bar = painted(Float32Array.from({ length: 64 }, (_, step) => step), 1, 64, 63, this.rooted);
+    bar.setAttribute("aria-hidden", "true");
+    const kind = this.matrix.step === 1 ? "" : ` · each cell is the mean of up to ${this.matrix.step} × ${this.matrix.step} weights`;
+    this.legend.replaceChildren(element("span", { text: "0" }), bar, element("span", { text: `${number(this.top, this.matrix.exact)}${kind}` }));
+  }
+}
+
+/** A whole level of a map, put together from its tiles; `step` is how many rows and columns a cell stands for. */
+export async function whole(source, group, layer, head, level) {
+  const step = 2 ** level;
+  const [height, width] = [Math.ceil(group.height / step), Math.ceil(group.width / step)];
+  const places = [];
+  for (let y = 0; y * TILE < height; y += 1) for (let x = 0; x * TILE < width; x += 1) places.push([y, x]);
+  const tiles = await Promise.all(places.map(([y, x]) => source.tile(group.name, layer, head, level, y, x, "mean")));
+  const values = new Float32Array(height * width);
+  tiles.forEach((tile, which) => {
+    const [y, x] = places[which];
+    for (let row = 0; row < tile.height; row += 1) {
+      values.set(tile.values.subarray(row * tile.width, (row + 1) * tile.width), (y * TILE + row) * width + x * TILE);
+    }
+  });
+  return { height, width, values, step, exact: tiles.every((tile) => tile.exact) };
+}

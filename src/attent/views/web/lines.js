@@ -1,0 +1,191 @@
+// Tokens with lines: what looks on the left, what is looked at on the right. Of long texts the tokens run on, shaded.
+
+import { share, shade, topOf } from "./colours.js";
+import { drawn, element, moved, tick } from "./elements.js";
+import { latest } from "./state.js";
+import { fenced, largest, number, visible } from "./words.js";
+
+// Pixels of a token's line.
+const STEP = 24;
+// Longer texts run on, and no more than so many tokens stand on the page at a time.
+const COLUMN = 80;
+const WINDOW = 1000;
+// All lines are drawn of maps with so few weights; fainter lines are not.
+const ALL = 6400;
+const FAINT = 0.02;
+
+export class Lines {
+  constructor(source, state) {
+    this.source = source;
+    this.state = state;
+    this.running = null;
+    this.starts = { row: 0, column: 0 };
+    this.once = latest();
+    this.onceAll = latest();
+    this.lists = { row: list("row"), column: list("column") };
+    this.drawing = drawn("svg", { class: "lines", "aria-hidden": "true", width: 160 });
+    this.readout = element("output", { class: "readout", "aria-live": "polite" });
+    this.options = element("div", { class: "options" });
+    this.board = element("div", { class: "board" }, this.lists.row.box, this.drawing, this.lists.column.box);
+    this.node = element("section", { class: "card tokens", "aria-label": "tokens" }, element("h2", { text: "Tokens" }),
+      this.options, this.readout, this.board);
+    for (const side of ["row", "column"]) this.listen(side);
+    state.follow((values, changed) => {
+      if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
+      this.look();
+    });
+  }
+
+  /** The tokens of a group, and all lines of a head. */
+  open(fresh) {
+    const group = this.group();
+    if (fresh) {
+      this.starts = { row: 0, column: 0 };
+      this.running = Math.max(group.height, group.width) > COLUMN;
+      this.options.replaceChildren(tick("running text", this.running, (ticked) => { this.running = ticked; this.write(); this.look(); }));
+      this.write();
+    }
+    this.every = null;
+    if (group.height * group.width > ALL) return;
+    const { layer, head } = this.state.values;
+    const rows = Array.from({ length: group.height }, (_, query) => this.source.row(group.name, layer, head, query));
+    this.onceAll(Promise.all(rows), (found) => { this.every = found; this.look(); });
+  }
+
+  write() {
+    const group = this.group();
+    this.board.classList.toggle("running", this.running);
+    for (const [side, text] of [["row", group.rows], ["column", group.columns]]) this.fill(side, this.source.scene.texts[text], group);
+  }
+
+  fill(side, text, group) {
+    const { box, heading, before, tokens, behind } = this.lists[side];
+    const start = this.starts[side];
+    const shown = text.labels.slice(start, start + WINDOW);
+    heading.textContent = side === "row" ? "what looks" : "what is looked at";
+    tokens.setAttribute("aria-label", `${side === "row" ? "what looks" : "what is looked at"}: ${group[`${side}s`]}`);
+    tokens.dir = text.direction;
+    tokens.replaceChildren(...shown.map((label, place) => element("li", {
+      role: "option", "data-place": start + place, tabindex: place === 0 ? 0 : -1, "aria-selected": "false",
+    }, element("bdi", { text: visible(label) }), element("span", { class: "weight" }))));
+    before.hidden = start === 0;
+    behind.hidden = start + WINDOW >= text.labels.length;
+    box.classList.toggle("cut", text.labels.length > WINDOW);
+  }
+
+  listen(side) {
+    const { tokens, before, behind } = this.lists[side];
+    const place = (event) => {
+      const token = event.target.closest?.("li");
+      return token ? Number(token.dataset.place) : null;
+    };
+    const choose = (event) => { if (place(event) !== null) this.state.set({ side, place: place(event) }); };
+    tokens.addEventListener("pointerover", choose);
+    tokens.addEventListener("click", choose);
+    tokens.addEventListener("focusin", choose);
+    tokens.addEventListener("keydown", (event) => {
+      const count = tokens.children.length;
+      const next = moved(event.key, place(event) - this.starts[side], count);
+      if (next === undefined) return;
+      event.preventDefault();
+      tokens.children[next].focus();
+    });
+    const turn = (by) => { this.starts[side] += by; this.write(); this.look(); };
+    before.addEventListener("click", () => turn(-WINDOW));
+    behind.addEventListener("click", () => turn(WINDOW));
+  }
+
+  group() {
+    return this.source.scene.groups.find((one) => one.name === this.state.values.group);
+  }
+
+  /** Look at a row or a column, or at all. */
+  look() {
+    const { group, layer, head, side, place } = this.state.values;
+    if (side === null) {
+      this.once(Promise.resolve(null), () => { this.mark(null); this.say(); this.drawAll(); });
+      return;
+    }
+    const found = side === "row" ? this.source.row(group, layer, head, place) : this.source.column(group, layer, head, place);
+    this.once(Promise.resolve(found), (line) => { this.mark(line); this.say(line); this.drawOne(line); });
+  }
+
+  /** Shade what is looked at, or what looks. */
+  mark(line) {
+    const { side, place } = this.state.values;
+    const top = line ? topOf(line.values) : 0;
+    for (const each of ["row", "column"]) {
+      const other = line && side !== each;
+      for (const token of this.lists[each].tokens.children) {
+        const here = Number(token.dataset.place);
+        const value = other ? line.values[here] : NaN;
+        const chosen = Boolean(line) && side === each && here === place;
+        token.setAttribute("aria-selected", String(chosen));
+        if (chosen) token.tabIndex = 0;
+        else if (side === each && line) token.tabIndex = -1;
+        const part = share(value, Math.max(top, 1e-9), this.running);
+        const colour = other && part > 0.01 ? shade(part) : null;
+        token.style.background = colour ? colour.background : "";
+        token.style.color = colour ? colour.text : "";
+        token.lastChild.textContent = other && part >= FAINT ? number(value, line.exact) : "";
+      }
+      this.reachable(each);
+    }
+  }
+
+  /** Whatever is marked, a list can be reached with the Tab key. */
+  reachable(side) {
+    const tokens = [...this.lists[side].tokens.children];
+    if (tokens.length && !tokens.some((token) => token.tabIndex === 0)) tokens[0].tabIndex = 0;
+  }
+
+  say(line) {
+    const group = this.group();
+    if (!line) {
+      this.readout.textContent = "Point at a token, or move to it with Tab and the arrow keys.";
+      return;
+    }
+    const { side, place } = this.state.values;
+    const [mine, theirs] = side === "row" ? [group.rows, group.columns] : [group.columns, group.rows];
+    const labels = this.source.scene.texts[theirs].labels;
+    const most = largest(line.values, 5).map((other) => `${fenced(labels[other])} ${number(line.values[other], line.exact)}`);
+    const subject = `${fenced(this.source.scene.texts[mine].labels[place])} (${side} ${place})`;
+    const verb = side === "row" ? "looks at" : "is looked at by";
+    const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
+    this.readout.textContent = `${subject} ${verb}: ${most.join(" · ") || "nothing"}${known}`;
+  }
+
+  drawAll() {
+    const lines = [];
+    this.every?.forEach((line, query) => line.values.forEach((value, key) => lines.push([query, key, value])));
+    this.draw(lines);
+  }
+
+  drawOne(line) {
+    const { side, place } = this.state.values;
+    this.draw(Array.from(line.values, (value, other) => (side === "row" ? [place, other, value] : [other, place, value])));
+  }
+
+  draw(lines) {
+    const group = this.group();
+    const height = Math.max(...[group.height, group.width].map((count) => Math.min(count, WINDOW))) * STEP;
+    this.drawing.setAttribute("height", height);
+    this.drawing.setAttribute("viewBox", `0 0 100 ${height}`);
+    this.drawing.setAttribute("preserveAspectRatio", "none");
+    if (this.running) return this.drawing.replaceChildren();
+    const top = lines.reduce((most, [, , value]) => Math.max(most, Math.abs(value) || 0), 0);
+    const seen = lines.filter(([, , value]) => share(value, top) >= FAINT);
+    this.drawing.replaceChildren(...seen.map(([query, key, value]) => drawn("line", {
+      x1: 0, x2: 100, y1: (query - this.starts.row + 0.5) * STEP, y2: (key - this.starts.column + 0.5) * STEP,
+      "stroke-opacity": share(value, top).toFixed(3), "vector-effect": "non-scaling-stroke",
+    })));
+  }
+}
+
+function list(side) {
+  const heading = element("h3");
+  const before = element("button", { type: "button", text: `the ${WINDOW} before`, hidden: true });
+  const behind = element("button", { type: "button", text: `the next ${WINDOW}`, hidden: true });
+  const tokens = element("ul", { role: "listbox", class: `list ${side}s` });
+  return { box: element("div", { class: `side ${side}` }, heading, before, tokens, behind), heading, before, tokens, behind };
+}

@@ -1,0 +1,54 @@
+// What is written: labels in which everything can be seen, weights as numbers, and what a cell is called.
+
+const SEEN = { " ": "␣", "\n": "⏎", "\t": "⇥" };
+
+/** A label in which spaces at its ends and marks without a glyph have a stand-in, and a lone combining mark a base. */
+export function visible(label) {
+  if (label === "") return "∅";
+  const [first, last] = [label.length - label.trimStart().length, label.trimEnd().length];
+  let at = 0;
+  const shown = Array.from(label, (character) => {
+    const inside = at >= first && at < last;
+    at += character.length;
+    if (character === " " && inside) return character;
+    if (SEEN[character]) return SEEN[character];
+    if (/\p{Zs}/u.test(character)) return "⍽";
+    return /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(character) && character !== "\u200d" ? "⌁" : character;
+  }).join("");
+  return /^\p{M}/u.test(shown) ? `◌${shown}` : shown;
+}
+
+/** A weight with the digits that it has. */
+export function number(value, exact = true) {
+  if (Number.isNaN(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  const digits = exact ? 4 : 3;
+  return size < 0.0001 || size >= 10000 ? value.toExponential(digits - 1) : value.toPrecision(digits);
+}
+
+/** The largest of some values with their places, the largest first; what is not known is left out. */
+export function largest(values, count) {
+  const places = [];
+  values.forEach((value, place) => { if (!Number.isNaN(value) && value !== 0) places.push(place); });
+  return places.sort((one, other) => Math.abs(values[other]) - Math.abs(values[one])).slice(0, count);
+}
+
+/** A text fenced in, so that what runs the other way leaves what stands around it in place. */
+export function fenced(label) {
+  return `\u2068${visible(label)}\u2069`;
+}
+
+/** A label of at most so many pixels in a canvas' present font. */
+export function trimmed(context, label, room) {
+  const shown = visible(label);
+  if (context.measureText(shown).width <= room) return shown;
+  const letters = Array.from(shown);
+  while (letters.length > 1 && context.measureText(`${letters.join("")}…`).width > room) letters.pop();
+  return `${letters.join("")}…`;
+}
+
+/** How a head is called. */
+export function headName(head, heads) {
+  return head === "mean" ? `mean of ${heads} heads` : `head ${head}`;
+}

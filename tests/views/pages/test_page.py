@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+
+import attent
+from attent.errors import ArgumentError, ShapeError
+from attent.views.arranged import arranged
+from attent.views.pages.page import page
+
+WEIGHTS = torch.rand(2, 3, 3).softmax(-1)
+
+
+class Elements(HTMLParser):
+    """Which elements there are, and what they ask for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.asked: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append(tag)
+        self.asked += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
+
+
+def elements(html: str) -> Elements:
+    read = Elements()
+    read.feed(html)
+    return read
+
+
+def test_a_page_asks_for_nothing() -> None:
+    html = attent.views.page(WEIGHTS, "abc", title="three").html
+    assert elements(html).asked == []
+    assert "default-src 'none'" in html
+    assert "<title>three</title>" in html
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", html)
+
+
+def test_a_page_without_its_data_is_small() -> None:
+    assert len(page(torch.ones(1, 1), ["one"]).html.encode()) < 500 * 1024
+
+
+def test_no_token_is_read_as_markup() -> None:
+    hostile = ["<script>alert(1)</script>", "</script><img src=x>", "<!--", "{{packs}}", "\u2028"]
+    weights = torch.rand(5, 5).softmax(-1)
+    html, plain = (page(weights, labels, title=labels[1]).html for labels in (hostile, list("abcde")))
+    assert elements(html).found == elements(plain).found
+    assert "<script>alert" not in html
+
+
+def test_a_scene_is_shown_as_it_is(translator) -> None:
+    maps = translator.map("abc", "xy")
+    assert page(arranged(maps)).html == page(maps).html
+
+
+def test_size_is_kept_to() -> None:
+    weights = {f"layers.{layer}": torch.randn(4, 200, 200).mul(3).softmax(-1) for layer in range(3)}
+    assert len(page(weights, size=0.25).html.encode()) <= 2**18
+    with pytest.raises(ArgumentError, match="size must leave room"):
+        page(weights, size=0.01)
+
+
+def test_it_is_saved_where_asked(tmp_path: Path) -> None:
+    shown = page(WEIGHTS)
+    assert shown.save(tmp_path / "new" / "a.html").read_text(encoding="utf-8") == shown.html
+    with pytest.raises(ArgumentError, match=r"must end in \.html"):
+        shown.save(tmp_path / "a.png")
+    (tmp_path / "file").touch()
+    with pytest.raises(ArgumentError, match="cannot be written"):
+        shown.save(tmp_path / "file" / "a.html")
+
+
+def test_a_notebook_shows_it_in_a_frame() -> None:
+    shown = page(WEIGHTS, ['"', "<b>", "&"])
+    framed = shown._repr_html_()
+    read = elements(framed)
+    assert read.found == ["iframe"]
+    assert repr(shown).startswith("Page(0.")
+
+
+def test_what_cannot_be_shown() -> None:
+    with attent.watch(torch.nn.Linear(2, 2)) as seen:
+        pass
+    with pytest.raises(ArgumentError, match="nothing was seen"):
+        page(seen, [])
+    with pytest.raises(ArgumentError, match="has 0 queries"):
+        page(torch.zeros(1, 0, 0), [])
+    with pytest.raises(ShapeError, match="there are 2 labels in tokens"):
+        page(WEIGHTS, "ab")
+    with pytest.raises(ArgumentError, match="too many weights"):
+        page({str(head): torch.ones(1, 1).expand(100_000, 100_000) for head in range(3)})

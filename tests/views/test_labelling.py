@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attent.errors import ShapeError
+from attent.views.labelling import Labels, kinds, patch_names
+from attent.views.scene import PRODUCED, READ, Picture
+
+
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [
+        (["encoder.layer.*.attention.self"], ["self"]),
+        (["transformer.h.*.attn"], ["self"]),
+        (["encoder.layers.*.self_attention", "decoder.layers.*.self_attention", "decoder.layers.*.cross_attention"], 3),
+        (["model.encoder.layers.*.self_attn", "model.decoder.layers.*.self_attn", "model.decoder.layers.*.encoder_attn"], 3),
+        (["encoder.block.*.layer.*.SelfAttention", "decoder.block.*.layer.*.SelfAttention", "decoder.block.*.layer.*.EncDecAttention"], 3),
+        (["encoder.layers.*.self_attn", "decoder.layers.*.self_attn", "decoder.layers.*.multihead_attn"], 3),
+    ],
+)
+def test_a_path_says_what_attends_to_what(paths: list[str], found: object) -> None:
+    assert kinds(paths) == (["encoder", "decoder", "cross"] if found == 3 else found)
+
+
+def test_one_label_more_is_what_was_written_last() -> None:
+    labels = Labels("ab", ["<s>", "x", "y"])
+    assert labels.of("cross", 2, 2) == ("target", "source", PRODUCED)
+    assert labels.of("decoder", 2, 2) == ("target", "given", PRODUCED)
+    assert labels.of("encoder", 2, 2) == ("source", "source", READ)
+    assert {name: text.labels for name, text in labels.texts.items()} == {"target": ("x", "y"), "source": ("a", "b"), "given": ("<s>", "x")}
+
+
+def test_as_many_labels_as_rows_are_what_was_read_in() -> None:
+    labels = Labels(None, ["<s>", "x"])
+    assert labels.of("cross", 2, 3) == ("given", "source", READ)
+    assert labels.texts["source"].labels == ("0", "1", "2")
+    # a decoder alone
+    assert Labels("abc", None).of("self", 2, 2) == ("tokens", "tokens", READ)
+
+
+def test_texts_of_one_name_are_kept_apart() -> None:
+    labels = Labels(None, None)
+    assert labels.of("self", 2, 2)[:2] == ("tokens", "tokens")
+    assert labels.of("self", 3, 3)[:2] == ("tokens-2", "tokens-2")
+    assert labels.of("self", 2, 2)[:2] == ("tokens", "tokens")
+
+
+def test_labels_must_fit_somewhere() -> None:
+    labels = Labels("abcd", None)
+    labels.of("self", 2, 2)
+    with pytest.raises(ShapeError, match="there are 4 labels in tokens, and the maps have 2 places"):
+        labels.check()
+    labels.of("self", 4, 4)
+    labels.check()
+
+
+def test_patches_have_names() -> None:
+    picture = Picture(np.zeros((2, 2, 3)), (1, 2), "tokens")
+    assert patch_names(picture) == ["CLS", "patch 1,1", "patch 1,2"]
+    assert Labels(None, None, picture).of("self", 3, 3) == ("tokens", "tokens", READ)

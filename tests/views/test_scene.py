@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import attent
+from attent.errors import ArgumentError, ShapeError
+from attent.views.scene import Group, Layer, Picture, Scene, Text
+
+WEIGHTS = torch.rand(3, 2, 5).softmax(-1)
+TEXTS = {"target": Text(("x", "y")), "source": Text(tuple("abcde"))}
+
+
+def scene(weights: object = WEIGHTS, **changed: object) -> Scene:
+    group = Group("cross", "cross-attention", "target", "source", (Layer("decoder.0", weights),), "the token produced")
+    return Scene("a title", changed.pop("texts", TEXTS), changed.pop("groups", (group,)), **changed)
+
+
+def test_a_layer_of_a_map_and_one_of_its_numbers_are_alike() -> None:
+    query, key, value = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 7)
+    _, weights = attent.attend(query, key, value, return_map=True)
+    lazy, dense = Layer("a", weights, sequence=1), Layer("a", weights.dense(), sequence=1)
+    assert lazy.shape == dense.shape == (3, 5, 11)
+    assert lazy.distribution
+    assert dense.distribution
+    torch.testing.assert_close(lazy.rows(torch.tensor([4, 1])), dense.rows(torch.tensor([4, 1])))
+    torch.testing.assert_close(lazy.rows(torch.tensor([4])), weights.dense()[1][:, [4]])
+
+
+def test_a_tensor_may_have_fewer_axes() -> None:
+    assert Layer("a", WEIGHTS).shape == (3, 2, 5)
+    assert Layer("a", WEIGHTS[0]).shape == (1, 2, 5)
+    assert not Layer("a", WEIGHTS + 1).distribution
+
+
+def test_what_is_described_is_json() -> None:
+    described = json.loads(json.dumps(scene(notes=("One.",)).describe()))
+    assert described["groups"][0] == {
+        "name": "cross",
+        "title": "cross-attention",
+        "rows": "target",
+        "columns": "source",
+        "layers": ["decoder.0"],
+        "heads": 3,
+        "height": 2,
+        "width": 5,
+        "about": "the token produced",
+        "distribution": True,
+        "itself": True,
+    }
+    assert described["texts"]["target"] == {"labels": ["x", "y"], "direction": "ltr"}
+    assert described["notes"] == ["One."]
+    assert described["picture"] is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "direction"),
+    [(("القط", "جلس", "."), "rtl"), (("the", "cat", "القط"), "ltr"), ((".", "1"), "ltr"), ((), "ltr"), (("猫",), "ltr")],
+)
+def test_which_way_a_text_runs(labels: tuple[str, ...], direction: str) -> None:
+    assert Text(labels).direction == direction
+
+
+def test_what_does_not_fit() -> None:
+    with pytest.raises(ShapeError, match="cross-attention has 2 rows, got 1 labels"):
+        scene(texts={**TEXTS, "target": Text(("x",))})
+    with pytest.raises(ArgumentError, match="a text 'source' that is not there"):
+        scene(texts={"target": TEXTS["target"]})
+    with pytest.raises(ArgumentError, match="names of their own"):
+        scene(groups=scene().groups * 2)
+    with pytest.raises(ArgumentError, match="no group 'self'; there are cross"):
+        scene().group("self")
+    with pytest.raises(ArgumentError, match="has no layer"):
+        Group("a", "a", "target", "source", ())
+    with pytest.raises(ShapeError, match="of one shape"):
+        Group("a", "a", "target", "source", (Layer("1", WEIGHTS), Layer("2", WEIGHTS[:2])))
+
+
+def test_a_picture_has_a_patch_for_each_place() -> None:
+    pixels = np.zeros((4, 8, 1), np.uint8)
+    shown = scene(picture=Picture(pixels, (2, 2), "source"))
+    assert shown.describe()["picture"] == {"grid": [2, 2], "text": "source", "before": 1, "height": 4, "width": 8}
+    with pytest.raises(ShapeError, match="2 x 3 patches behind 1 places"):
+        scene(picture=Picture(pixels, (2, 3), "source"))
+    with pytest.raises(ShapeError, match="must be"):
+        Picture(pixels[..., 0], (2, 2), "source")

@@ -1,0 +1,234 @@
+"""A page in a real browser, opened from disk: what a reader points at, presses and reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attent.views.arranged import arranged
+from attent.views.pages.page import page
+from attent.views.scene import Picture, Scene
+
+pytestmark = pytest.mark.slow
+
+TOKENS = ("the", "cat", "sat", "on", "it")
+NARROW = (390, 844)
+
+
+def scene(length: int = 5, layers: int = 2, **more: Any) -> Scene:
+    weights = {f"layers.{layer}.attention": torch.randn(3, length, length).mul(2).softmax(-1) for layer in range(layers)}
+    return arranged(weights, more.pop("tokens", TOKENS if length == 5 else [f"t{place}" for place in range(length)]), **more)
+
+
+@pytest.fixture
+def opened(window: Any, tmp_path: Path) -> Any:
+    """Opens a scene as a page, waiting until it is drawn."""
+
+    def drawn(shown: Scene, *, mebibytes: float = 8.0, **options: Any) -> Any:
+        file = page(shown, size=mebibytes).save(tmp_path / "page.html")
+        there = window.open(file, **options)
+        there.wait_for_selector(".head canvas")
+        said(there, ".map .readout", "→")
+        return there
+
+    return drawn
+
+
+def said(there: Any, where: str, text: str) -> None:
+    """Wait until a text is there; what evaluates strings, as playwright's other ways to wait do, pages of ours refuse."""
+    there.locator(where).filter(has_text=text).wait_for()
+
+
+def weights(shown: Scene, layer: int, head: int | None, row: int) -> torch.Tensor:
+    found = shown.groups[0].layers[layer].rows(torch.tensor([row]))[:, 0]
+    return found.mean(0) if head is None else found[head]
+
+
+def over_cell(there: Any, row: int, column: int, side: int) -> None:
+    """Move the pointer over a cell of the map, whose place is found as a reader finds it: its lower right corner is that of the map."""
+    box = there.locator(".map canvas").first.bounding_box()
+    cell = 32 if side * 32 < box["width"] else None
+    assert cell is not None
+    there.mouse.move(box["x"] + box["width"] - 2 - (side - column - 0.5) * cell, box["y"] + box["height"] - 2 - (side - row - 0.5) * cell)
+
+
+def shown_value(there: Any) -> float:
+    return float(there.locator(".map .readout").get_attribute("data-value"))
+
+
+def test_pointing_at_a_cell_shows_the_maps_own_number(opened: Any) -> None:
+    shown = scene()
+    there = opened(shown)
+    for row, column in ((0, 0), (3, 1), (4, 4)):
+        over_cell(there, row, column, 5)
+        assert shown_value(there) == pytest.approx(weights(shown, 1, None, row)[column].item(), rel=1e-3)
+        assert f"{TOKENS[row]}⁩ ({row}) → column ⁨{TOKENS[column]}" in there.inner_text(".map .readout")
+
+
+def test_a_click_on_a_small_map_selects_its_layer_and_head(opened: Any) -> None:
+    shown = scene()
+    there = opened(shown)
+    there.click("button[aria-label='layer 0, head 2']")
+    assert there.locator(".choices select").nth(1).input_value() == "0"
+    assert there.locator(".choices select").nth(2).input_value() == "2"
+    over_cell(there, 2, 3, 5)
+    assert shown_value(there) == pytest.approx(weights(shown, 0, 2, 2)[3].item(), rel=1e-3)
+    there.locator(".choices select").nth(2).select_option("mean")
+    over_cell(there, 2, 4, 5)
+    assert shown_value(there) == pytest.approx(weights(shown, 0, None, 2)[4].item(), rel=1e-3)
+
+
+def test_a_token_shows_what_it_looks_at_and_who_looks_at_it(opened: Any) -> None:
+    shown = scene()
+    there = opened(shown)
+    there.click("button[aria-label='layer 1, head 0']")
+    there.hover(".rows li:nth-child(2)")
+    row = weights(shown, 1, 0, 1)
+    best = TOKENS[row.argmax()]
+    said(there, ".tokens .readout", "looks at")
+    assert there.inner_text(".tokens .readout").startswith("⁨cat⁩ (row 1) looks at: ⁨" + best)
+    written = float(there.inner_text(f".columns li:nth-child({int(row.argmax()) + 1}) .weight"))
+    assert written == pytest.approx(row.max().item(), rel=1e-3)
+    assert there.locator(".tokens line").count() == sum((row >= 0.02 * row.max()).tolist())
+    there.hover(".columns li:nth-child(5)")
+    said(there, ".tokens .readout", "is looked at by")
+    column = torch.stack([weights(shown, 1, 0, place)[4] for place in range(5)])
+    assert there.inner_text(".tokens .readout").startswith("⁨it⁩ (column 4) is looked at by: ⁨" + TOKENS[column.argmax()])
+
+
+def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
+    shown = scene()
+    there = opened(shown)
+    seen: list[str] = []
+    for _ in range(12):
+        there.keyboard.press("Tab")
+        seen.append(there.evaluate("(e => e.tagName + (e.getAttribute('role') || ''))(document.activeElement)"))
+    for part in ("SELECT", "LIoption", "CANVASimg", "BUTTONgridcell"):
+        assert part in seen
+    there.focus(".rows li")
+    there.keyboard.press("ArrowDown")
+    there.keyboard.press("ArrowDown")
+    said(there, ".tokens .readout", "(row 2)")
+    there.focus(".map canvas")
+    there.keyboard.press("ArrowRight")
+    there.keyboard.press("End")
+    there.keyboard.press("ArrowDown")
+    assert shown_value(there) == pytest.approx(weights(shown, 1, None, 1)[4].item(), rel=1e-3)
+    there.focus(".head[aria-selected=true]")
+    there.keyboard.press("Home")
+    there.keyboard.press("Enter")
+    assert there.inner_text(".summary").startswith("layer 0, head 0:")
+    there.keyboard.press("Escape")
+    said(there, ".tokens .readout", "Point at")
+
+
+def test_figures_of_every_head(opened: Any) -> None:
+    shown = scene()
+    there = opened(shown)
+    there.click("button[aria-label='layer 0, head 1']")
+    first = torch.stack([weights(shown, 0, 1, row)[0] for row in range(5)]).mean().item()
+    assert f"share on the first token {first:.4g}"[:-1] in there.inner_text(".summary")
+    there.locator(".grid select").select_option("first")
+    assert there.inner_text("button[aria-label='layer 0, head 1']") == f"{first:.2f}"
+
+
+def test_a_pooled_map_shows_pooled_numbers_and_says_so(opened: Any) -> None:
+    shown = scene(150, 1)
+    there = opened(shown, mebibytes=0.15)
+    about = there.inner_text("header .about")
+    assert "the mean of each" in about
+    assert "largest weights of each row and column" in about
+    assert "attent explore" in about
+    there.click("button[aria-label='layer 0, head 1']")
+    there.focus(".map canvas")
+    there.keyboard.press("ArrowDown")
+    step = int(about.split("the mean of each ")[1].split(" ")[0])
+    assert f"the mean of up to {step} × {step} weights" in there.inner_text(".map .readout")
+    rows = shown.groups[0].layers[0].rows(torch.arange(step, 2 * step))[1]
+    pooled = rows[:, :step].mean().item()
+    top = torch.nn.functional.avg_pool2d(shown.groups[0].layers[0].rows(torch.arange(150))[1][None], step).max().item()
+    assert shown_value(there) == pytest.approx(pooled, abs=top / 255 + 1e-4)
+    there.focus(".rows li")
+    said(there, ".tokens .readout", "of those that are known")
+    assert f"t{weights(shown, 0, 1, 0).argmax().item()}⁩" in there.inner_text(".tokens .readout")
+
+
+def test_groups_layers_and_texts_of_an_encoder_decoder(opened: Any, translator: Any) -> None:
+    there = opened(arranged(translator.map("abc ab", "xyz")))
+    assert "about the token produced" in there.inner_text("header .about")
+    assert there.locator(".rows li").count() == 4
+    there.locator(".choices select").first.select_option("encoder")
+    assert "about the token read in" in there.inner_text("header .about")
+    assert there.locator(".rows li").count() == 6
+    assert there.inner_text(".rows li:nth-child(4)") == "␣"
+
+
+def test_hostile_tokens_are_text(opened: Any) -> None:
+    hostile = ("<script>document.title='hacked'</script>", "</script><img src=x onerror=document.title='hacked'>", "<b>", "&amp;", "'\"")
+    there = opened(scene(tokens=hostile, title="</title><script>document.title='hacked'</script>"))
+    assert [there.inner_text(f".rows li:nth-child({place + 1}) bdi") for place in range(5)] == list(hostile)
+    assert there.locator("img").count() == 0
+    assert "hacked'" in there.title()
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [("👩‍👩‍👧", "é", "́", "​", ""), ("القط", "جلس", "على", "السجادة", "."), ("猫", "が", "マット", "の", "上")],
+    ids=["emoji and marks", "right to left", "CJK"],
+)
+def test_tokens_of_every_script(opened: Any, tokens: tuple[str, ...]) -> None:
+    there = opened(scene(tokens=tokens))
+    assert all(there.inner_text(f".columns li:nth-child({place + 1}) bdi").strip() for place in range(5))
+    assert there.locator(".columns").get_attribute("dir") == ("rtl" if tokens[0] == "القط" else "ltr")
+
+
+def test_a_picture_shows_how_a_patch_looks(opened: Any) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
+    shown = scene(5, tokens=None, picture=Picture(pixels, (2, 2), "tokens"))
+    there = opened(shown)
+    there.click("button[aria-label='layer 0, head 0']")
+    there.click("text=how CLS looks")
+    said(there, ".picture .readout", "CLS")
+    patches = weights(shown, 0, 0, 0)[1:]
+    assert f"{patches.sum().item():.4g}"[:-1] in there.inner_text(".picture .readout")
+    box = there.locator(".picture canvas").bounding_box()
+    there.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
+    said(there, ".picture .readout", "patch 1,2")
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_the_shortest_texts(opened: Any, length: int) -> None:
+    there = opened(scene(length, 1, tokens=TOKENS[:length]))
+    assert there.locator(".rows li").count() == length
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_nothing_is_wider_than_a_telephone(opened: Any, window: Any, dark: bool) -> None:
+    there = opened(scene(40, 6), size=NARROW, dark=dark)
+    assert there.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+    window.picture(there, f"narrow-{'dark' if dark else 'light'}", whole=True)
+
+
+def test_a_long_text_runs_on(opened: Any) -> None:
+    there = opened(scene(120, 1))
+    assert there.is_checked(".tokens input")
+    there.focus(".rows li")
+    said(there, ".tokens .readout", "(row 0)")
+    assert there.locator(".columns li[style*=background]").count() > 0
+    there.uncheck(".tokens input")
+    assert there.locator(".tokens line").count() > 0
+
+
+def test_several_in_one_notebook_never_meet(window: Any, tmp_path: Path) -> None:
+    file = tmp_path / "notebook.html"
+    frames = "".join(page(scene(length, 1))._repr_html_() for length in (2, 3))
+    file.write_text(f"<!doctype html><meta charset=utf-8><title>notebook</title>{frames}", encoding="utf-8")
+    there = window.open(file)
+    for place, length in enumerate((2, 3)):
+        frame = there.frame_locator("iframe").nth(place)
+        frame.locator(".head canvas").first.wait_for()
+        assert frame.locator(".rows li").count() == length
