@@ -14,7 +14,7 @@ from attent.errors import AttentError, UnknownNameError
 from gallery import alignment, digits, elsewhere, exchanged, heads, length, positions, registrar, salary, self_attention, sentences
 from gallery.encoder import Encoder
 from gallery.examples import example
-from gallery.plates import Plate, page, words, write
+from gallery.plates import Plate, page, write
 from gallery.runs import DATES, DATES_RNN, DIGITS, run
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def main(
             raise UnknownNameError("plate", name, every)
     for name in only or every:
         print(write(every[name](), PICTURES), flush=True)
-    PAGE.write_text(page(words(PICTURES), [*every], PICTURES.name), encoding="utf-8")
+    PAGE.write_text(page(PICTURES, [*every]), encoding="utf-8")
     print(PAGE)
 
 

@@ -14,6 +14,7 @@ from attent.data.text import Pair
 from attent.decoding.translator import Translator, load
 from attent.evaluation.alignment import aligned
 from attent.runs.config import read_config
+from attent.views.arranged import arranged
 from gallery.drawing import bar, matrix, sheet
 from gallery.plates import Plate, Words
 
@@ -52,6 +53,7 @@ def plate(run: Path) -> Plate:
             "needs and know it all the same. Words of other corpora have no such links.",
         ),
         drawing,
+        arranged(translator.map(shown[0].source, shown[0].target), title=shown[0].source),
     )
 
 

@@ -18,11 +18,14 @@ from attent.decoding.classifier import Classifier, load
 from attent.layers.patches import patch_grid, patches
 from attent.runs.config import read_config
 from attent.views.looked import weights_in_front
+from attent.views.run_scene import scene_of_example
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words
 
 # Test pictures over which weights are averaged.
 AVERAGED = 100
+# The class whose picture is a page to be opened.
+OPENED = 3
 KINDS = {"mean": "all heads of the last layer", "rolled out": "rolled out through all layers"}
 
 
@@ -79,6 +82,7 @@ def plate(run: Path) -> Plate:
             "no patch was taken away to see whether the answer changes.",
         ),
         drawing,
+        scene_of_example(classifier, pixels, rows[OPENED], title=f"a written {classifier.labels[OPENED]}"),
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import attent
+from attent.views.arranged import arranged
 from attent.views.panel import kind_of
 from gallery.drawing import bar, matrix, sheet
 from gallery.encoder import Encoder, Reading
@@ -62,12 +63,14 @@ def grid(encoder: Encoder) -> Plate:
             "not seen here. Weight on [CLS] or [SEP] often means that there was nothing to look for.",
         ),
         drawing,
+        arranged({f"layer.{layer}": one for layer, one in enumerate(reading.weights)}, reading.pieces, title=SENTENCE),
     )
 
 
 def cross(run: Path) -> Plate:
     """The heads by which a Transformer's decoder looks at the date that it reads."""
-    maps = {name: one for name, one in attent.load(run).map(DATE).items() if kind_of(name) == "cross"}
+    seen = attent.load(run).map(DATE)
+    maps = {name: one for name, one in seen.items() if kind_of(name) == "cross"}
     drawing = sheet(9.0, 2.75 * len(maps))
     heads = next(iter(maps.values())).weights.shape[1]
     places = drawing.subplots(len(maps), heads, sharey=True)
@@ -90,4 +93,5 @@ def cross(run: Path) -> Plate:
             "divides them otherwise.",
         ),
         drawing,
+        arranged(seen, title=DATE),
     )

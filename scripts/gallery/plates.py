@@ -1,21 +1,24 @@
-"""A plate: a picture with what was run, what is seen, and what it does not show; and the page of all plates."""
+"""A plate: a picture with its words, and where all heads are to be seen a page of its own; and the Markdown of all plates."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import attent
 from attent.errors import ArgumentError
 from attent.runs.durable import new_file
+from attent.views.scene import Scene
 
 DOTS_PER_INCH = 130
 # Bytes: all of it stays in the repository.
 LARGEST = 200 * 1024
 WORDS = "plates.json"
+OPENED = "Open it as a page: every layer and head, every number"
 HEAD = """# Gallery
 
 Written by `make gallery`: each picture from a run, each number from the same run, all seeds fixed; `scripts/gallery/` has a
@@ -50,15 +53,17 @@ class Plate:
         name: of its file, without ending.
         words: that stand beside it.
         drawing: matplotlib's figure.
+        scene: what a page to be opened shows; no page unless given.
     """
 
     name: str
     words: Words
     drawing: Any
+    scene: Scene | None = None
 
 
 def write(plate: Plate, folder: Path) -> Path:
-    """Write NAME.png, and keep its words with those of the others.
+    """Write NAME.png, and NAME.html where there is a scene, and keep the words with those of the others.
 
     Raises:
         ArgumentError: the picture is larger than the repository should hold.
@@ -72,6 +77,8 @@ def write(plate: Plate, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with new_file(folder / f"{plate.name}.png") as file:
         file.write_bytes(drawn.getvalue())
+    if plate.scene is not None:
+        attent.views.page(plate.scene).save(folder / f"{plate.name}.html")
     with new_file(folder / WORDS) as file:
         values = {name: one._asdict() for name, one in sorted(kept.items())}
         file.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -86,20 +93,20 @@ def words(folder: Path) -> dict[str, Words]:
     return {name: Words(**values) for name, values in json.loads(file.read_text(encoding="utf-8")).items()}
 
 
-def page(kept: Mapping[str, Words], order: Sequence[str], folder: str) -> str:
-    """The page in Markdown.
+def page(folder: Path, order: Sequence[str]) -> str:
+    """The gallery in Markdown, for a file beside the folder.
 
     Args:
-        kept: the words of plates, by name.
+        folder: of the plates.
         order: of the plates; those that were never drawn are passed by.
-        folder: of the pictures, as the page links to them.
     """
-    parts = [HEAD]
+    parts, kept = [HEAD], words(folder)
     for name in order:
         if name in kept:
             one = kept[name]
+            opened = f"[{OPENED}]({folder.name}/{name}.html)\n\n" if (folder / f"{name}.html").is_file() else ""
             parts.append(
-                f"## {one.title}\n\n![{one.alt}]({folder}/{name}.png)\n\n"
+                f"## {one.title}\n\n![{one.alt}]({folder.name}/{name}.png)\n\n{opened}"
                 f"**What was run.** {one.ran}\n\n**What is seen.** {one.seen}\n\n**What must not be concluded.** {one.caution}\n"
             )
     return "\n".join(parts)

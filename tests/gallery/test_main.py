@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gallery import __main__ as script
@@ -30,7 +31,17 @@ def test_the_page_of_the_repository_is_what_the_words_of_its_plates_make() -> No
     names = [*script.plates(Path(), Path(), Path())]
     kept = words(ROOT / "docs" / "gallery")
     assert sorted(kept) == sorted(names)
-    assert (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8") == script.page(kept, names, "gallery"), "run make gallery"
+    assert (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8") == script.page(ROOT / "docs" / "gallery", names), "run make gallery"
     pictures = [*(ROOT / "docs" / "gallery").glob("*.png")]
     assert sorted(picture.stem for picture in pictures) == sorted(names)
-    assert sum(picture.stat().st_size for picture in pictures) < 3 * 2**20
+    assert sum(file.stat().st_size for file in (ROOT / "docs" / "gallery").iterdir()) < 3 * 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)], ids=["desk", "hand"])
+@pytest.mark.parametrize("file", sorted((ROOT / "docs" / "gallery").glob("*.html")), ids=lambda file: file.stem)
+def test_every_page_opens_without_error_and_asks_nobody(window: Any, file: Path, size: tuple[int, int]) -> None:
+    page = window.open(file, size=size)
+    page.wait_for_selector("canvas, svg")
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    window.picture(page, f"{file.stem}-{size[0]}", whole=True)

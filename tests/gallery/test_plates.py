@@ -3,11 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from gallery import plates
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words, page, words, write
 
 from attent.errors import ArgumentError
+from attent.views.arranged import arranged
 
 WORDS = Words("Title", "what is drawn", "a run", "a sight", "a caution")
 
@@ -31,9 +33,16 @@ def test_a_picture_too_large_for_the_repository_is_refused(tmp_path: Path, monke
     assert not list(tmp_path.iterdir())
 
 
-def test_the_page_has_every_plate_in_order_with_its_words() -> None:
-    text = page({"b": WORDS._replace(title="B"), "a": WORDS}, ["a", "never drawn", "b"], "pictures")
+def test_the_page_has_every_plate_in_order_with_its_words(tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    scene = arranged({"layer.0": torch.full((2, 3, 3), 1 / 3)}, ["a", "b", "c"])
+    write(Plate("b", WORDS._replace(title="B"), sheet(1, 1), scene), folder)
+    write(Plate("a", WORDS, sheet(1, 1)), folder)
+    text = page(folder, ["a", "never drawn", "b"])
     assert text.index("## Title") < text.index("## B")
     assert "![what is drawn](pictures/a.png)" in text
     assert "**What was run.** a run\n\n**What is seen.** a sight\n\n**What must not be concluded.** a caution" in text
     assert "never drawn" not in text
+    assert "(pictures/b.html)" in text
+    assert "(pictures/a.html)" not in text
+    assert (folder / "b.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
