@@ -42,15 +42,12 @@ def plate(run: Path) -> Plate:
         Words(
             "Bahdanau's alignment",
             "A matrix for each date, characters written by characters read, dark where it looked; frames are the gold links.",
-            f"An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); {len(shown)} dates "
-            "held "
-            "out, each with its right answer given. Row t holds the weights of the step that writes the character t.",
+            f"An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); {len(shown)} "
+            "dates held out, each with its right answer given. Row t holds the weights of the step that writes the character t.",
             f"{'; '.join(said)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for {found.share:.1f} % of "
-            "the "
-            f"{found.rows:,} rows that have one.",
-            "That the darkest place is all that was read: the encoder's states have read the whole text in both directions, so a row may "
-            "look beside what it "
-            "needs and know it all the same. Words of other corpora have no such links.",
+            f"the {found.rows:,} rows that have one.",
+            "That the darkest place is all that was read: the encoder's states have read the whole text in both directions, so a row "
+            "may look beside what it needs and know it all the same. Words of other corpora have no such links.",
         ),
         drawing,
         arranged(translator.map(shown[0].source, shown[0].target), title=shown[0].source),

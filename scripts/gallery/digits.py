@@ -65,21 +65,17 @@ def plate(run: Path) -> Plate:
         "digits",
         Words(
             "Where a Vision Transformer looks in digits",
-            f"A row of ten digits and their mean; beneath each two grids of {grid[0]} x {grid[1]} patches, dark where the vector in front "
-            "looks.",
-            f"`attent train --config configs/digits.toml --set images.patch={how.patch}` by its number of updates; the first test picture "
-            "of each class, with "
-            f"what it is told to be, and the mean of {AVERAGED} test pictures. It tells {right:.1%} of the {len(pixels)} test pictures "
-            "right.",
+            f"A row of ten digits and their mean; beneath each two grids of {grid[0]} x {grid[1]} patches, dark where the vector in "
+            "front looks.",
+            f"`attent train --config configs/digits.toml --set images.patch={how.patch}` by its number of updates; the first test "
+            f"picture of each class, with what it is told to be, and the mean of {AVERAGED} test pictures. It tells {right:.1%} of the "
+            f"{len(pixels)} test pictures right.",
             f"How the vector in front weighs the patches: {KINDS['mean']} averaged, and {KINDS['rolled out']}, each row with its own "
-            "scale. Two of the ten maps have "
-            f"{common[0]:.2f} of their weight in common places on average in the last layer, and {common[1]:.2f} rolled out, where 1 is "
-            "the same map; the last column "
-            f"is what a map looks like whatever the digit. In the last layer {np.mean(dark):.2f} of the weight on patches lies on those "
-            "darker than the picture's mean.",
+            f"scale. Two of the ten maps have {common[0]:.2f} of their weight in common places on average in the last layer, and "
+            f"{common[1]:.2f} rolled out, where 1 is the same map; the last column is what a map looks like whatever the digit. In the "
+            f"last layer {np.mean(dark):.2f} of the weight on patches lies on those darker than the picture's mean.",
             "That the dark patches are why it said so: the vector in front has itself and the residual stream to go by, patches have "
-            "looked at each other before, and "
-            "no patch was taken away to see whether the answer changes.",
+            "looked at each other before, and no patch was taken away to see whether the answer changes.",
         ),
         drawing,
         scene_of_example(classifier, pixels, rows[OPENED], title=f"a written {classifier.labels[OPENED]}"),

@@ -63,7 +63,7 @@ def matrix(
     if digits is not None:
         for row, line in enumerate(weights.tolist()):
             for column, value in enumerate(line):
-                colour = "white" if value > DARK else "black" if value > 0.5 * 10**-digits else "#bbbbbb"
+                colour = "white" if value > DARK else "black" if value > 0.5 * 10**-digits else "#888888"
                 axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", fontsize=size - 1, color=colour)
     for spine in axes.spines.values():
         spine.set_color("#999999")

@@ -36,15 +36,14 @@ def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
         "cat-and-mat",
         Words(
             f"*{SENTENCES[0]}*, and with *{FIRST}* and *{SECOND}* exchanged",
-            "For each of two heads its matrix in both sentences, and bars of what it gives the two words in each beside the same offset "
-            "elsewhere.",
-            f"`attent.watch` on all-MiniLM-L6-v2 reading both sentences, and the {NUMBER} captions of Multi30k nearest to them in length "
-            "for the offsets.",
+            "For each of two heads its matrix in both sentences, and bars of what it gives the two words in each beside the same "
+            "offset elsewhere.",
+            f"`attent.watch` on all-MiniLM-L6-v2 reading both sentences, and the {NUMBER} captions of Multi30k nearest to them in "
+            "length for the offsets.",
             f"Of all heads *{looks.title}* is given the most by {most} The most beyond its mean at this offset it is given by {more}",
             "That a head which looks from a verb to its subject knows what a subject is: the bars say what it gives the same offset "
-            "whatever "
-            "stands there, the columns who else looks at the word. The second head was picked for its difference, the largest of 72, which "
-            "some head always has; and two sentences that differ in two words are one comparison.",
+            "whatever stands there, the columns who else looks at the word. The second head was picked for its difference, the largest "
+            "of 72, which some head always has; and two sentences that differ in two words are one comparison.",
         ),
         drawing,
     )
@@ -75,8 +74,8 @@ def _said(found: Sequence[Sequence[Pair]], layer: int, head: int) -> str:
     near, far = (float(pair.others.mean[layer, head]) for pair in found[0])
     looks = found[0][0]
     return (
-        f"layer {layer}, head {head}: {cat:.2f}, and {mat:.2f} to *{SECOND}*; exchanged, {cat_moved:.2f} to *{FIRST}* and {mat_moved:.2f} "
-        f"to *{SECOND}*, so that it goes "
-        f"more with {follows}. Between other words it gives {near:.2f} at the nearer offset and {far:.2f} at the farther; the other "
-        f"words of the first sentence give *{FIRST}* {looks.from_others(layer, head):.2f}."
+        f"layer {layer}, head {head}: {cat:.2f}, and {mat:.2f} to *{SECOND}*; exchanged, {cat_moved:.2f} to *{FIRST}* and "
+        f"{mat_moved:.2f} to *{SECOND}*, so that it goes more with {follows}. Between other words it gives {near:.2f} at the nearer "
+        f"offset and {far:.2f} at the farther; the other words of the first sentence give *{FIRST}* "
+        f"{looks.from_others(layer, head):.2f}."
     )

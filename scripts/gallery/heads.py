@@ -56,11 +56,10 @@ def grid(encoder: Encoder) -> Plate:
             f"{layers} rows of {heads} thumbnails, one for each head, rows of pieces that look at columns of pieces; dark is a large "
             "weight.",
             f"`attent.watch` on all-MiniLM-L6-v2 reading *{SENTENCE}*; above each thumbnail layer.head.",
-            f"A sign says what a head gives more than {CALLED} on average over the words of this sentence, a habit that does not ask which "
-            f"words they are. Of {layers * heads} heads: {said}.",
+            f"A sign says what a head gives more than {CALLED} on average over the words of this sentence, a habit that does not ask "
+            f"which words they are. Of {layers * heads} heads: {said}.",
             "That a head with a habit is idle, or that one without it has found grammar: what a head does elsewhere, and what comes of "
-            "its values, is "
-            "not seen here. Weight on [CLS] or [SEP] often means that there was nothing to look for.",
+            "its values, is not seen here. Weight on [CLS] or [SEP] often means that there was nothing to look for.",
         ),
         drawing,
         arranged({f"layer.{layer}": one for layer, one in enumerate(reading.weights)}, reading.pieces, title=SENTENCE),
@@ -84,13 +83,12 @@ def cross(run: Path) -> Plate:
         Words(
             "Several heads of a translator",
             f"A grid of {len(maps)} by {heads} matrices, characters written by characters read; dark is a large weight.",
-            f"A Transformer trained on dates (`src/attent/configs/dates-demo.toml`, by its number of updates), then `{DATE}`; each row is "
-            "about the character that it writes.",
-            "Heads of a layer divide the work: they look at different places for the same row, and not all are equally sharp. The largest "
-            f"weight of a row is on average {', '.join(f'{share:.2f}' for share in largest)}, in the order of layers and heads.",
-            "That the sharpest head did the translating: the decoder adds up all heads of both layers and what it wrote before. Another "
-            "seed numbers and "
-            "divides them otherwise.",
+            f"A Transformer trained on dates (`src/attent/configs/dates-demo.toml`, by its number of updates), then `{DATE}`; each row "
+            "is about the character that it writes.",
+            "Heads of a layer divide the work: they look at different places for the same row, and not all are equally sharp. The "
+            f"largest weight of a row is on average {', '.join(f'{share:.2f}' for share in largest)}, in the order of layers and heads.",
+            "That the sharpest head did the translating: the decoder adds up all heads of both layers and what it wrote before. "
+            "Another seed numbers and divides them otherwise.",
         ),
         drawing,
         arranged(seen, title=DATE),

@@ -58,9 +58,8 @@ def plate(values: Mapping[str, Any]) -> Plate:
             "Lines of a score over the source's length, one for each model, each within a band; a panel for each corpus.",
             f"`attent compare length`: {_trained(values)}. Bands hold 95 % of resamples of the test sentences.",
             " ".join(_said(figure) for figure in figures),
-            "That the same gap stands at any size and any budget: these are small models, trained briefly and alike. The bands say how "
-            "much the sentences matter; "
-            "how much another seed would, they do not say.",
+            "That which learns fastest ends best, or that the same gap stands at any size and any budget: these are small models, "
+            "trained briefly and alike. The bands say how much the sentences matter; how much another seed would, they do not say.",
         ),
         drawing,
     )
@@ -70,7 +69,7 @@ def _said(figure: Mapping[str, Any]) -> str:
     """The first and last point of each line."""
     lines = [(series["name"], series["points"][0], series["points"][-1]) for series in figure["series"]]
     first, last = lines[0][1]["x"], lines[0][2]["x"]
-    each = ", ".join(f"{name} {short['y']:.0f} and {long['y']:.0f}" for name, short, long in lines)
+    each = "; ".join(f"{name} {short['y']:.0f} and {long['y']:.0f}" for name, short, long in lines)
     corpus, measure, unit = figure["title"].split(":")[0], figure["y"].split(",")[0], figure["x"].split(", ")[-1]
     return f"{corpus}, {measure} at {first:.0f} and at {last:.0f} {unit}: {each}."
 
@@ -82,5 +81,5 @@ def _trained(values: Mapping[str, Any]) -> str:
         updates = sorted(float(row["updates"]) for row in table["rows"])
         seeds = len(figure["series"][0]["points"][0]["by_seed"])
         span = f"{updates[0]:,.0f}" if updates[0] == updates[-1] else f"{updates[0]:,.0f} to {updates[-1]:,.0f}"
-        said.append(f"{figure['title'].split(':')[0].lower()}, {span} updates a model, {seeds} {'seed' if seeds == 1 else 'seeds'}")
+        said.append(f"{figure['title'].split(':')[0]}, {span} updates a model, {seeds} {'seed' if seeds == 1 else 'seeds'}")
     return "; ".join(said)

@@ -106,7 +106,7 @@ def page(folder: Path, order: Sequence[str]) -> str:
             one = kept[name]
             opened = f"[{OPENED}]({folder.name}/{name}.html)\n\n" if (folder / f"{name}.html").is_file() else ""
             parts.append(
-                f"## {one.title}\n\n![{one.alt}]({folder.name}/{name}.png)\n\n{opened}"
+                f"## {one.title}\n\n[![{one.alt}]({folder.name}/{name}.png)]({folder.name}/{name}.png)\n\n{opened}"
                 f"**What was run.** {one.ran}\n\n**What is seen.** {one.seen}\n\n**What must not be concluded.** {one.caution}\n"
             )
     return "\n".join(parts)

@@ -45,13 +45,12 @@ def plate() -> Plate:
             "Left a matrix of waves that grow longer from left to right; right three of its columns, and the dot product of rows by "
             "offset, highest at 0.",
             f"`attent.attention.positions.sinusoidal.waves` for {PLACES} positions and {WIDTH} features; nothing is trained.",
-            "Each pair of features is a wave, from a few positions long to many thousands. The dot product of two rows depends on their "
-            "offset alone: at an "
-            f"offset of 5 it differs by at most {apart:.0e} between places, and the three curves lie on one another where they overlap. "
-            f"A row with itself has 1, with the next {products[0, 1]:.2f}, with the tenth {products[0, 10]:.2f}.",
-            "That a model which adds these rows to its embeddings attends by offset: between the two stand W_Q and W_K, learnt, and the "
-            "words' own features. "
-            "Nor does the curve fall steadily: it rises again at some offsets.",
+            "Each pair of features is a wave, from a few positions long to many thousands. The dot product of two rows depends on "
+            f"their offset alone: at an offset of 5 it differs by at most {apart:.0e} between places, and the three curves lie on one "
+            f"another where they overlap. A row with itself has 1, with the next {products[0, 1]:.2f}, with the tenth "
+            f"{products[0, 10]:.2f}.",
+            "That a model which adds these rows to its embeddings attends by offset: between the two stand W_Q and W_K, learnt, and "
+            "the words' own features. Nor does the curve fall steadily: it rises again at some offsets.",
         ),
         drawing,
     )

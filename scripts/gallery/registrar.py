@@ -40,13 +40,12 @@ def plate(majors: Mapping[str, str]) -> Plate:
         "registrar",
         Words(
             "A database asked exactly and softly",
-            "Three matrices of three queries and six entries: exact look-up with one 1 a row and a row of zeros, turned round with shared "
-            "weights, and soft.",
-            "`attent.lookup` on the six made-up students of `examples/registrar.py`; each row is a query with its answer, each column an "
-            "entry.",
-            "Exact look-up puts all weight on the key that is the query, and none anywhere for who is not there; turned round, students "
-            "of one major share it. "
-            f"Softly, every key answers as much as its spelling fits: {said}.",
+            "Three matrices of three queries and six entries: exact look-up with one 1 a row and a row of zeros, turned round with "
+            "shared weights, and soft.",
+            "`attent.lookup` on the six made-up students of `examples/registrar.py`; each row is a query with its answer, each column "
+            "an entry.",
+            "Exact look-up puts all weight on the key that is the query, and none anywhere for who is not there; turned round, "
+            f"students of one major share it. Softly, every key answers as much as its spelling fits: {said}.",
             "That the soft answer knows who was meant: it knows which trigrams of letters agree. It answers for a stranger too "
             f"(*{SOFT[-1]}*), and those weights sum to one like any others.",
         ),

@@ -46,8 +46,8 @@ def plate(encoder: Encoder) -> Plate:
             f"*{SENTENCE}* (E = {s.shape[1]}); and that layer's own heads.",
             f"The share of each row on its diagonal: {said}. A vector is more like itself than like any other of about its length, so "
             "without projections a word looks at itself, and softmax(ssᵀ)s is nearly s. W_Q and W_K let it look for something else.",
-            "That self-attention without projections can do nothing: where vectors are short, or a scale makes them so, weight leaves the "
-            "diagonal for words that are alike. Nor is weight off the diagonal good in itself.",
+            "That self-attention without projections can do nothing: where vectors are short, or a scale makes them so, weight leaves "
+            "the diagonal for words that are alike. Nor is weight off the diagonal good in itself.",
         ),
         drawing,
     )

@@ -12,12 +12,12 @@ from gallery.encoder import Encoder, Reading
 from gallery.plates import Plate, Words
 
 NAMED = 3
+# At most so many pieces have room for numbers.
+FEW = 10
 CAUTION = (
-    "The head was picked because its weight is the largest of 72, and some head always has the largest. Above the dashed line it gives "
-    "these words more "
-    "than their offset explains, which is not yet what the words mean; a weight does not say what was passed on, nor that the model used "
-    "it. One "
-    "sentence is an example, not a finding."
+    "The head was picked because its weight is the largest of all heads', and some head always has the largest. Above the dashed line "
+    "it gives these words more than their offset explains, which is not yet what the words mean; a weight does not say what was passed "
+    "on, nor that the model used it. One sentence is an example, not a finding."
 )
 
 
@@ -71,13 +71,9 @@ class Pair:
         above, heads = int((self.here > self.others.high).sum()), self.here.numel()
         return (
             f"*{self.title}*, {where}: layer {layer}, head {head} gives it {self.here[layer, head]:.2f}; between other words at this "
-            "offset "
-            f"{self.others.mean[layer, head]:.2f} on average, and more than {self.others.high[layer, head]:.2f} for one pair in twenty; "
-            f"*{self.target}* gets "
-            f"{self.from_others(layer, head):.2f} from each other word of the sentence. {above} of {heads} heads give *{self.title}* more "
-            "than they give 19 of 20 "
-            "pairs "
-            f"elsewhere; of words like any others {heads / 20:.1f} would."
+            f"offset {self.others.mean[layer, head]:.2f} on average, and more than {self.others.high[layer, head]:.2f} for one pair in "
+            f"twenty; *{self.target}* gets {self.from_others(layer, head):.2f} from each other word of the sentence. {above} of {heads} "
+            f"heads give *{self.title}* more than they give 19 of 20 pairs elsewhere; of words like any others {heads / 20:.1f} would."
         )
 
 
@@ -101,9 +97,12 @@ def plate(name: str, encoder: Encoder, captions: Sequence[str], sentence: str, w
     for (left, right), pair in zip(places, found, strict=True):
         layer, head = pair.best
         title = f"layer {layer}, head {head}: most from {pair.title} (framed)"
-        matrix(left, pair.reading.weights[layer, head], pair.reading.pieces, pair.reading.pieces, title, marked=[pair.cell])
+        pieces = pair.reading.pieces
+        few = len(pieces) <= FEW
+        matrix(left, pair.reading.weights[layer, head], pieces, pieces, title, digits=2 if few else None, marked=[pair.cell])
         left.set_xlabel("rows look at columns", fontsize=8)
-        bar(drawing, left)
+        if not few:
+            bar(drawing, left)
         scatter(right, pair)
     said = " ".join(pair.said() for pair in found)
     titles = " and ".join(pair.title for pair in found)
@@ -114,11 +113,10 @@ def plate(name: str, encoder: Encoder, captions: Sequence[str], sentence: str, w
             f"For {titles} a matrix of the head that looks so most, and a scatter of all heads: the weight here against the mean at the "
             "same offset elsewhere.",
             f"`attent.watch` on all-MiniLM-L6-v2 reading the sentence, and the {NUMBER} captions of Multi30k nearest to it in length, "
-            f"which have {_number(found)} "
-            "pairs of words at the same offsets.",
+            f"which have {_number(found)} pairs of words at the same offsets.",
             "Each dot is a head: upward what it gives the two words here, to the right what it gives two other words that stand as far "
-            "apart; the line "
-            f"to its right ends where one pair of twenty is above. On the dashed line a head looks here as it does anywhere. {said}",
+            "apart; the line to its right ends where one pair of twenty is above. On the dashed line a head looks here as it does "
+            f"anywhere. {said}",
             CAUTION,
         ),
         drawing,
@@ -138,7 +136,7 @@ def scatter(axes: Any, pair: Pair) -> None:
         axes.annotate(f"{layer}.{head}", (mean[place], here[place]), xytext=(4, 3), textcoords="offset points", fontsize=8, color=RED)
     axes.set(xlim=(-0.02 * top, top), ylim=(-0.02 * top, top))
     row, column = pair.cell
-    plain(axes, f"the same offset ({column - row:+}) elsewhere, mean", f"{pair.title}, here", "72 heads, layer.head")
+    plain(axes, f"the same offset ({column - row:+}) elsewhere, mean", f"{pair.title}, here", f"{len(here)} heads, layer.head")
 
 
 def _number(found: Sequence[Pair]) -> str:

@@ -40,7 +40,7 @@ def test_the_page_has_every_plate_in_order_with_its_words(tmp_path: Path) -> Non
     write(Plate("a", WORDS, sheet(1, 1)), folder)
     text = page(folder, ["a", "never drawn", "b"])
     assert text.index("## Title") < text.index("## B")
-    assert "![what is drawn](pictures/a.png)" in text
+    assert "[![what is drawn](pictures/a.png)](pictures/a.png)" in text
     assert "**What was run.** a run\n\n**What is seen.** a sight\n\n**What must not be concluded.** a caution" in text
     assert "never drawn" not in text
     assert "(pictures/b.html)" in text
