@@ -25,6 +25,8 @@ def test_wide_cells_are_halved_until_they_are_few() -> None:
     wide = (found.high - found.low)[:, 0] > 4.0
     assert bool((found.starts.diff()[wide] < 32).all())
     assert int(found.starts.diff().min()) >= 16
+    sparse = cells(points[:100], 128, widest=4.0, least=16, limit=6.0)
+    assert 4.0 < float((sparse.high - sparse.low).max()) <= 6.0
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -49,6 +49,17 @@ def test_a_far_query_is_answered_by_the_nearest() -> None:
     assert seen.item()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("spread", [100.0, 1e3, 1e5, 1e9])
+def test_few_queries_far_apart_keep_their_digits(dtype: torch.dtype, spread: float) -> None:
+    key, query = (spread * torch.rand(number, 2, dtype=torch.float64) for number in (20_000, 12))
+    value = key[:, :1].sin()
+    mean, seen = Smoother(key, value.to(dtype), KERNELS["gaussian"])(query)
+    scores = -0.5 * (query[:, None] - key).square().sum(-1)
+    torch.testing.assert_close(mean.double(), scores.softmax(1) @ value, rtol=0, atol=2e-6 if dtype == torch.float32 else 1e-9)
+    assert seen.all()
+
+
 def test_no_queries() -> None:
     key = torch.randn(7, 2, dtype=torch.float64)
     assert Smoother(key, key, KERNELS["gaussian"])(key[:0]).mean.shape == (0, 2)

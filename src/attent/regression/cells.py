@@ -30,21 +30,22 @@ class Cells(NamedTuple):
         return torch.repeat_interleave(chosen, self.starts.diff()).nonzero()[:, 0]
 
 
-def cells(points: Tensor, most: int, *, widest: float = math.inf, least: int = 1) -> Cells:
+def cells(points: Tensor, most: int, *, widest: float = math.inf, least: int = 1, limit: float = math.inf) -> Cells:
     """Halve the points where they reach widest, until their cells are small (the leaves of Bentley 1975's k-d tree).
 
     Args:
         points: (n, D), n ≥ 1, in bandwidths, so that all features are of one scale.
         most: how many points a cell may have, ≥ 1.
         widest: how wide it may be, unless it has fewer than twice the `least`.
-        least: how many points make it small enough, however wide.
+        least: how many points make it small enough, if it is not wider than the limit.
+        limit: how wide it may be, however few points it has.
     """
     numbers = points.detach().cpu().numpy()
     waiting, found = [np.arange(len(numbers))], list[np.ndarray]()
     while waiting:
         part = waiting.pop()
         width = np.ptp(numbers[part], 0)
-        if len(part) <= most and (len(part) < 2 * least or width.max() <= widest):
+        if len(part) <= most and width.max() <= (limit if len(part) < 2 * least else widest):
             found.append(part)
             continue
         axis = int(width.argmax())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -11,14 +12,18 @@ from torch import Tensor
 from attent.attention.attend import attend
 from attent.attention.masks.excluded import Excluded
 from attent.regression.cells import cells, near
-from attent.regression.kernels import Kernel
+from attent.regression.expansion import Expansion
+from attent.regression.kernels import KERNELS, Kernel
 
 # Queries that look at the same keys, and how wide they may lie in bandwidths if they are not few; keys that are looked at or passed by
 # together. Queries far apart share few of the keys that matter to one, and their least weights are too small to be computed quickly.
 QUERIES, WIDEST, FEW, KEYS = 128, 4.0, 16, 64
+# A score loses digits with the square of how far its query is from the middle of its run: from here on it is computed in float64, and no
+# run is wider than this.
+FAR, LIMIT = 12.0, 500.0
 # Pairs at a time, so that they stay in a core's cache, and rows at least, which a product takes together.
 PAIRS, ROWS = 2**20, 8
-# So many pairs are computed at once in float64, whose digits suffice wherever points lie.
+# So many pairs are computed at once in float64, whose digits suffice within the limit.
 SMALL = 2**18
 # The share of its weights that a query may miss, in units of what rounding takes.
 MISSED = 1 / 16
@@ -50,19 +55,37 @@ class Smoother:
         """The estimate at queries (m, D), in bandwidths, in float64."""
         mean = self._value.new_zeros(len(query), self._value.shape[1])
         seen = torch.zeros(len(query), dtype=torch.bool)
-        for rows, places in self.runs(query):
-            key, value = self._key.index_select(0, places), self._value.index_select(0, places)
-            mean[rows], seen[rows] = estimate(self.kernel, query[rows], key, value)
+        if self._expands(query):
+            sums, near = self._expansion(query[:, 0])
+            mean[near], seen[near] = (sums[near, :-1] / sums[near, -1:]).to(mean.dtype), True
+        left = (~seen).nonzero()[:, 0]
+        for some, places in self.runs(query[left]):
+            rows, key, value = left[some], self._key.index_select(0, places), self._value.index_select(0, places)
+            wide = float((query[rows].amax(0) - query[rows].amin(0)).amax()) > FAR
+            found = estimate(self.kernel, query[rows], key, value.double() if wide else value)
+            mean[rows], seen[rows] = found.mean.to(mean.dtype), found.seen
         return Estimate(mean, seen)
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        value = self._value.double()
+        # a further value, 1 everywhere, whose sums the others' are divided by
+        return Expansion(self._key[:, 0], torch.cat((value, torch.ones_like(value[:, :1])), 1))
+
+    def _expands(self, query: Tensor) -> bool:
+        """Whether there is a series for these, and so many pairs that it pays."""
+        one = self.kernel is KERNELS["gaussian"] and self._key.shape[1] == 1
+        return one and len(query) * len(self._key) > SMALL and self._expansion.pays
 
     def runs(self, query: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """The queries (m, D) in runs of neighbours: their indices, and where in `cells.order` the keys stand that matter to them."""
         if not len(query):
             return
-        if len(query) * len(self._key) <= SMALL and self._value.dtype == torch.float64:
+        small = len(query) * len(self._key) <= SMALL and float((query.amax(0) - query.amin(0)).amax()) <= LIMIT
+        if small and self._value.dtype == torch.float64:
             yield torch.arange(len(query)), torch.arange(len(self._key))
             return
-        ours = cells(query, QUERIES, widest=WIDEST, least=FEW)
+        ours = cells(query, QUERIES, widest=WIDEST, least=FEW, limit=LIMIT)
         precision = MISSED * torch.finfo(self._value.dtype).eps
         for run, low, high in zip(ours.order.split(ours.starts.diff().tolist()), ours.low, ours.high, strict=True):
             yield run, near(self.kernel, low, high, self.cells, precision)
