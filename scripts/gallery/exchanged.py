@@ -43,7 +43,7 @@ def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
             f"Of all heads *{looks.title}* is given the most by {most} The most beyond its mean at this offset it is given by {more}",
             "That a head which looks from a verb to its subject knows what a subject is: the bars say what it gives the same offset "
             "whatever stands there, the columns who else looks at the word. The second head was picked for its difference, the largest "
-            "of 72, which some head always has; and two sentences that differ in two words are one comparison.",
+            "of all, which some head always has; and two sentences that differ in two words are one comparison.",
         ),
         drawing,
     )
