@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attent.database.lookup import lookup
     from attent.decoding.loading import load
     from attent.regression.estimator import AttentionRegressor
+    from attent.views.notebook import load_ipython_extension
     from attent.views.walk import walk
 
     __version__: str
@@ -33,6 +34,7 @@ __all__ = [
     "errors",
     "explain",
     "load",
+    "load_ipython_extension",
     "lookup",
     "models",
     "views",
@@ -49,6 +51,7 @@ _HOMES = {
     "attend": "attent.attention.attend",
     "explain": "attent.attention.attend",
     "load": "attent.decoding.loading",
+    "load_ipython_extension": "attent.views.notebook",
     "lookup": "attent.database.lookup",
     "walk": "attent.views.walk",
     "watch": "attent.attention.watch",

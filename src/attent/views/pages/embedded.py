@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attent.views.pages.budget import Plan, planned
+from attent.views.pages.budget import MOST_KEPT, Plan, planned
 from attent.views.pages.gathered import FIGURES, Gathered, gathered
 from attent.views.pages.packed import halves, packed, placed, rounded, shaded
 from attent.views.scene import Group, Picture, Scene
@@ -42,14 +42,19 @@ def embedded(scene: Scene, size: float) -> Embedded:
         ArgumentError: there are more weights than a page is made of.
     """
     plan = planned(scene, size)
+    # numbers often shrink to less than is trusted
+    most = min(2 * plan.kept, MOST_KEPT)
     layers = {
-        group.name: [gathered(group, layer, level=plan.level(group), kept=plan.kept, whole=plan.whole) for layer in group.layers]
+        group.name: [gathered(group, layer, level=plan.level(group), kept=most, whole=plan.whole) for layer in group.layers]
         for group in scene.groups
     }
     written = _written(scene, plan, layers)
+    if plan.kept:
+        lists = sum(len(pack) for name, pack in written.packs.items() if name.endswith((".rows", ".columns")))
+        plan = replace(plan, kept=max(min(int(plan.kept * (size - written.size + lists) / lists), most), 0))
+        written = _written(scene, plan, layers)
     while written.size > size and plan.kept:
-        # it shrank less than was trusted
-        plan = replace(plan, kept=min(plan.kept - 1, int(plan.kept * size / written.size)))
+        plan = replace(plan, kept=plan.kept - 1)
         written = _written(scene, plan, layers)
     return written
 

@@ -13,7 +13,7 @@ LARGEST_HALF = 65504.0
 def packed(*arrays: np.ndarray) -> str:
     """Arrays one behind the other, least byte first."""
     raw = b"".join(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes() for array in arrays)
-    return base64.b64encode(zlib.compress(raw, 9)).decode("ascii")
+    return base64.b64encode(zlib.compress(raw)).decode("ascii")
 
 
 def shaded(maps: np.ndarray) -> tuple[np.ndarray, list[float], bool]:

@@ -1,6 +1,6 @@
 // The map of one head as colours, with the value of the cell under the pointer or the keys.
 
-import { onScheme, painted, topOf } from "./colours.js";
+import { onScheme, painted, shade, share, topOf } from "./colours.js";
 import { element, moved, tick } from "./elements.js";
 import { latest } from "./state.js";
 import { fenced, number, trimmed } from "./words.js";
@@ -10,6 +10,8 @@ const TILE = 256;
 const LARGEST_CELL = 32;
 const LETTERS = 12;
 const TALLEST = 640;
+// From here on a cell has room for its weight, in hundredths.
+const ROOMY = 26;
 
 export class HeatMap {
   constructor(source, state) {
@@ -18,7 +20,7 @@ export class HeatMap {
     this.rooted = false;
     this.cell = [0, 0];
     this.once = latest();
-    this.canvas = element("canvas", { tabindex: 0, role: "img" });
+    this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.legend = element("div", { class: "legend" });
     this.options = element("div", { class: "options" });
@@ -56,6 +58,8 @@ export class HeatMap {
       this.top = topOf(matrix.values);
       this.draw();
       this.say();
+      // how long that took, for whoever asks the browser
+      performance.mark("attention drawn");
     });
   }
 
@@ -69,11 +73,19 @@ export class HeatMap {
     const room = Math.max(this.node.clientWidth - 34, 200);
     const texts = this.source.scene.texts;
     const [rows, columns] = [texts[this.group().rows].labels, texts[this.group().columns].labels];
-    const longest = (labels, most) => Math.min(most, Math.max(...labels.slice(0, 2000).map((label) => context.measureText(trimmed(context, label, most)).width)));
-    const left = Math.ceil(longest(rows, room * 0.3)) + 8;
-    const above = Math.ceil(longest(columns, 110)) + 8;
+    const { step } = this.matrix;
+    const longest = (labels, cells, most) => {
+      const every = step * Math.max(1, Math.ceil((cells * (LETTERS + 1)) / room));
+      const shown = labels.filter((_, place) => place % every === 0);
+      return Math.min(most, Math.max(...shown.map((label) => context.measureText(trimmed(context, label, most)).width)));
+    };
+    const left = Math.ceil(longest(rows, height, room * 0.3)) + 8;
     const cell = Math.min(LARGEST_CELL, (room - left) / width, Math.max(TALLEST / height, 1));
-    return { left, above, cell, rows, columns, wide: left + cell * width + 2, high: above + cell * height + 2 };
+    // labels that are no wider than their columns lie flat
+    const tall = Math.ceil(longest(columns, width, 110));
+    const flat = tall <= cell - 2;
+    const above = flat ? LETTERS + 8 : tall + 8;
+    return { left, above, cell, flat, rows, columns, wide: left + cell * width + 2, high: above + cell * height + 2 };
   }
 
   draw() {
@@ -96,6 +108,7 @@ export class HeatMap {
     context.strokeStyle = style.getPropertyValue("--line");
     context.strokeRect(place.left - 0.5, place.above - 0.5, place.cell * width + 1, place.cell * height + 1);
     this.label(context, style);
+    this.write(context, style);
     this.mark(context, style);
     this.explain();
   }
@@ -110,14 +123,28 @@ export class HeatMap {
     for (let row = 0; row < this.matrix.height; row += every) {
       context.fillText(trimmed(context, rows[row * step], left - 8), left - 5, above + (row + 0.5) * cell);
     }
-    context.textAlign = "left";
+    context.textAlign = this.place.flat ? "center" : "left";
     for (let column = 0; column < this.matrix.width; column += every) {
       context.save();
       context.translate(left + (column + 0.5) * cell, above - 5);
-      context.rotate(-Math.PI / 2);
-      context.fillText(trimmed(context, columns[column * step], above - 8), 0, 0);
+      if (!this.place.flat) context.rotate(-Math.PI / 2);
+      context.fillText(trimmed(context, columns[column * step], this.place.flat ? cell : above - 8), 0, this.place.flat ? -LETTERS / 2 : 0);
       context.restore();
     }
+  }
+
+  /** The weight of each cell, where there is room. */
+  write(context, style) {
+    const { left, above, cell } = this.place;
+    if (cell < ROOMY || this.top >= 9.995) return;
+    context.font = `${LETTERS - 3}px ${style.fontFamily}`;
+    context.textAlign = "center";
+    this.matrix.values.forEach((value, place) => {
+      const [row, column] = [Math.floor(place / this.matrix.width), place % this.matrix.width];
+      if (Math.abs(value) < 0.005) return;
+      context.fillStyle = shade(share(value, this.top, this.rooted)).text;
+      context.fillText(value.toFixed(2).replace("0.", "."), left + (column + 0.5) * cell, above + (row + 0.5) * cell);
+    });
   }
 
   /** The cell that is spoken of, and the row or column that is looked at elsewhere. */

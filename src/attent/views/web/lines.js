@@ -80,7 +80,7 @@ export class Lines {
       return token ? Number(token.dataset.place) : null;
     };
     const choose = (event) => { if (place(event) !== null) this.state.set({ side, place: place(event) }); };
-    tokens.addEventListener("pointerover", choose);
+    tokens.addEventListener("pointerover", (event) => { if (went(event)) choose(event); });
     tokens.addEventListener("click", choose);
     tokens.addEventListener("focusin", choose);
     tokens.addEventListener("keydown", (event) => {
@@ -180,6 +180,14 @@ export class Lines {
       "stroke-opacity": share(value, top).toFixed(3), "vector-effect": "non-scaling-stroke",
     })));
   }
+}
+
+// Where the pointer was last: what is scrolled beneath one that rests is not pointed at.
+let rested = [NaN, NaN];
+document.addEventListener("pointermove", (event) => { rested = [event.screenX, event.screenY]; }, { capture: true, passive: true });
+
+function went(event) {
+  return event.screenX !== rested[0] || event.screenY !== rested[1];
 }
 
 function list(side) {

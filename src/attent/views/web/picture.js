@@ -16,7 +16,7 @@ export class Picture {
     this.about = source.scene.picture;
     this.once = latest();
     this.front = element("div", { class: "options" });
-    this.canvas = element("canvas", { tabindex: 0, role: "img" });
+    this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "picture" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.node = element("section", { class: "card picture", "aria-label": "picture" }, element("h2", { text: "Picture" }),
       this.front, this.readout, this.canvas);

@@ -1,0 +1,71 @@
+"""The README's three lines for an encoder, a decoder and an encoder–decoder of Hugging Face's, run as they stand there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import attent
+
+README = Path(__file__).parents[2] / "README.md"
+BLOCK = re.compile(r"```python\n(with attent\.watch\(model\) as seen:\n[^`]*?\.save\(\"(\w+)\.html\"\)\n)```")
+
+
+class Inputs(dict[str, torch.Tensor]):
+    """What a tokenizer makes of one text."""
+
+    @property
+    def input_ids(self) -> torch.Tensor:
+        return self["input_ids"]
+
+
+def shown(models: Any, name: str, which: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
+    """The scene of the page that the block of this name saves, and what the tokenizer would say of what was written."""
+    blocks = {found[2]: found[1] for found in BLOCK.finditer(README.read_text(encoding="utf-8"))}
+    assert len(blocks[which].splitlines()) == 3
+    monkeypatch.chdir(folder)
+    model, _ = getattr(models, name)()
+    generating = getattr(model, "generation_config", None)
+    if generating is not None:
+        generating.max_new_tokens, generating.do_sample, generating.eos_token_id = 5, False, None
+    tokenizer = SimpleNamespace(decode=lambda token: f"t{int(token)}")
+    inputs = Inputs(input_ids=torch.tensor([[5, 9, 3, 7]]), attention_mask=torch.ones(1, 4, dtype=torch.long))
+    names: dict[str, Any] = {"attent": attent, "model": model, "inputs": inputs, "tokenizer": tokenizer}
+    with torch.no_grad():
+        exec(blocks[which], names)
+    html = (folder / f"{which}.html").read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="scene">(.*?)</script>', html)
+    return json.loads(found[1]), [tokenizer.decode(token) for token in names["written"][0]] if "written" in names else []
+
+
+def test_an_encoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, _ = shown(models, "bert", "encoder", tmp_path, monkeypatch)
+    assert [(group["name"], len(group["layers"]), group["heads"]) for group in scene["groups"]] == [("self", 2, 3)]
+    assert scene["texts"]["tokens"]["labels"] == ["t5", "t9", "t3", "t7"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    scene, written = shown(models, name, "decoder", tmp_path, monkeypatch)
+    (group,) = scene["groups"]
+    assert (group["name"], group["height"], group["width"], group["about"]) == ("self", 8, 8, "the token read in")
+    # what was written last was not read again
+    assert scene["texts"]["tokens"]["labels"] == written[:-1]
+
+
+@pytest.mark.parametrize("name", ["t5", "marian"])
+def test_an_encoder_decoder(models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    scene, written = shown(models, name, "both", tmp_path, monkeypatch)
+    cross, encoder, decoder = scene["groups"]
+    assert [group["name"] for group in scene["groups"]] == ["cross", "encoder", "decoder"]
+    assert (cross["height"], cross["width"], cross["about"]) == (5, 4, "the token produced")
+    assert scene["texts"][cross["rows"]]["labels"] == written[1:]
+    assert scene["texts"][cross["columns"]]["labels"] == ["t5", "t9", "t3", "t7"]
+    assert scene["texts"][decoder["columns"]]["labels"] == written[:-1]
+    assert encoder["height"] == 4

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+
+import attent
+from attent.attention.watch import watch
+from attent.views.arranged import arranged
+from attent.views.notebook import framed
+
+
+class Formatter:
+    """IPython's, as far as an extension knows it."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[type, Any] = {}
+
+    def for_type(self, kind: type, function: Any) -> None:
+        self.kinds[kind] = function
+
+
+def test_the_extension_says_how_maps_are_shown() -> None:
+    formatter = Formatter()
+    attent.load_ipython_extension(SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": formatter})))
+    assert set(formatter.kinds) == {attent.AttentionMap, watch, type(arranged(torch.ones(1, 1)))}
+
+
+def test_maps_and_what_was_seen_are_frames() -> None:
+    query = torch.randn(1, 2, 3, 5)
+    _, weights = attent.attend(query, query, query, return_map=True)
+    model = nn.MultiheadAttention(8, 2).eval()
+    with torch.no_grad(), attent.watch(model) as seen:
+        model(*torch.randn(3, 4, 1, 8))
+    for shown in (weights, seen, arranged(weights)):
+        assert framed(shown).startswith("<iframe srcdoc=")
+
+
+def test_what_is_no_page_is_printed_as_ever() -> None:
+    with attent.watch(nn.Linear(2, 2)) as seen:
+        pass
+    assert framed(seen) is None
