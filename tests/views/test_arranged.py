@@ -52,9 +52,21 @@ def test_an_encoder_decoder_written_by_steps() -> None:
 
 def test_an_alignment_alone_is_a_group_of_one_layer() -> None:
     weights = torch.rand(3, 4).softmax(-1)
-    scene = arranged(weights)
-    assert scene.groups[0].shape == (1, 3, 4)
-    assert scene.texts["tokens"].labels == ("0", "1", "2")
+    (group,) = arranged(weights).groups
+    assert (group.name, group.shape, group.itself) == ("cross", (1, 3, 4), False)
+    assert arranged(weights).texts["source"].labels == ("0", "1", "2", "3")
+
+
+@pytest.mark.parametrize("queries", [3, 4])
+def test_an_alignment_of_two_texts_says_what_a_row_is_about(queries: int) -> None:
+    weights, targets = torch.rand(queries, 4).softmax(-1), "wxyz"[:queries]
+    scene = arranged(weights, "abcd", targets, about="produced")
+    (group,) = scene.groups
+    assert (group.title, group.about) == ("cross-attention", PRODUCED)
+    assert (scene.texts[group.rows].labels, scene.texts[group.columns].labels) == (tuple(targets), tuple("abcd"))
+    assert arranged(weights, "abcd", targets).groups[0].about == READ
+    read = arranged(weights, "abcd", ["<s>", *targets], about="read")
+    assert read.texts[read.groups[0].rows].labels == ("<s>", *targets[:-1])
 
 
 def test_layers_of_different_sizes_are_groups_of_their_own() -> None:

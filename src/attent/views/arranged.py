@@ -10,7 +10,7 @@ from torch import Tensor
 from attent.attention.map import AttentionMap
 from attent.attention.watching.joined import Joined
 from attent.errors import ArgumentError, ShapeError
-from attent.views.labelling import TITLES, Kind, Labels, kinds
+from attent.views.labelling import TITLES, About, Kind, Labels, kinds
 from attent.views.panel import Labelled
 from attent.views.passes import chosen, passes
 from attent.views.scene import Group, Layer, Picture, Scene
@@ -29,6 +29,7 @@ def arranged(
     sequence: int = 0,
     call: int = -1,
     picture: Picture | None = None,
+    about: About | None = None,
 ) -> Scene:
     """A scene of what `watch` saw, of what a run's `map` has, or of any maps.
 
@@ -44,6 +45,8 @@ def arranged(
         sequence: which of a batch, from 0.
         call: where the model ran several times, which of them, from 0; the last unless given.
         picture: where the places of "tokens" are its patches.
+        about: whether rows of a text that is written are about the token "produced" or the one "read" in; unless given, told from
+            how many targets there are.
 
     Raises:
         ArgumentError: there is nothing to show, or no such sequence or call.
@@ -57,8 +60,10 @@ def arranged(
     members: dict[tuple[str, tuple[int, ...]], list[tuple[Layer, object]]] = {}
     for (path, found), layer in zip((one := chosen(each, call)).items(), _layers(one, sequence), strict=True):
         members.setdefault((_pattern(path), layer.shape), []).append((layer, found))
-    labels = Labels(tokens, targets, picture)
-    found_kinds = kinds([pattern for pattern, _ in members])
+    labels = Labels(tokens, targets, picture, about)
+    # an alignment alone has no name that says so
+    across = targets is not None or (isinstance(maps, AttentionMap | Tensor) and maps.shape[-2] != maps.shape[-1])
+    found_kinds = [_alone(kind, across) for kind in kinds([pattern for pattern, _ in members])]
     groups: list[tuple[Kind, Group]] = []
     for kind, ((pattern, shape), layers) in zip(found_kinds, members.items(), strict=True):
         first = layers[0][1]
@@ -71,6 +76,10 @@ def arranged(
     labels.check()
     ordered = sorted(groups, key=lambda one: ORDER.index(one[0]))
     return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, notes)
+
+
+def _alone(kind: Kind, across: bool) -> Kind:
+    return "cross" if across and kind == "self" else kind
 
 
 def _layers(found: Mapping[str, object], sequence: int) -> list[Layer]:

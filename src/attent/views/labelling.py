@@ -10,6 +10,7 @@ from attent.errors import ShapeError
 from attent.views.scene import PRODUCED, READ, Picture, Text
 
 Kind = Literal["cross", "encoder", "self", "decoder"]
+About = Literal["produced", "read"]
 TITLES: dict[Kind, str] = {
     "cross": "cross-attention",
     "encoder": "encoder self-attention",
@@ -45,12 +46,20 @@ class Labels:
         tokens: of the text that is read; numbers unless given.
         targets: of the text that a decoder reads and writes.
         picture: whose patches are the places of "tokens", which gives them names.
+        about: what a decoder's rows are about, where that is known; else it is told from how many targets there are.
     """
 
-    def __init__(self, tokens: Iterable[str] | None, targets: Iterable[str] | None, picture: Picture | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Iterable[str] | None,
+        targets: Iterable[str] | None,
+        picture: Picture | None = None,
+        about: About | None = None,
+    ) -> None:
         if tokens is None and picture is not None:
             tokens = patch_names(picture)
         self.texts: dict[str, Text] = {}
+        self._about = about
         self._given = {name: None if some is None else (*some,) for name, some in (("tokens", tokens), ("targets", targets))}
         self._misfits: dict[str, list[str]] = {}
         self._fits: set[str] = set()
@@ -91,10 +100,12 @@ class Labels:
 
     def _written(self, queries: int) -> tuple[str, str]:
         """What a decoder's rows are about: what it wrote, where one label more than was read says what that is."""
-        targets = self._given["targets"]
-        if targets is not None and len(targets) == queries + 1:
+        targets, about = self._given["targets"], self._about
+        if targets is not None and len(targets) == queries + 1 and about != "read":
             self._fits.add("targets")
             return self._add("target", targets[1:]), PRODUCED
+        if about == "produced":
+            return self._read("target", "targets", queries), PRODUCED
         return self._read("given", "targets", queries), READ
 
     def _read(self, name: str, what: str, places: int) -> str:

@@ -54,6 +54,10 @@ def test_no_token_is_read_as_markup() -> None:
     assert "<script>alert" not in html
 
 
+def test_a_token_cut_within_a_character_is_written(tmp_path: Path) -> None:
+    assert '"labels":["?","b","c"]' in page(WEIGHTS, ["\ud83d", "b", "c"]).save(tmp_path / "a.html").read_text(encoding="utf-8")
+
+
 def test_a_scene_is_shown_as_it_is(translator) -> None:
     maps = translator.map("abc", "xy")
     assert page(arranged(maps)).html == page(maps).html

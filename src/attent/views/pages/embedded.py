@@ -32,7 +32,7 @@ class Embedded:
     @property
     def size(self) -> int:
         """Bytes."""
-        return len(self.description.encode()) + sum(map(len, self.packs.values()))
+        return len(self.description.encode("utf-8", "replace")) + sum(map(len, self.packs.values()))
 
 
 def embedded(scene: Scene, size: float) -> Embedded:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from attent.errors import ArgumentError
 from attent.views.arranged import Weights, arranged
+from attent.views.labelling import About
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.bundle import bundled, web
 from attent.views.pages.embedded import embedded
@@ -66,6 +67,7 @@ def page(
     sequence: int = 0,
     call: int = -1,
     picture: Picture | None = None,
+    about: About | None = None,
     size: float = SIZE,
 ) -> Page:
     """Attention as a page: tokens with lines, the map with its values, every head small, and what each does in few numbers.
@@ -86,6 +88,7 @@ def page(
         sequence: which of a batch, as there.
         call: where the model ran several times, which of them, as there.
         picture: as there.
+        about: what the rows of a text that is written are about, as there.
         size: MiB that the page may have.
 
     Raises:
@@ -94,7 +97,16 @@ def page(
     """
     scene = maps if isinstance(maps, Scene) else None
     if scene is None:
-        scene = arranged(maps, tokens, targets, title=title, sequence=sequence, call=call, picture=picture)  # pyright: ignore[reportArgumentType]
+        scene = arranged(
+            maps,  # pyright: ignore[reportArgumentType]
+            tokens,
+            targets,
+            title=title,
+            sequence=sequence,
+            call=call,
+            picture=picture,
+            about=about,
+        )
     script, style = bundled("page"), web("attention.css")
     room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - REST
     if room <= 0:
@@ -111,4 +123,6 @@ def page(
     }
     html = web("page.html")
     before, *rest = html.split("{{")
-    return Page(before + "".join(parts[f"{{{name}}}"] + after for name, after in (part.split("}}", 1) for part in rest)))
+    written = before + "".join(parts[f"{{{name}}}"] + after for name, after in (part.split("}}", 1) for part in rest))
+    # half of a pair of surrogates, which a token may be cut to, is no text
+    return Page(written.encode("utf-8", "replace").decode("utf-8"))
