@@ -63,7 +63,7 @@ def arranged(
     labels = Labels(tokens, targets, picture, about)
     # an alignment alone has no name that says so
     across = targets is not None or (isinstance(maps, AttentionMap | Tensor) and maps.shape[-2] != maps.shape[-1])
-    found_kinds = [_alone(kind, across) for kind in kinds([pattern for pattern, _ in members])]
+    found_kinds: list[Kind] = [_alone(kind, across) for kind in kinds([pattern for pattern, _ in members])]
     groups: list[tuple[Kind, Group]] = []
     for kind, ((pattern, shape), layers) in zip(found_kinds, members.items(), strict=True):
         first = layers[0][1]
