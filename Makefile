@@ -2,7 +2,7 @@
 PYTHON ?= python3
 export PYTHON
 
-.PHONY: demo test check bench docs format wheel clean
+.PHONY: demo test check bench docs gallery format wheel clean
 
 demo: .venv/installed-plot
 	.venv/bin/attent demo
@@ -19,6 +19,10 @@ bench: .venv/installed-dev
 # Into build/docs; what it warns of is an error.
 docs: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+# docs/gallery.md and its pictures; PLATES names some of them, and ATTENT_DATA the folder of corpora.
+gallery: .venv/installed-dev
+	PYTHONPATH=scripts .venv/bin/python -m gallery $(PLATES)
 
 format: .venv/installed-dev
 	.venv/bin/ruff check --fix .

@@ -1,0 +1,66 @@
+"""Where Bahdanau's attention looks while a date is written, beside the gold links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attent.data.dates.corpus import HELD_OUT_DATES, dates
+from attent.data.dates.settings import DatesSettings
+from attent.data.text import Pair
+from attent.decoding.translator import Translator, load
+from attent.evaluation.alignment import aligned
+from attent.runs.config import read_config
+from attent.views.arranged import arranged
+from gallery.drawing import bar, matrix, sheet
+from gallery.plates import Plate, Words
+
+# Dates of these locales are shown, the first of each whose text is longer than the second number and shorter than the third.
+SHOWN = ("de", "fr", "ru")
+LONG, LONGEST = 18, 34
+JUDGED = 300
+
+
+def plate(run: Path) -> Plate:
+    """The weights over some held-out dates, gold links framed; and how often the largest weight of a row lies on a link."""
+    translator = load(run)
+    pairs = dates(DatesSettings.model_validate(read_config(run).corpus["dates"])).held_out[HELD_OUT_DATES]
+    found = aligned(translator.model, pairs[:JUDGED], translator.source_tokenizer, translator.target_tokenizer)
+    shown = [one for locale in SHOWN if (one := first(pairs, locale)) is not None]
+    drawing = sheet(9.0, 3.1 * len(shown))
+    places = drawing.subplots(len(shown), 1, squeeze=False).flatten()
+    said: list[str] = []
+    for axes, pair in zip(places, shown, strict=True):
+        _draw(axes, translator, pair)
+        said.append(f"`{pair.source}` is read as {translator.translate([pair.source])[0]}")
+    bar(drawing, list(places))
+    return Plate(
+        "alignment",
+        Words(
+            "Bahdanau's alignment",
+            "A matrix for each date, characters written by characters read, dark where it looked; frames are the gold links.",
+            f"An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); {len(shown)} "
+            "dates held out, each with its right answer given. Row t holds the weights of the step that writes the character t.",
+            f"{'; '.join(said)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for {found.share:.1f} % of "
+            f"the {found.rows:,} rows that have one.",
+            "That the darkest place is all that was read: the encoder's states have read the whole text in both directions, so a row "
+            "may look beside what it needs and know it all the same. Words of other corpora have no such links.",
+        ),
+        drawing,
+        arranged(translator.map(shown[0].source, shown[0].target), title=shown[0].source),
+    )
+
+
+def first(pairs: Sequence[Pair], locale: str) -> Pair | None:
+    """The first pair of a locale whose text is neither short nor long."""
+    return next((pair for pair in pairs if pair.source.startswith(f"{locale} | ") and LONG < len(pair.source) < LONGEST), None)
+
+
+def _draw(axes: Any, translator: Translator, pair: Pair) -> None:
+    (one,) = translator.map(pair.source, pair.target).values()
+    weights = one.weights[0].mean(0)
+    marked = [(target, source) for source, target in pair.links]
+    matrix(axes, torch.as_tensor(weights), one.rows, one.columns, pair.source, marked=marked)

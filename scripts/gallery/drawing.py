@@ -1,0 +1,96 @@
+"""What the pictures share: a sheet, a labelled matrix, and the colours, which everyone can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from attent.comparing.figure import COLOURS
+from attent.views.picture import drawable, fonts
+
+BLUE, RED, GREEN = COLOURS[:3]
+GREY = "#777777"
+# From which weight on letters are white: the colour beneath is dark.
+DARK = 0.55
+
+
+def sheet(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def matrix(
+    axes: Any,
+    weights: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str = "",
+    *,
+    digits: int | None = None,
+    marked: Collection[tuple[int, int]] = (),
+    size: float = 8,
+    upright: bool = False,
+) -> None:
+    """Weights with their labels: dark is large.
+
+    Args:
+        axes: where to.
+        weights: (rows, columns).
+        rows: a label for each query.
+        columns: a label for each key.
+        title: above it.
+        digits: after the decimal point of the number in each cell; no numbers unless given.
+        marked: cells with a frame, row and column.
+        size: of the labels, in points.
+        upright: whether columns are wide enough for their labels as they are.
+    """
+    axes.imshow(weights.numpy(), vmin=0, vmax=1, cmap="Blues", aspect="auto", interpolation="nearest")
+    axes.xaxis.tick_top()
+    for axis, labels in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        shown = [label_of(label) for label in labels]
+        turned = axis is axes.xaxis and not upright and max(map(len, shown), default=0) > 2
+        axis.set_ticks(range(len(shown)), shown, fontsize=size, fontfamily=list(fonts("".join(shown))), rotation=90 if turned else 0)
+        axis.set_tick_params(length=0)
+    axes.set_title(label_of(title), fontsize=9, loc="left", fontfamily=list(fonts(title)))
+    for row, column in marked:
+        axes.add_patch(_frame(row, column))
+    if digits is not None:
+        for row, line in enumerate(weights.tolist()):
+            for column, value in enumerate(line):
+                colour = "white" if value > DARK else "black" if value > 0.5 * 10**-digits else "#888888"
+                axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", fontsize=size - 1, color=colour)
+    for spine in axes.spines.values():
+        spine.set_color("#999999")
+
+
+def label_of(label: str) -> str:
+    """A label in which everything can be seen; spaces between words need no stand-in."""
+    return " ".join(map(drawable, label.split(" "))) if label.strip() else drawable(label)
+
+
+def bar(sheet: Any, axes: Any, label: str = "weight") -> None:
+    """The scale of matrices from 0 to 1."""
+    scale = sheet.colorbar(ScalarMappable(Normalize(0, 1), "Blues"), ax=axes, fraction=0.03, pad=0.02, aspect=30)
+    scale.outline.set_visible(False)
+    scale.ax.tick_params(labelsize=8, length=2)
+    scale.set_label(label, fontsize=8)
+
+
+def plain(axes: Any, x: str, y: str, title: str = "") -> None:
+    """Axes with names and without what says nothing."""
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_ylabel(y, fontsize=8)
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.tick_params(labelsize=8, length=2)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _frame(row: int, column: int) -> Any:
+    return Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=RED, linewidth=1.3)

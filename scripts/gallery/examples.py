@@ -1,0 +1,24 @@
+"""The examples of the repository, run as anybody runs them, and what they have computed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+
+def example(name: str, *arguments: str) -> dict[str, Any]:
+    """Every name that an example has when it has run; what it prints is not shown.
+
+    Args:
+        name: of its file, without ending.
+        arguments: of its command line.
+    """
+    with mock.patch.object(sys, "argv", [f"{name}.py", *arguments]), contextlib.redirect_stdout(io.StringIO()):
+        return runpy.run_path(str(FOLDER / f"{name}.py"))

@@ -1,0 +1,85 @@
+"""Quality by the length of the source, as `attent compare length` found it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attent.comparing.length import compare
+from attent.comparing.results import write
+from attent.comparing.settings import Options
+from attent.errors import DataError
+from gallery.drawing import COLOURS, plain, sheet
+from gallery.plates import Plate, Words
+
+# Where there is no comparison: trainings as short as these show how a figure comes about, and say little.
+UPDATES = 300
+
+
+def found(file: Path, runs: Path, updates: int = UPDATES) -> dict[str, Any]:
+    """A comparison's JSON, or where there is none that of a short one on dates.
+
+    Raises:
+        DataError: the file is no comparison of lengths.
+    """
+    if not file.is_file():
+        out = runs / f"compare-length-{updates}"
+        file = out / "length.json"
+        if not file.is_file():
+            write(compare(Options(out, updates=updates, seeds=1)), out)
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        if values["name"] != "length" or not values["figures"]:
+            raise ValueError
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file} is no comparison of lengths") from error
+    return values
+
+
+def plate(values: Mapping[str, Any]) -> Plate:
+    """A panel for each corpus, a line for each model with its interval."""
+    figures: Sequence[Mapping[str, Any]] = values["figures"]
+    drawing = sheet(9.0, 3.6)
+    places = drawing.subplots(1, len(figures), squeeze=False).flatten()
+    for axes, figure in zip(places, figures, strict=True):
+        for series, colour, mark in zip(figure["series"], COLOURS, "os^Dv", strict=False):
+            x, y, low, high = ([point[name] for point in series["points"]] for name in ("x", "y", "low", "high"))
+            axes.plot(x, y, color=colour, marker=mark, markersize=4, linewidth=1.4, label=series["name"])
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.set_ylim(bottom=0)
+        plain(axes, figure["x"], figure["y"], figure["title"].split(":")[0])
+    drawing.legend(*places[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=4)
+    return Plate(
+        "quality-by-length",
+        Words(
+            "Quality by source length",
+            "Lines of a score over the source's length, one for each model, each within a band; a panel for each corpus.",
+            f"`attent compare length`: {_trained(values)}. Bands hold 95 % of resamples of the test sentences.",
+            " ".join(_said(figure) for figure in figures),
+            "That which learns fastest ends best, or that the same gap stands at any size and any budget: these are small models, "
+            "trained briefly and alike. The bands say how much the sentences matter; how much another seed would, they do not say.",
+        ),
+        drawing,
+    )
+
+
+def _said(figure: Mapping[str, Any]) -> str:
+    """The first and last point of each line."""
+    lines = [(series["name"], series["points"][0], series["points"][-1]) for series in figure["series"]]
+    first, last = lines[0][1]["x"], lines[0][2]["x"]
+    each = "; ".join(f"{name} {short['y']:.0f} and {long['y']:.0f}" for name, short, long in lines)
+    corpus, measure, unit = figure["title"].split(":")[0], figure["y"].split(",")[0], figure["x"].split(", ")[-1]
+    return f"{corpus}, {measure} at {first:.0f} and at {last:.0f} {unit}: {each}."
+
+
+def _trained(values: Mapping[str, Any]) -> str:
+    """What each corpus' models were trained for, and on how many seeds."""
+    said = []
+    for figure, table in zip(values["figures"], values["tables"][::2], strict=True):
+        updates = sorted(float(row["updates"]) for row in table["rows"])
+        seeds = len(figure["series"][0]["points"][0]["by_seed"])
+        span = f"{updates[0]:,.0f}" if updates[0] == updates[-1] else f"{updates[0]:,.0f} to {updates[-1]:,.0f}"
+        said.append(f"{figure['title'].split(':')[0]}, {span} updates a model, {seeds} {'seed' if seeds == 1 else 'seeds'}")
+    return "; ".join(said)

@@ -1,0 +1,56 @@
+"""The sinusoidal position matrix, and how alike two of its rows are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from attent.attention.positions.sinusoidal import waves
+from gallery.drawing import BLUE, COLOURS, GREY, plain, sheet
+from gallery.plates import Plate, Words
+
+PLACES, WIDTH = 100, 64
+FROM = (10, 50, 90)
+
+
+def plate() -> Plate:
+    """The matrix, some of its columns, and the dot product of a row with every other."""
+    table = waves(torch.arange(PLACES), WIDTH)  # (T, E)
+    products = table @ table.T / (WIDTH / 2)
+    drawing = sheet(9.0, 4.4)
+    sides: Any = drawing.subfigures(1, 2)
+    left, right = sides
+    axes = left.subplots()
+    image = axes.imshow(table.numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    plain(axes, "feature: sines at even, cosines at odd numbers", "position")
+    scale = left.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
+    scale.ax.tick_params(labelsize=8)
+    above, below = right.subplots(2, 1)
+    for feature, colour in zip((0, WIDTH // 4, WIDTH // 2), COLOURS, strict=False):
+        above.plot(table[:, feature].numpy(), color=colour, linewidth=1.2, label=f"feature {feature}")
+    above.legend(frameon=False, fontsize=8, loc="upper right", ncols=3, bbox_to_anchor=(1.0, 1.25))
+    plain(above, "position", "value")
+    for place, style in zip(FROM, ("-", "--", ":"), strict=True):
+        offsets = torch.arange(PLACES) - place
+        below.plot(offsets.numpy(), products[place].numpy(), color=BLUE, linestyle=style, linewidth=1.3, label=f"from {place}")
+    below.axvline(0, color=GREY, linewidth=0.6)
+    below.legend(frameon=False, fontsize=8)
+    plain(below, "offset", "PE(p)·PE(p + offset) / (E/2)")
+    apart = max(float((products[first, first + 5] - products[0, 5]).abs()) for first in range(PLACES - 5))
+    return Plate(
+        "positions",
+        Words(
+            "The sinusoidal position matrix",
+            "Left a matrix of waves that grow longer from left to right; right three of its columns, and the dot product of rows by "
+            "offset, highest at 0.",
+            f"`attent.attention.positions.sinusoidal.waves` for {PLACES} positions and {WIDTH} features; nothing is trained.",
+            "Each pair of features is a wave, from a few positions long to many thousands. The dot product of two rows depends on "
+            f"their offset alone: at an offset of 5 it differs by at most {apart:.0e} between places, and the three curves lie on one "
+            f"another where they overlap. A row with itself has 1, with the next {products[0, 1]:.2f}, with the tenth "
+            f"{products[0, 10]:.2f}.",
+            "That a model which adds these rows to its embeddings attends by offset: between the two stand W_Q and W_K, learnt, and "
+            "the words' own features. Nor does the curve fall steadily: it rises again at some offsets.",
+        ),
+        drawing,
+    )

@@ -1,0 +1,61 @@
+"""A registrar's list asked exactly, turned round and softly: examples/registrar.py, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attent
+from attent.database.answers import Answer
+from gallery.drawing import bar, matrix, sheet
+from gallery.plates import Plate, Words
+
+EXACT = ("Chiara Lund", "Ada Quill", "Zoe Park")
+TURNED = ("physics", "mathematics", "law")
+SOFT = ("chiara lunt", "Ben Okafore", "Zoe Park")
+
+
+def plate(majors: Mapping[str, str]) -> Plate:
+    """The weights of each look-up, a row for each query and a column for each entry.
+
+    Args:
+        majors: of each student, who are the keys.
+    """
+    names = list(majors)
+    asked = {
+        "exact: a mask, key = query": (EXACT, names, attent.lookup(EXACT, majors)),
+        "exact, turned round: equal keys share": (TURNED, [*majors.values()], attent.lookup(TURNED, majors, inverse=True)),
+        "soft: softmax over similar spelling": (SOFT, names, attent.lookup(SOFT, majors, how="soft")),
+    }
+    drawing = sheet(9.0, 5.4)
+    places = drawing.subplots(3, 1)
+    for axes, (title, (queries, keys, found)) in zip(places, asked.items(), strict=True):
+        weights = found.weights.dense().float()
+        answers = [f"{query} → {_answer(found, row)}" for row, query in enumerate(queries)]
+        matrix(axes, weights, answers, keys, title, digits=2, upright=True)
+    bar(drawing, list(places))
+    soft = asked["soft: softmax over similar spelling"][2]
+    votes = [soft.votes(row, 1)[0] for row in range(len(SOFT))]
+    said = ", ".join(f"*{query}* puts {vote.weight:.3f} on {vote.key}" for query, vote in zip(SOFT, votes, strict=True))
+    return Plate(
+        "registrar",
+        Words(
+            "A database asked exactly and softly",
+            "Three matrices of three queries and six entries: exact look-up with one 1 a row and a row of zeros, turned round with "
+            "shared weights, and soft.",
+            "`attent.lookup` on the six made-up students of `examples/registrar.py`; each row is a query with its answer, each column "
+            "an entry.",
+            "Exact look-up puts all weight on the key that is the query, and none anywhere for who is not there; turned round, "
+            f"students of one major share it. Softly, every key answers as much as its spelling fits: {said}.",
+            "That the soft answer knows who was meant: it knows which trigrams of letters agree. It answers for a stranger too "
+            f"(*{SOFT[-1]}*), and those weights sum to one like any others.",
+        ),
+        drawing,
+    )
+
+
+def _answer(found: Answer, row: int) -> str:
+    shares = found.distribution(row)
+    if not shares:
+        return "missing"
+    best = max(shares, key=shares.__getitem__)
+    return f"{best} {shares[best]:.2f}"

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from gallery.drawing import sheet
+from gallery.elsewhere import Elsewhere
+from gallery.encoder import Reading
+from gallery.sentences import Pair, scatter
+
+
+@pytest.fixture
+def pair(habits: Reading) -> Pair:
+    """From c to b, where the first head looks one piece back, elsewhere half as much."""
+    return Pair(habits, "c", "b", Elsewhere(torch.tensor([[0.5, 0.0, 0.2]]), torch.tensor([[0.75, 0.0, 0.25]]), 7))
+
+
+def test_the_best_head_is_that_of_the_largest_weight(pair: Pair) -> None:
+    assert pair.cell == (3, 2)
+    assert pair.here.tolist() == [[1.0, 0.0, pytest.approx(0.2)]]
+    assert pair.best == (0, 0)
+    assert pair.from_others(0, 0) == 0.0
+    assert pair.from_others(0, 2) == pytest.approx(0.2)
+
+
+def test_what_is_said_is_what_was_found(pair: Pair) -> None:
+    said = pair.said()
+    assert "*c → b*, 1 piece back: layer 0, head 0 gives it 1.00" in said
+    assert "0.50 on average, and more than 0.75 for one pair in twenty" in said
+    assert "1 of 3 heads give *c → b* more than they give 19 of 20 pairs elsewhere; of words like any others 0.1 would." in said
+
+
+def test_every_head_is_a_dot(pair: Pair) -> None:
+    axes = sheet(2, 2).subplots()
+    scatter(axes, pair)
+    dots = axes.lines[1]
+    assert dots.get_xdata() == pytest.approx([0.5, 0.0, 0.2])
+    assert dots.get_ydata() == pytest.approx([1.0, 0.0, 0.2])
+    assert [text.get_text() for text in axes.texts][-1] == "0.0"
+    assert axes.get_xlabel() == "the same offset (-1) elsewhere, mean"
