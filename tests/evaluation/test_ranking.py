@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from attent.data.gold import Gold
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import ShapeError
+from attent.evaluation.aligner import Sides, align, sides
+from attent.evaluation.error_rate import Agreement, agreement
+from attent.evaluation.forced import Look
+from attent.evaluation.ranking import looks, ranked
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+
+TOKENIZER = CharTokenizer("abcdefgh ")
+TEXTS = [("a b c d", "e f g"), ("ab cd", "ef gh"), ("", "a"), ("h g f e d c b", "a b c d e f g")]
+
+
+def model() -> Transformer:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=2, width=18, feed_forward=17, heads=3)
+    return Transformer(settings, TOKENIZER.size, TOKENIZER.size).eval()
+
+
+def prepared() -> list[Sides]:
+    return [sides(*texts, (TOKENIZER, TOKENIZER)) for texts in TEXTS]
+
+
+def test_everything_that_can_be_looked_at() -> None:
+    assert len(looks([3, 3])) == 2 * (3 + 1) * 2
+    # of a single head there is no mean beside it
+    assert looks([1]) == [Look(0, 0, "produced"), Look(0, 0, "read")]
+
+
+@pytest.mark.parametrize("wanted", [Look(0, 2, "read"), Look(1, None, "produced"), Look(1, 1, "produced")])
+def test_whose_links_are_the_gold_ones_comes_first(wanted: Look) -> None:
+    made, pairs = model(), prepared()
+    gold = [Gold.of(links) for links in align(made, pairs, wanted)]
+    ranking = ranked(made, pairs, gold)
+    assert len(ranking) == 16
+    look, found = ranking[0]
+    assert found.error_rate == 0
+    assert ranking[1][1].error_rate > 0
+    assert look == wanted
+    assert [one.error_rate for _, one in ranking] == sorted(one.error_rate for _, one in ranking)
+
+
+def test_each_is_judged_as_if_it_alone_had_been_asked_for() -> None:
+    made, pairs = model(), prepared()
+    gold = [Gold.of([(0, 0)], [(1, 1)]), Gold.of([(1, 1)]), Gold.of([(0, 0)]), Gold.of([(6, 0), (5, 1)])]
+    for look, found in ranked(made, pairs, gold, threshold=0.2):
+        links = align(made, pairs, look, threshold=0.2)
+        assert found == sum(map(agreement, links, gold), Agreement())
+        assert found.sure == 5
+
+
+def test_each_pair_needs_gold_links() -> None:
+    with pytest.raises(ShapeError, match="each of 4 pairs needs gold links, got 1"):
+        ranked(model(), prepared(), [Gold.of([])])
