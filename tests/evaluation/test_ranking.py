@@ -1,17 +1,26 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from attent.cli.overrides import changed
+from attent.config.recipe import follow
+from attent.config.settings import read
+from attent.data.dates import dates
+from attent.data.dates.gold import gold_links
 from attent.data.gold import Gold
 from attent.data.tokenizer import CharTokenizer
+from attent.decoding.translator import load
 from attent.errors import ShapeError
-from attent.evaluation.aligner import Sides, align, sides
+from attent.evaluation.aligner import Sides, align, date_sides, sides
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced import Look
 from attent.evaluation.ranking import looks, ranked
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 
+ROOT = Path(__file__).parents[2]
 TOKENIZER = CharTokenizer("abcdefgh ")
 TEXTS = [("a b c d", "e f g"), ("ab cd", "ef gh"), ("", "a"), ("h g f e d c b", "a b c d e f g")]
 
@@ -56,3 +65,19 @@ def test_each_is_judged_as_if_it_alone_had_been_asked_for() -> None:
 def test_each_pair_needs_gold_links() -> None:
     with pytest.raises(ShapeError, match="each of 4 pairs needs gold links, got 1"):
         ranked(model(), prepared(), [Gold.of([])])
+
+
+@pytest.mark.slow
+def test_bahdanaus_network_looks_where_dates_come_from(tmp_path: Path) -> None:
+    """The known links of dates, character by character: what the row of the token produced looks at, and not that of the token read in."""
+    tables = {"training.updates": 300, "training.minutes": 60, "training.threads": 1}
+    settings = changed(read(ROOT / "configs" / "dates-rnn.toml"), [f"{name}={value}" for name, value in tables.items()])
+    follow(settings, tmp_path / "run")
+    run = load(tmp_path / "run")
+    for pairs in dates(settings.dates).held_out.values():
+        tokenizers = run.source_tokenizer, run.target_tokenizer
+        found = ranked(run.model, [date_sides(pair.source, pair.target, tokenizers) for pair in pairs], list(map(gold_links, pairs)))
+        (look, best), (other, worse) = found
+        assert (look.about, other.about) == ("produced", "read")
+        assert best.error_rate <= 0.10
+        assert worse.error_rate >= 0.30
