@@ -72,6 +72,7 @@ def test_texts_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
     stream = io.StringIO()
     follow(settings(texts(tmp_path), updates=40), tmp_path / "run", progress=Progress(stream))
     assert "1 dropped: no tab between text and label (line 61)" in stream.getvalue()
+    assert " nats/example " in stream.getvalue()
     assert [one.label for one in load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])] == ["fast", "late"]
 
 
