@@ -159,6 +159,8 @@ Options = list[object]
         (["--reverse", ".", "--tokens"], "--tokens are each run's own"),
         (["--best"], "give --gold and none of the others"),
         (["--one-based"], "give it by --gold"),
+        (["--gold", "nowhere"], "nowhere is no file"),
+        (["--gold", "-", "--source", "-", "--target", "x"], "standard input holds the pairs or their links, not both"),
         (["--source", "x"], "go together: --source FILE --target FILE"),
         (["--source", "-", "--target", "-"], "not from both"),
     ],

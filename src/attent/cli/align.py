@@ -67,6 +67,8 @@ def align(
         raise ArgumentError("--tokens are each run's own, and --reverse joins links between words")
     if one_based and gold in (None, DATES):
         raise ArgumentError("--one-based says how a file of links is written: give it by --gold")
+    if gold == "-" and "-" in ((source, target) if source is not None else (pairs or "-",)):
+        raise ArgumentError("standard input holds the pairs or their links, not both")
     # an unknown way is refused before anything is read
     symmetrised((), (), how := symmetrise or SYMMETRISE)
     look = look_of(layer, head, about)

@@ -2,7 +2,7 @@
 
 Sources: Och and Ney (2003), §4, https://aclanthology.org/J03-1002 (intersection, union, and the idea of growing); Koehn, Och and
 Marcu (2003), https://aclanthology.org/N03-1017, and Koehn et al. (2005), https://aclanthology.org/2005.iwslt-1.8 (grow-diag, final
-and final-and, in the order of words and neighbours of Moses' manual).
+and final-and, in the order of words and neighbours of Moses' symal).
 """
 
 from __future__ import annotations
