@@ -26,10 +26,10 @@ def test_for_a_person_there_is_a_line_for_each_test_set(attent, run_folder: Path
 
 
 def test_numbers_stand_below_each_other() -> None:
-    one = {"pairs": 1000, "exact_match": 99.96, "year_alignment": 7.0}
+    one = {"pairs": 1000, "exact_match": 99.96, "year_alignment": 7.0, "AER": 0.0495}
     assert lines({"a": one, "longer": one}) == [
-        "a       exact match 100.0 %  year alignment   7.0 %  (1,000 pairs)",
-        "longer  exact match 100.0 %  year alignment   7.0 %  (1,000 pairs)",
+        "a       exact match 100.0 %  year alignment   7.0 %  AER 0.050  (1,000 pairs)",
+        "longer  exact match 100.0 %  year alignment   7.0 %  AER 0.050  (1,000 pairs)",
     ]
 
 

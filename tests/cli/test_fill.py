@@ -33,12 +33,24 @@ def test_lines_come_from_a_file_or_standard_input(attent, filling_folder: Path, 
     assert (done.code, done.err) == (0, [])
     assert [len(json.loads(line)["blanks"]) for line in done.out] == [1, 0, 1]
     assert attent("fill", filling_folder, file).out.count("") == 1
-    file.write_text("the [MASK] slept\nthe cat\n", encoding="utf-8")
-    done = attent("fill", filling_folder, file, "--json")
-    assert (done.code, len(done.out)) == (2, 1)
-    assert done.err == [f"attent: {file}, line 2: there is no [MASK], as a blank is written, in 'the cat'"]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a [MASK]\n")))
     assert attent("fill", filling_folder, "--json").code == 0
+
+
+def test_a_line_that_cannot_be_filled_is_named_and_the_others_are(attent, filling_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("the cat\nthe [MASK] slept\nthe un[MASK]\nthe [MASK]\n", encoding="utf-8")
+    done = attent("fill", filling_folder, file, "--json")
+    assert (done.code, [len(json.loads(line)["blanks"]) for line in done.out]) == (2, [0, 1, 0, 1])
+    assert done.err == [
+        "line 1: not filled: there is no [MASK], as a blank is written, in 'the cat'",
+        "line 3: not filled: [MASK] stands for a whole word: put spaces around it in ' un[MASK]'",
+    ]
+    plain = attent("fill", filling_folder, file)
+    assert (plain.code, plain.out[0], plain.out[1]) == (2, "", "the [MASK] slept")
+    # what is asked for by options is no line's fault
+    assert attent("fill", filling_folder, file, "--head", 2).code == 2
+    assert attent("fill", filling_folder, file, "--head", 2).out == [""]
 
 
 def test_words_are_read_as_the_model_knows_them(attent, filling_folder: Path) -> None:

@@ -50,8 +50,8 @@ TINY = parse(
 def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
     results = follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
     assert list(results) == ["held-out dates", "held-out combinations"]
-    assert all(set(scores) == {"pairs", "exact_match", "year_alignment"} for scores in results.values())
-    assert all(scores["pairs"] == 7 and 0 <= scores["year_alignment"] <= 100 for scores in results.values())
+    assert all(set(scores) == {"pairs", "exact_match", "year_alignment", "AER"} for scores in results.values())
+    assert all(scores["pairs"] == 7 and 0 <= scores["year_alignment"] <= 100 and 0 <= scores["AER"] <= 1 for scores in results.values())
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["results"] == results
     assert config["corpus"]["dates"]["locales"] == ["en", "de"]
@@ -63,7 +63,7 @@ def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
 def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -> None:
     model = RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6})
     results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run", progress=Progress(io.StringIO()))
-    assert all(("year_alignment" in scores) is (attention != "none") for scores in results.values())
+    assert all((name in scores) is (attention != "none") for scores in results.values() for name in ("year_alignment", "AER"))
     translator = load(tmp_path / "run")
     maps = translator.map("en | March 3, 2026", "2026-03-03")
     assert [(name, shown.weights.shape, len(shown.rows)) for name, shown in maps.items()] == (

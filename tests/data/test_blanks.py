@@ -6,7 +6,7 @@ from attent.data.batches import BatchSize, Sequences
 from attent.data.blanks import MASK, BlankedLines, blanked, hashed
 from attent.data.tokenizer import SPECIALS, UNK, CharTokenizer
 from attent.data.tokenizers import learn
-from attent.errors import ArgumentError, DataError
+from attent.errors import DataError
 
 SIZE = 101
 LINES = [list(range(SPECIALS, SPECIALS + length)) for length in (1, 2, 3, 5, 7, 13, 29, 31, 37, 53, 67, 71)]
@@ -123,6 +123,6 @@ def test_what_has_no_blank_or_half_a_word_of_one_is_refused() -> None:
     tokenizer = learn("word", TEXT)
     with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
         blanked("the dog", tokenizer)
-    with pytest.raises(ArgumentError, match=r"\[MASK\] stands for a whole word: put spaces around it in ' un\[MASK\]ed'"):
+    with pytest.raises(DataError, match=r"\[MASK\] stands for a whole word: put spaces around it in ' un\[MASK\]ed'"):
         blanked("the dog was un[MASK]ed", tokenizer)
     assert blanked("[MASK]", CharTokenizer("a")).tokens == [5]

@@ -57,7 +57,7 @@ def test_pictures_come_as_files_or_as_arrays(tmp_path: Path) -> None:
 
 
 def test_vectors_come_as_an_array_or_one_by_one() -> None:
-    some = classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1), length=5))
+    some = classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1)))
     vectors = np.random.default_rng(0).normal(size=(2, 5, 3))
     assert some.classify(vectors) == some.classify([*vectors])
     assert len(some.classify([vectors[0], vectors[1, :2]])) == 2
@@ -65,7 +65,7 @@ def test_vectors_come_as_an_array_or_one_by_one() -> None:
 
 def test_what_the_model_does_not_read_is_refused(tmp_path: Path) -> None:
     of_texts, of_pictures = classifier(TextInputs()), classifier(PICTURES)
-    of_vectors = classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1), length=5))
+    of_vectors = classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1)))
     with pytest.raises(ArgumentError, match="reads texts: give a list of them, got 'abc'"):
         of_texts.classify("abc")
     with pytest.raises(ArgumentError, match=r"reads texts: give a list of them, got ndarray \(2, 4, 6\)"):
@@ -98,7 +98,7 @@ def test_maps_are_of_the_vector_in_front_and_the_places() -> None:
 
 
 def test_arrays_are_what_a_file_may_have() -> None:
-    of_pictures, of_vectors = classifier(PICTURES), classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1), length=5))
+    of_pictures, of_vectors = classifier(PICTURES), classifier(VectorInputs(mean=(0, 0, 0), deviation=(1, 1, 1)))
     pixels = np.random.default_rng(0).integers(0, 256, (2, 4, 6))
     assert of_pictures.classify(pixels, best=3) == of_pictures.classify(pixels.astype(np.uint8), best=3)
     assert of_pictures.classify(torch.from_numpy(pixels)) == of_pictures.classify(pixels)

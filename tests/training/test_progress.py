@@ -29,6 +29,12 @@ def test_a_file_gets_few_lines_and_always_the_last() -> None:
     assert last.endswith("0:00 left")
 
 
+def test_a_loss_is_the_mean_of_what_is_told() -> None:
+    stream = io.StringIO()
+    Progress(stream).show(RECORD, 1.0, "example")
+    assert stream.getvalue().startswith("update 120  loss 1.2500 nats/example  12,346 examples/s  rate")
+
+
 def test_a_terminals_line_is_rewritten() -> None:
     stream = Terminal()
     progress = Progress(stream)

@@ -67,6 +67,7 @@ def test_a_models_panel_says_what_its_rows_are_about(translator) -> None:
     cross = panel_of(maps)
     assert cross.rows == ("x", "y", "</s>")
     assert cross.columns == ("a", "b", "c")
-    assert cross.reading.startswith("row t emits target[t]")
-    assert panel_of(maps, "encoder").reading.startswith("row t is source[t]")
+    assert cross.reading.startswith("a row is about the token produced")
+    assert panel_of(maps, "encoder").reading.startswith("a row is about the token itself")
+    assert panel_of(maps, "decoder").reading.startswith("a row is about the token produced")
     assert list(heads_of(maps)) == ["head 0", "head 1", "head 2"]

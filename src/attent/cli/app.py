@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
+from attent.cli.align import align
 from attent.cli.average import average
 from attent.cli.bench import bench
 from attent.cli.classify import classify
@@ -43,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, average, translate, fill, classify, score, evaluate, export, vectors, show, explore, describe, walk):
+for command in (demo, train, average, translate, fill, classify, score, align, evaluate, export, vectors, show, explore, describe, walk):
     app.command(cls=TrainCommand if command is train else None)(command)
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")

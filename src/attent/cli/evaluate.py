@@ -14,6 +14,7 @@ from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
     from attent.config.tasks.task import Results
+    from attent.data.text import Corpus
     from attent.decoding.settings import SearchSettings
     from attent.decoding.translator import Translator
     from attent.evaluation.metrics import Measured
@@ -21,16 +22,17 @@ if TYPE_CHECKING:
 
 # What there are so many of.
 COUNTED = ("pairs", "lines", "examples")
-# The scores that a line of results shows where it has them.
+# The scores that a line of results shows where it has them, how they are written, and their unit.
 SHOWN = (
-    ("exact_match", "exact match", " %"),
-    ("year_alignment", "year alignment", " %"),
-    ("BLEU", "BLEU", ""),
-    ("chrF2", "chrF2", ""),
-    ("exact match", "exact match", " %"),
-    ("loss", "loss", " nats per token"),
-    ("accuracy", "top-1", " %"),
-    ("macro F1", "macro F1", " %"),
+    ("exact_match", "exact match", "5.1f", " %"),
+    ("year_alignment", "year alignment", "5.1f", " %"),
+    ("AER", "AER", ".3f", ""),
+    ("BLEU", "BLEU", "5.1f", ""),
+    ("chrF2", "chrF2", "5.1f", ""),
+    ("exact match", "exact match", "5.1f", " %"),
+    ("loss", "loss", "5.1f", " nats per token"),
+    ("accuracy", "top-1", "5.1f", " %"),
+    ("macro F1", "macro F1", "5.1f", " %"),
 )
 
 
@@ -51,8 +53,9 @@ def evaluate(
     """Judge a run on its corpus' held-out sets, which are made again from its settings, or on a file and its references.
 
     Exact match is the share of translations that are right to the last character; year alignment is how often the step
-    that writes a digit of the year looks most at the year in the source. A file is judged by BLEU, chrF2, exact match, and
-    the loss of its references in nats per token.
+    that writes a digit of the year looks most at the year in the source, and AER the alignment error rate beside the known
+    links of the dates (0 is best; attent align RUN --gold dates says more). A file is judged by BLEU, chrF2, exact match,
+    and the loss of its references in nats per token.
 
     A run that fills blanks is judged on a text, of which every word in turn is hidden in its line: by how often its first guess is right
     and by perplexity, beside counts of one and of three words in its training text. A run that classifies is judged by accuracy and
@@ -88,21 +91,32 @@ def evaluate(
     if beam is not None or length_penalty is not None or lowercase:
         raise ArgumentError("--beam, --length-penalty and --lowercase are for --source FILE --target FILE")
     from attent.config.tasks.translation import judge
-    from attent.data.dates import DatesSettings, dates
-    from attent.decoding.translator import Translator
-    from attent.runs.folder import read
+    from attent.decoding.translator import load
 
-    found = read(run, "translate")
-    if "dates" not in found.config.corpus:
+    translator, corpus = load(run), corpus_of(run)
+    say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
+    results = judge(translator, corpus.held_out)
+    print(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
+
+
+def corpus_of(run: Path) -> Corpus:
+    """The corpus that a run was trained on, made again.
+
+    Raises:
+        ArgumentError: it was trained on one that cannot be made again.
+        RunError: the settings of its corpus are damaged.
+    """
+    from attent.data.dates import DatesSettings, dates
+    from attent.runs.config import read_config
+
+    tables = read_config(run).corpus
+    if "dates" not in tables:
         raise ArgumentError(f"{run} was not trained on a corpus that can be made again, such as dates")
     try:
-        settings = DatesSettings.model_validate(found.config.corpus["dates"])
+        settings = DatesSettings.model_validate(tables["dates"])
     except ValueError as error:
         raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
-    corpus = dates(settings)
-    say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
-    results = judge(Translator(found.model, found.source_tokenizer, found.target_tokenizer), corpus.held_out)
-    print(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
+    return dates(settings)
 
 
 def _must_be_for(task: Task, named: Mapping[Task, Mapping[str, object]]) -> None:
@@ -137,7 +151,7 @@ def lines(results: Results) -> list[str]:
     """The results for a person, a line for each test set."""
     width = max(map(len, results), default=0)
     shown = {
-        name: "  ".join(f"{title} {scores[key]:5.1f}{_unit(unit, scores)}" for key, title, unit in SHOWN if key in scores)
+        name: "  ".join(f"{title} {scores[key]:{form}}{_unit(unit, scores)}" for key, title, form, unit in SHOWN if key in scores)
         for name, scores in results.items()
     }
     counted = {name: next((f"{scores[what]:,.0f} {what}" for what in COUNTED if what in scores), "") for name, scores in results.items()}

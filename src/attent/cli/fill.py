@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.lines import lines_of, opened, where
+from attent.cli.lines import lines_of, opened
 from attent.cli.output import say
 from attent.errors import DataError
 
@@ -35,14 +35,15 @@ def fill(
 
     What is no file is a text; an empty line of a file stays empty. A line may have several blanks, which are guessed at once. A word
     that the model does not know is read in lower case, or with a space before it, where it knows that; else it is named on standard
-    error, and no more than a word to it.
+    error, and no more than a word to it. A line of a file that cannot be filled, since it has no blank or is too long, is named there
+    too and stays empty; then the exit code is 2, once all lines are through.
     """
     from attent.decoding.filler import load
 
     filler = load(run)
     with opened(text) as stream:
         # a text that is given as it is has no place
-        given = isinstance(stream, io.BytesIO)
+        given, well = isinstance(stream, io.BytesIO), True
         for number, line in enumerate(lines_of(stream, text), start=1):
             if not (given or line.strip()):
                 print(_json(line, []) if as_json else "", flush=True)
@@ -50,11 +51,18 @@ def fill(
             try:
                 found = filler.fill(line, best, layer=layer, head=head)
             except DataError as error:
-                raise DataError(str(error) if given else f"{where(text)}, line {number}: {error}") from error
+                if given:
+                    raise
+                say(f"line {number}: not filled: {error}")
+                print(_json(line, []) if as_json else "", flush=True)
+                well = False
+                continue
             if strange := filler.unknown(line):
                 say(f"line {number}: unknown to this model: {', '.join(map(repr, strange))}")
             print("\n".join(_shown(line, found)) if not as_json else _json(line, found))
             sys.stdout.flush()
+    if not well:
+        raise typer.Exit(2)
 
 
 def _shown(line: str, found: list[Filled]) -> Iterator[str]:

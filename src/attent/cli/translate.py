@@ -84,7 +84,7 @@ def translate(
     exit code is 2, once all lines are through.
 
     With --n-best each translation has a line: number of its source from 0 ||| text ||| scores in parts ||| score. An
-    alignment stands behind the text; words are what spaces part.
+    alignment stands behind the text; words are what spaces part, and links those of attent align.
 
     The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent alone.
     """
@@ -188,8 +188,11 @@ def _written(
     replace_unknown: bool,
 ) -> list[list[Written]]:
     """What is written of each text's translations; only our own engine can say what was looked at."""
-    from attent.evaluation.pharaoh import links, looked_at, pharaoh, words
+    from attent.evaluation.forced import looked_at
+    from attent.evaluation.links import links
+    from attent.evaluation.pharaoh import pharaoh
     from attent.evaluation.unknown import pieces_of, replaced
+    from attent.evaluation.words import merged, words
 
     if own is None or not (alignments or replace_unknown):
         return [[Written(one.text, None, one) for one in best] for best in translations]
@@ -207,7 +210,7 @@ def _written(
             said, pieces = one.text, pieces_of(one.tokens, writer)
             if replace_unknown:
                 said, pieces = replaced(one.tokens, writer, weights, read)
-            alignment = pharaoh(links(weights, from_words, words(said, pieces))) if alignments else None
+            alignment = pharaoh(links(merged(weights, from_words, words(said, pieces)))) if alignments else None
             written[-1].append(Written(said, alignment, one))
     return written
 

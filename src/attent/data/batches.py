@@ -149,9 +149,11 @@ class Examples(ABC, Generic[B]):
 
     Attributes:
         one: what messages call a row.
+        answer: what they call that which a loss is the mean of.
     """
 
     one = "example"
+    answer = "token"
 
     @abstractmethod
     def __len__(self) -> int: ...

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attent.data.batches import KEYS, Examples, Sequences
 from attent.data.tokenizer import SPECIALS, Tokenizer
-from attent.errors import ArgumentError, DataError
+from attent.errors import DataError
 
 MASK = "[MASK]"
 # Stands for a blank while a tokenizer cuts the text around it: a character of Unicode's private use.
@@ -160,8 +160,7 @@ def blanked(text: str, tokenizer: Tokenizer) -> Blanked:
         tokenizer: what cuts it.
 
     Raises:
-        DataError: the text has no blank.
-        ArgumentError: a blank is part of a word.
+        DataError: the text has no blank, or a blank is part of a word.
     """
     if MASK not in text:
         raise DataError(f"there is no {MASK}, as a blank is written, in {text!r}")
@@ -179,7 +178,7 @@ def blanked(text: str, tokenizer: Tokenizer) -> Blanked:
         if piece.removeprefix(" ") == STAND_IN:
             blanks.append(len(pieces))
         elif STAND_IN in piece:
-            raise ArgumentError(f"{MASK} stands for a whole word: put spaces around it in {piece.replace(STAND_IN, MASK)!r}")
+            raise DataError(f"{MASK} stands for a whole word: put spaces around it in {piece.replace(STAND_IN, MASK)!r}")
         tokens.append(tokenizer.size if piece.removeprefix(" ") == STAND_IN else ids[place])
         pieces.append(MASK if piece.removeprefix(" ") == STAND_IN else piece)
         place += taken

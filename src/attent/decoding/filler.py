@@ -91,8 +91,8 @@ class Filler:
             head: the same of one head, from 0.
 
         Raises:
-            ArgumentError: there is no such layer or head, or a blank is part of a word.
-            DataError: there is no blank, or the text is longer than the model can read.
+            ArgumentError: there is no such layer or head.
+            DataError: there is no blank, a blank is part of a word, or the text is longer than the model can read.
         """
         line = self._cut(text)
         with watch(self.model) as seen:
@@ -112,7 +112,7 @@ class Filler:
         """Every attention map of a text with blanks, by the name of its module, in the order of computation.
 
         Raises:
-            ArgumentError, DataError: as `fill`.
+            DataError: as `fill`.
         """
         line = self._cut(text)
         with watch(self.model) as seen:

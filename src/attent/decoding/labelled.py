@@ -13,8 +13,8 @@ class LabelledMap:
 
     Args:
         weights: (1, H, Tq, Tk).
-        rows: what each query is about, Tq labels; in the decoder the piece that the row's step **emits**, so that row
-            t is about target piece t, not about the piece before it that the step was given.
+        rows: what each query is about, Tq labels; in the decoder the token produced by the row's step, so that row t is about
+            target piece t, not the token read in, which is the piece before it.
         columns: what each key is about, Tk labels; in the decoder's self-attention the pieces given, from START on.
     """
 

@@ -1,112 +1,76 @@
-"""Which word came from which, read from attention, written as the alignment tools write it: `0-0 1-2`."""
+"""Alignments as the alignment tools write them: `0-0 1-2`, and in gold files `3?4` or `3p4` for links that are merely possible."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
-import torch
-from torch import Tensor
+from attent.data.gold import Gold, Link
+from attent.data.reading import lines
+from attent.errors import DataError
 
-from attent.attention.watch import watch
-from attent.data.batches import KEYS, BatchSize, Sequences, cut
-from attent.data.tokenizer import START
-from attent.errors import UnknownNameError
-from attent.models.encoder_decoder import EncoderDecoder
-
-BATCH = BatchSize(pairs=64)
-# What tokenizers of parts of words put before or behind a piece to say where words begin or end.
-MARKS = ("▁", "##", "@@", "</w>")
+LINK = re.compile(r"(\d+)([-?p])(\d+)", re.ASCII)
+SURE = "-"
 
 
-@torch.no_grad()
-def looked_at(
-    model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, name: str | None = None
-) -> list[Tensor]:
-    """How each target token's step looks at the source's tokens, the mean over heads, while the model is given the target.
+def pharaoh(found: Collection[Link], possible: Collection[Link] = ()) -> str:
+    """Links as `source-target`, those that are merely possible as `source?target`, from 0, in the order of the source."""
+    signs = dict.fromkeys(possible, "?") | dict.fromkeys(found, SURE)
+    return " ".join(f"{source}{signs[source, target]}{target}" for source, target in sorted(signs))
+
+
+def parse(line: str, place: str = "", *, first: int = 0) -> Gold:
+    """The links of one line; a blank line has none.
 
     Args:
-        model: in evaluation mode.
-        sources: tokens.
-        targets: tokens, without START and STOP.
-        name: which attention; the last `cross_attention` unless given.
-
-    Returns:
-        For each pair (Tq, Tk), a row for each target token; Tk is 0 for an empty source.
+        line: links parted by spaces.
+        place: where the line stands, to be named in errors.
+        first: the number of the first word in it, 0 or 1.
 
     Raises:
-        UnknownNameError: no attention bears that name.
+        DataError: something in it is no link.
     """
-    device = next(model.parameters()).device
-    read, given = Sequences(sources), Sequences([[START, *target] for target in targets])
-    maps = [torch.zeros(len(target), len(source)) for source, target in zip(sources, targets, strict=True)]
-    order = (read.lengths * (given.lengths - 1)).nonzero()[0]
-    order = order[read.lengths[order].argsort(kind="stable")]
-    for rows in cut(order, read.lengths, BATCH):
-        lengths = torch.from_numpy(read.lengths[rows]).to(device)
-        with watch(model) as seen:
-            memory = model.encode(torch.from_numpy(read.padded(rows, KEYS)).to(device), lengths)
-            model.decode(memory, torch.from_numpy(given.padded(rows)).to(device))
-        chosen = name or next((path for path in reversed(list(seen)) if path.endswith("cross_attention")), "cross_attention")
-        if chosen not in seen:
-            raise UnknownNameError("attention", chosen, seen)
-        weights = seen[chosen].dense().float().mean(1).cpu()  # (B, Tq, Tk)
-        for row, single in zip(rows, weights, strict=True):
-            maps[row] = single[: len(targets[row]), : len(sources[row])]
-    return maps
+    sure, possible = set[Link](), set[Link]()
+    at = f"{place}: " if place else ""
+    for text in line.split():
+        found = LINK.fullmatch(text)
+        if found is None:
+            raise DataError(f"{at}a link is written 0-2, or 0?2 or 0p2 where it is merely possible, got {text!r}")
+        link = int(found[1]) - first, int(found[3]) - first
+        if min(link) < 0:
+            raise DataError(f"{at}words are counted from {first}, got {text!r}")
+        (sure if found[2] == SURE else possible).add(link)
+    return Gold.of(sure, possible)
 
 
-def words(text: str, pieces: Sequence[str]) -> list[int | None]:
-    """Which whitespace-separated word of a text, from 0, each of its pieces lies in; None for spaces and for nothing.
+def read_gold(path: str | Path, *, first: int = 0) -> Iterator[Gold]:
+    """The gold links of each line of a file.
 
     Args:
-        text: the text.
-        pieces: what it was cut into, in order: characters, parts of words or words, with or without marks and spaces.
+        path: the file, gzipped if its name ends in .gz; `-` is standard input.
+        first: the number of the first word in it, 0 or 1.
+
+    Raises:
+        DataError: the file cannot be read, or a line holds something that is no link.
     """
-    found: list[int | None] = []
-    place = 0
-    for piece in pieces:
-        core = piece.strip()
-        start = text.find(core, place)
-        if start < 0:
-            for mark in MARKS:
-                core = core.removeprefix(mark).removesuffix(mark)
-            start = text.find(core, place)
-        if not core:
-            found.append(None)
-        elif start < 0:
-            # an unknown piece, which says nothing about where it stood: it goes with the next word
-            found.append(min(len(text[:place].split()), max(len(text.split()) - 1, 0)))
-        else:
-            place = start + len(core)
-            found.append(len(text[: start + 1].split()) - 1)
-    return found
+    name = "standard input" if str(path) == "-" else path
+    for number, line in enumerate(lines(path), start=1):
+        yield parse(line, f"{name}, line {number}", first=first)
 
 
-def links(weights: Tensor, source: Sequence[int | None], target: Sequence[int | None]) -> list[tuple[int, int]]:
-    """For each target word the source word that its pieces look at most, all their weights together.
-
-        a(w) = argmax_u  Σ_{t ∈ w} Σ_{i ∈ u} α(t, i)
+def check(gold: Gold, source: int, target: int, place: str) -> None:
+    """Check that links are of words that there are.
 
     Args:
-        weights: (Tq, Tk), row t of which emits target piece t.
-        source: each source piece's word; None for those that count for nothing.
-        target: each target piece's word.
+        gold: the links of one pair.
+        source: how many words its source has.
+        target: how many words its target has.
+        place: where the links stand, to be named in errors.
 
-    Returns:
-        (source word, target word), from 0, in the order of the target; words that nothing is looked at for have none.
+    Raises:
+        DataError: a link is of a word that is not there.
     """
-    by_word: dict[int, dict[int, float]] = {}
-    for row, word in zip(weights.tolist(), target, strict=True):
-        if word is None:
-            continue
-        sums = by_word.setdefault(word, {})
-        for weight, other in zip(row, source, strict=True):
-            if other is not None:
-                sums[other] = sums.get(other, 0.0) + weight
-    return [(max(sums, key=sums.__getitem__), word) for word, sums in sorted(by_word.items()) if any(sums.values())]
-
-
-def pharaoh(found: Sequence[tuple[int, int]]) -> str:
-    """Links as `source-target`, from 0, in the order of the source."""
-    return " ".join(f"{source}-{target}" for source, target in sorted(found))
+    for link in sorted(gold.possible):
+        if link[0] >= source or link[1] >= target:
+            raise DataError(f"{place}: {link[0]}-{link[1]}, counted from 0, links words of {source} source and {target} target words")

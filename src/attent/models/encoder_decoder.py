@@ -7,7 +7,8 @@
 Teacher-forced `decode` and repeated `step` compute the same features. Whoever calls `output` may fuse it with the
 loss or the search. Attention weights leave a model only through `attent.attention.watch`; the names under which they
 arrive say what attends to what: under `encoder` the source attends to itself, `cross_attention` is the target looking
-at the source, any other attention of the decoder is the target looking at its own beginning.
+at the source, any other attention of the decoder is the target looking at its own beginning. Row t of these is labelled with the
+token produced by step t; `attent.evaluation.forced` says when it may be about the token read in.
 """
 
 from __future__ import annotations

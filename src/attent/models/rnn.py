@@ -20,7 +20,7 @@ class RNN(EncoderDecoder[RnnState]):
     """A recurrent encoder that reads both ways and a recurrent decoder, with attention or without.
 
     It keeps the contract of `attent.models.encoder_decoder`. How the decoder sees the source is told in
-    `attent.models.rnn_decoder`. In `decode` row t of the map `decoder.cross_attention` is about the token that step t emits,
+    `attent.models.rnn_decoder`. In `decode` row t of the map `decoder.cross_attention` is about the token that step t produces,
     and so is the one row of `step`.
 
     Sources: Cho et al. (2014), arXiv 1406.1078; Sutskever et al. (2014), arXiv 1409.3215; Bahdanau et al. (2015),

@@ -94,7 +94,7 @@ class RnnDecoder(nn.Module, ABC):
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         """Any number of further steps: embedded tokens (B, T, embedding_width) → output of as many features, and the state.
 
-        Row t of the attention's map is about the token that step t emits.
+        Row t of the attention's map is about the token that step t produces.
         """
 
     def forced(self, embedded: Features, memory: Memory) -> Features:

@@ -226,7 +226,7 @@ class Training:
         record = self.meter.record(self.state.update, self.rate)
         self.state.loss = record["loss"]
         self._log(record)
-        self._progress.show(record, self.done if done is None else done)
+        self._progress.show(record, self.done if done is None else done, self.batches.data.answer)
 
     def validate(self) -> None:
         """Judge the weights that would be kept."""

@@ -33,12 +33,13 @@ class Progress:
         self.rewrites = self.stream.isatty()
         self.shown = float("-inf")
 
-    def show(self, record: Mapping[str, float], done: float) -> None:
+    def show(self, record: Mapping[str, float], done: float, answer: str = "token") -> None:
         """Show a record of the log.
 
         Args:
             record: as `Meter` makes it.
             done: how much of training is over, 0 to 1; what is left is expected to go on at the same pace.
+            answer: what the loss is the mean of.
         """
         now = time.monotonic()
         if not self.rewrites and done < 1 and now - self.shown < INTERVAL:
@@ -46,7 +47,7 @@ class Progress:
         self.shown = now
         left = clock(record["seconds"] * (1 / done - 1)) if done > 0 else "?"
         line = (
-            f"update {record['update']}  loss {record['loss']:.4f} nats/token  {record['tokens_per_second']:,.0f} tokens/s  "
+            f"update {record['update']}  loss {record['loss']:.4f} nats/{answer}  {record['tokens_per_second']:,.0f} {answer}s/s  "
             f"rate {record['learning_rate']:.2e}  {clock(record['seconds'])} elapsed, {left} left"
         )
         # The escape clears what a longer line before it has left.

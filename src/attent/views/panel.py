@@ -14,9 +14,9 @@ from attent.errors import ArgumentError, ShapeError, UnknownNameError
 Kind = Literal["cross", "encoder", "decoder"]
 # What a row is about, which differs with what attends to what.
 READING: dict[str, str] = {
-    "cross": "row t emits target[t] · columns: the source",
-    "encoder": "row t is source[t] · columns: the source",
-    "decoder": "row t emits target[t] · columns: what was written before it",
+    "cross": "a row is about the token produced · columns: the source",
+    "encoder": "a row is about the token itself · columns: the source",
+    "decoder": "a row is about the token produced · columns: what was read before it",
 }
 Found = TypeVar("Found")
 

@@ -11,6 +11,7 @@ from attent.cli.classes import evaluate_classes
 from attent.config.recipe import follow, resume
 from attent.config.settings import RunSettings, parse
 from attent.config.tasks.classification import Classification, judged
+from attent.data.word_tokenizer import WordTokenizer
 from attent.decoding.classifier import load
 from attent.decoding.translator import load as translator
 from attent.errors import ArgumentError, DataError, RunError
@@ -71,7 +72,16 @@ def test_texts_end_in_a_run_folder_that_classifies(tmp_path: Path) -> None:
     stream = io.StringIO()
     follow(settings(texts(tmp_path), updates=40), tmp_path / "run", progress=Progress(stream))
     assert "1 dropped: no tab between text and label (line 61)" in stream.getvalue()
+    assert " nats/example " in stream.getvalue()
     assert [one.label for one in load(tmp_path / "run").classify(["7 quick steps", "some slow steps"])] == ["fast", "late"]
+
+
+def test_texts_are_cut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut: list[str] = []
+    encode = WordTokenizer.encode
+    monkeypatch.setattr(WordTokenizer, "encode", lambda self, text: cut.append(text) or encode(self, text))
+    follow(settings(texts(tmp_path)), tmp_path / "run", progress=quiet())
+    assert len(cut) == len(set(cut)) == 60
 
 
 @pytest.mark.parametrize("corpus", [pictures, texts])

@@ -52,4 +52,4 @@ def test_a_set_without_pairs_is_not_judged() -> None:
     tokenizers = Translation().learn(Translation().corpus(SETTINGS)).tokenizers
     translator = Translator(build(SETTINGS.model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
     assert judge(translator, {"none": []}) == {}
-    assert set(judge(translator, {"some": corpus.validation})["some"]) == {"pairs", "exact_match", "year_alignment"}
+    assert set(judge(translator, {"some": corpus.validation})["some"]) == {"pairs", "exact_match", "year_alignment", "AER"}

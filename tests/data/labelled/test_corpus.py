@@ -98,8 +98,8 @@ def test_a_run_reads_what_it_was_trained_on() -> None:
     def inputs(how: PictureInputs | VectorInputs | TextInputs, *labels: str) -> Inputs:
         return Inputs(labels=labels or ("a", "b"), inputs=how)
 
-    wide = VectorInputs(mean=(0, 0), deviation=(1, 1), length=3)
-    narrow = VectorInputs(mean=(0,), deviation=(1,), length=3)
+    wide = VectorInputs(mean=(0, 0), deviation=(1, 1))
+    narrow = VectorInputs(mean=(0,), deviation=(1,))
     small = PictureInputs(height=4, width=4, colours="grey", patch=2, mean=(0,), deviation=(1,))
     check(inputs(wide), inputs(wide))
     with pytest.raises(ArgumentError, match=r"the run tells 2 classes \(a, b\), and these examples are of 4 classes \(a, b, c, …\)"):

@@ -53,6 +53,6 @@ def test_texts_and_vectors_are_filled_up() -> None:
     assert batch.sequence[:, :3].tolist() == [[7, 0, 0], [4, 5, 6]]
     assert batch.lengths.tolist() == [1, 3]
     vectors = VectorSequences(np.ones((2, 40, 3), np.float32), np.array([5, 40]), np.array([0, 1]), ("a", "b"))
-    rows = VectorRows(vectors, VectorInputs(mean=(1, 1, 1), deviation=(1, 1, 1), length=40))
+    rows = VectorRows(vectors, VectorInputs(mean=(1, 1, 1), deviation=(1, 1, 1)))
     assert LabelledExamples(rows, vectors.classes).batch(np.array([0])).sequence.shape == (1, 16, 3)
     assert rows.read(np.array([0, 1]), None).shape == (2, 40, 3)

@@ -43,7 +43,7 @@ def test_real_vectors_alone_count() -> None:
     inputs = VectorInputs.of(VectorSequences(vectors, np.array([2, 1]), np.array([0, 1]), ("a", "b")), np.arange(2))
     assert inputs.mean == (3, 7)
     assert inputs.deviation == pytest.approx(((8 / 3) ** 0.5, 1))  # what never varies is left as wide as it is
-    assert (inputs.size, inputs.length) == (2, 2)
+    assert inputs.size == 2
     assert inputs(torch.tensor([[[3.0, 7.0]]])).tolist() == [[[0, 0]]]
 
 
@@ -75,7 +75,7 @@ def test_where_none_divides_one_is_asked_for(pictures: Pictures) -> None:
 
 def test_a_file_gives_back_the_same(pictures: Pictures) -> None:
     how = PictureInputs.of(pictures, ROWS, ImagesSettings(source="x", patch=2))
-    for inputs in (how, TextInputs(), VectorInputs(mean=(0.5,), deviation=(2.0,), length=7)):
+    for inputs in (how, TextInputs(), VectorInputs(mean=(0.5,), deviation=(2.0,))):
         written = Inputs(labels=("a", "b"), inputs=inputs)
         assert Inputs.read(written.model_dump_json()) == written
     with pytest.raises(DataError, match=r"inputs\.json is damaged: "):

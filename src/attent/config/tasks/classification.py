@@ -13,7 +13,7 @@ from attent.config.settings import RunSettings
 from attent.config.tasks.task import Judged, Learnt, Results, Say, Task
 from attent.data.batches import BatchSize
 from attent.data.labelled.corpus import LabelledCorpus, fitting, of_images, of_texts, readable, rows_of
-from attent.data.labelled.examples import LabelledExamples
+from attent.data.labelled.examples import LabelledExamples, Rows
 from attent.data.labelled.inputs import INPUTS, Inputs, TextInputs
 from attent.data.labelled.lending import lend, lent
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
@@ -37,6 +37,8 @@ class Labelled:
     images: ImagesSettings | None
     texts: LabelledSettings | None
     folders: list[WorkingFolder] = field(default_factory=list)
+    # texts as the tokens of the run, whose tokenizers are the same throughout, so that they are cut once
+    tokens: Rows | None = None
 
     @property
     def table(self) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class Classification(Task[Labelled]):
         return Learnt({"text": settings.tokenizer}, (tokenizer,), files, (tokenizer.size, len(inputs.labels)))
 
     def encoded(self, corpus: Labelled, learnt: Learnt) -> LabelledExamples:
-        rows = rows_of(corpus.found, Inputs.read(learnt.files[INPUTS]), learnt.tokenizers, corpus.images)
+        rows = _read(corpus, learnt, corpus.images)
         if corpus.texts is not None:
             corpus.found = fitting(corpus.found, rows.lengths, corpus.texts.maximum_length)
         corpus.found = readable(corpus.found, rows.lengths, learnt.longest)
@@ -101,8 +103,7 @@ class Classification(Task[Labelled]):
         return lent(folder, Inputs.read(learnt.files[INPUTS]), settings.images)
 
     def judged(self, model: EncoderModel, corpus: Labelled, learnt: Learnt, settings: RunSettings) -> Judged:
-        inputs = Inputs.read(learnt.files[INPUTS])
-        rows = rows_of(corpus.found, inputs, learnt.tokenizers, None)
+        inputs, rows = Inputs.read(learnt.files[INPUTS]), _read(corpus, learnt, None)
         corpus.found = readable(corpus.found, rows.lengths, model.longest)
         parts = {name: LabelledExamples(rows, corpus.found.classes, chosen) for name, chosen in _parts(corpus.found).items()}
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
@@ -140,6 +141,16 @@ def judged(classifier: Classifier, examples: LabelledExamples, size: BatchSize |
     told, classes = classifier.told(examples, size), examples.classes
     loss = -told[np.arange(len(classes)), classes].mean().item()
     return loss, confusion(classes, told.argmax(-1).numpy(), classifier.labels)
+
+
+def _read(corpus: Labelled, learnt: Learnt, images: ImagesSettings | None) -> Rows:
+    """What a model reads of a corpus."""
+    if corpus.tokens is not None:
+        return corpus.tokens
+    rows = rows_of(corpus.found, Inputs.read(learnt.files[INPUTS]), learnt.tokenizers, images)
+    if corpus.texts is not None:
+        corpus.tokens = rows
+    return rows
 
 
 def _parts(corpus: LabelledCorpus) -> dict[str, np.ndarray]:

@@ -11,9 +11,12 @@ from attent.config.settings import RunSettings
 from attent.config.tasks.task import Judged, Learnt, Results, Say, Task
 from attent.data.batches import BatchSize, Bitext
 from attent.data.dates.corpus import TARGET_YEAR
+from attent.data.dates.gold import gold_links
+from attent.data.gold import Link
 from attent.data.text import Pair
 from attent.decoding.translator import Translator
-from attent.evaluation.alignment import aligned
+from attent.evaluation.aligner import align, date_sides
+from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.exact_match import exact_match
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.training.loss import LossFunction, loss_of, mean_loss
@@ -66,9 +69,11 @@ class _Judged(Judged):
 
 
 def judge(translator: Translator, held_out: Mapping[str, Sequence[Pair]]) -> Results:
-    """Each test set's scores in per cent: exact match, and how often the step that emits a year's digit looks at the year.
+    """Each test set's scores: exact match and year alignment in per cent, and the alignment error rate, 0 to 1.
 
-    A model without attention to the source has no year alignment.
+    Year alignment is how often the step that produces a digit of the year looks most at the year; the alignment error rate is that of
+    `attent.evaluation.error_rate` beside the links of `attent.data.dates.gold`. Both are of the last layer and the mean over its
+    heads; a model without attention to the source has neither.
     """
     return {name: dict(_scores(translator, pairs)) for name, pairs in held_out.items() if pairs}
 
@@ -79,8 +84,16 @@ def matches(translator: Translator, pairs: Sequence[Pair]) -> float:
 
 
 def _scores(translator: Translator, pairs: Sequence[Pair]) -> Mapping[str, float]:
-    tokenizers = translator.source_tokenizer, translator.target_tokenizer
     scores: dict[str, float] = {"pairs": len(pairs), "exact_match": matches(translator, pairs)}
     if any(name.endswith("cross_attention") for name, _ in translator.model.named_modules()):
-        scores["year_alignment"] = aligned(translator.model, pairs, *tokenizers, targets=TARGET_YEAR).share
+        tokenizers = translator.source_tokenizer, translator.target_tokenizer
+        found = align(translator.model, [date_sides(pair.source, pair.target, tokenizers) for pair in pairs])
+        gold = [gold_links(pair) for pair in pairs]
+        years = sum(map(agreement, map(_of_years, found), gold), Agreement())
+        scores["year_alignment"] = 100 * years.precision
+        scores["AER"] = sum(map(agreement, found, gold), Agreement()).error_rate
     return scores
+
+
+def _of_years(links: Sequence[Link]) -> list[Link]:
+    return [link for link in links if link[1] in TARGET_YEAR]

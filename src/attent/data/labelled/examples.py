@@ -140,6 +140,8 @@ class LabelledExamples(Examples[LabelledBatch]):
         chosen: which rows these examples are, (M,); all unless given.
     """
 
+    answer = "example"
+
     def __init__(self, rows: Rows, classes: np.ndarray, chosen: np.ndarray | None = None) -> None:
         self.rows, self.all_classes = rows, classes
         self.chosen = np.arange(len(classes)) if chosen is None else chosen

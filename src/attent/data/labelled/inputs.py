@@ -82,7 +82,6 @@ class VectorInputs(BaseModel):
         kind: tells these from others in a file.
         mean: of each number.
         deviation: the standard deviation of each number.
-        length: the longest sequence that was there to learn from.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -90,7 +89,6 @@ class VectorInputs(BaseModel):
     kind: Literal["vectors"] = "vectors"
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
-    length: int
 
     @classmethod
     def of(cls, sequences: VectorSequences, rows: np.ndarray) -> VectorInputs:
@@ -98,7 +96,7 @@ class VectorInputs(BaseModel):
         vectors, lengths = sequences.vectors, sequences.lengths
         places = np.arange(vectors.shape[1])
         mean, deviation = _moments(lambda some: vectors[some][places < lengths[some, None]], rows, vectors[0].size)
-        return cls(mean=mean, deviation=deviation, length=int(sequences.lengths.max()))
+        return cls(mean=mean, deviation=deviation)
 
     @property
     def size(self) -> int:

@@ -1,0 +1,71 @@
+"""Pairs of texts and the links between their words, read from a model that is given both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from attent.data.dates.gold import target_words
+from attent.data.gold import Link
+from attent.data.tokenizer import Tokenizer
+from attent.evaluation.forced import Look, looked_at
+from attent.evaluation.links import links
+from attent.evaluation.words import Words, merged, words
+from attent.models.encoder_decoder import EncoderDecoder
+
+Units = Literal["words", "tokens"]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A pair as a model reads it, and what links are to be between.
+
+    Args:
+        source: tokens.
+        target: tokens, without START and STOP.
+        source_words: the word of each source token; None for those that are in no word.
+        target_words: the same of the target.
+    """
+
+    source: list[int]
+    target: list[int]
+    source_words: Words
+    target_words: Words
+
+
+def sides(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], units: Units = "words") -> Sides:
+    """A pair of texts, to be linked by words, which are what spaces part, or by tokens.
+
+    Args:
+        source: the text that is read.
+        target: its translation.
+        tokenizers: the model's, of the source and of the target.
+        units: what links are between.
+    """
+    tokens = [tokenizer.encode(text) for tokenizer, text in zip(tokenizers, (source, target), strict=True)]
+    if units == "tokens":
+        return Sides(*tokens, *(range(len(some)) for some in tokens))
+    return Sides(*tokens, *(words(text, tokenizer.pieces(text)) for tokenizer, text in zip(tokenizers, (source, target), strict=True)))
+
+
+def date_sides(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> Sides:
+    """A pair of the dates corpus, to be linked by characters, as `attent.data.dates.gold` has its gold links."""
+    reader, writer = tokenizers
+    return Sides(reader.encode(source), writer.encode(target), range(len(source)), target_words(target))
+
+
+def align(
+    model: EncoderDecoder[Any], pairs: Sequence[Sides], look: Look | None = None, *, threshold: float | None = None
+) -> list[list[Link]]:
+    """The links of each pair, (source word, target word); none of one with an empty side.
+
+    Args:
+        model: in evaluation mode.
+        pairs: sources and their translations.
+        look: which of the model's weights; as `looked_at` has it unless given.
+        threshold: as for `links`.
+    """
+    maps = looked_at(model, [pair.source for pair in pairs], [pair.target for pair in pairs], look)
+    between = (merged(weights, pair.source_words, pair.target_words) for weights, pair in zip(maps, pairs, strict=True))
+    return [links(weights, threshold) for weights in between]

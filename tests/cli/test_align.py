@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from attent.cli.align import pairs_of
+from attent.decoding.translator import Translator, load
+from attent.errors import DataError
+from attent.evaluation.aligner import align, sides
+from attent.evaluation.forced import Look
+from attent.evaluation.pharaoh import parse, pharaoh
+from attent.evaluation.symmetrising import symmetrised
+
+PAIRS = [
+    ("fr | mardi 3 mars 2026", "2026 -03 -03"),
+    ("", ""),
+    ("en | 3/3/26", "no date"),
+    ("fr | 1 mars 1999", ""),
+    ("en | March 1, 1999", "1999-03-01"),
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Pairs, parted by tabs."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def two_files(tmp_path: Path) -> tuple[Path, Path]:
+    """The same, the sources gzipped."""
+    sources, targets = ("".join(f"{pair[side]}\n" for pair in PAIRS) for side in (0, 1))
+    (tmp_path / "source.txt.gz").write_bytes(gzip.compress(sources.encode()))
+    (tmp_path / "target.txt").write_text(targets, encoding="utf-8")
+    return tmp_path / "source.txt.gz", tmp_path / "target.txt"
+
+
+def expected(run: Path, look: Look, **options: object) -> list[str]:
+    translator = load(run)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    links = align(translator.model, [sides(*pair, tokenizers) for pair in PAIRS], look, **options)  # pyright: ignore[reportArgumentType]
+    return [pharaoh(one) for one in links]
+
+
+def test_one_pair_in_one_line_out(attent, run_folder: Path, file: Path, two_files: tuple[Path, Path]) -> None:
+    lines = expected(run_folder, Look())
+    assert [len(line.split()) for line in lines] == [3, 0, 2, 0, 1]
+    assert attent("align", run_folder, file) == (0, lines, [])
+    source, target = two_files
+    assert attent("align", run_folder, "--source", source, "--target", target) == (0, lines, [])
+    alone = [attent("align", run_folder, "--source", source, "--target", target).out for source, target in each(file)]
+    assert [one[0] for one in alone] == lines
+
+
+def each(file: Path) -> list[tuple[Path, Path]]:
+    """A pair of files for each pair."""
+    found = []
+    for number, pair in enumerate(PAIRS):
+        found.append(tuple(file.with_name(f"{side}-{number}") for side in ("source", "target")))
+        for path, text in zip(found[-1], pair, strict=True):
+            path.write_text(f"{text}\n", encoding="utf-8")
+    return found
+
+
+def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = expected(run_folder, Look())
+    for arguments in ((), ("-",)):
+        monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(file.read_bytes())})())
+        assert attent("align", run_folder, *arguments) == (0, lines, [])
+
+
+def test_any_layer_head_row_and_threshold(attent, run_folder: Path, file: Path) -> None:
+    chosen = ("--layer", 0, "--head", 1, "--about", "read")
+    assert attent("align", run_folder, file, *chosen).out == expected(run_folder, Look(0, 1, "read"))
+    assert attent("align", run_folder, file, "--head", "mean").out == expected(run_folder, Look())
+    above = attent("align", run_folder, file, "--threshold", 0.1).out
+    assert above == expected(run_folder, Look(), threshold=0.1)
+    assert sum(map(len, above)) > sum(map(len, expected(run_folder, Look())))
+
+
+def test_tokens_in_the_place_of_words(attent, run_folder: Path, file: Path) -> None:
+    done = attent("align", run_folder, file, "--tokens")
+    assert [len(line.split()) for line in done.out] == [12, 0, 7, 0, 10]
+
+
+def test_what_translate_says_of_its_own_translations(attent, run_folder: Path, tmp_path: Path) -> None:
+    text = "fr | mardi 3 mars 2026"
+    options = ("--prefix", "2026-", "--max-length", 9, "--alignments", "--no-repeat-ngram", 2)
+    translation, alignment = attent("translate", run_folder, text, *options).out[0].split(" ||| ")
+    pair = tmp_path / "pair.tsv"
+    pair.write_text(f"{text}\t{translation}\n", encoding="utf-8")
+    assert attent("align", run_folder, pair).out == [alignment]
+
+
+@pytest.fixture(scope="session")
+def reverse_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run for the other direction: from ISO dates to French ones."""
+    from attent.cli.texts import settings_of
+    from attent.config.recipe import follow
+    from attent.config.settings import parse
+
+    folder = tmp_path_factory.mktemp("reverse")
+    text = "\n".join(f"2026-03-{day:02}\tfr | {day} mars 2026" for day in range(1, 29))
+    (folder / "pairs.tsv").write_text(f"{text}\n", encoding="utf-8")
+    tables = settings_file.read_text(encoding="utf-8")
+    settings = parse(f'[text]\ntrain = "{folder}/pairs.tsv"\ntokenizer = "char"\n{tables[tables.index("[model]") :]}', "reverse.toml")
+    follow(settings_of({"train": str(folder / "pairs.tsv")}, settings), folder / "run")
+    return folder / "run"
+
+
+@pytest.mark.parametrize("how", ["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"])
+def test_both_directions(attent, run_folder: Path, reverse_folder: Path, tmp_path: Path, file: Path, how: str) -> None:
+    turned = tmp_path / "turned.tsv"
+    turned.write_text("".join(f"{target}\t{source}\n" for source, target in PAIRS), encoding="utf-8")
+    forward, backward = (
+        [parse(line).sure for line in attent("align", run, pairs).out] for run, pairs in ((run_folder, file), (reverse_folder, turned))
+    )
+    joined = attent("align", run_folder, file, "--reverse", reverse_folder, "--symmetrise", how).out
+    flipped = [{(source, target) for target, source in links} for links in backward]
+    assert joined == [pharaoh(symmetrised(one, other, how)) for one, other in zip(forward, flipped, strict=True)]
+    if how == "grow-diag":
+        assert attent("align", run_folder, file, "--reverse", reverse_folder).out == joined
+
+
+def test_a_pair_that_is_too_long_is_named_and_the_others_aligned(
+    attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = attent("align", run_folder, file).out
+    monkeypatch.setattr(Translator, "longest_source", 16)
+    done = attent("align", run_folder, file)
+    # of the fourth pair only the source is read, whose target is empty
+    says = "tokens, more than the 16 that this model can read"
+    assert (done.code, done.err) == (2, [f"line 1: not aligned: 22 {says}", f"line 5: not aligned: 18 {says}"])
+    assert done.out == ["", "", whole[2], "", ""]
+    # START counts
+    file.write_text("a\t0123456789abcde\na\t0123456789abcdef\n", encoding="utf-8")
+    assert attent("align", run_folder, file).err == [f"line 2: not aligned: 17 {says}"]
+
+
+Options = list[object]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--layer", 2], "layer must be from 0 to 1, got 2"),
+        (["--head", 2], "head must be from 0 to 1, got 2"),
+        (["--head", "all"], "--head must be a number from 0 or mean, got 'all'"),
+        (["--about", "reed"], "unknown token that a row is about 'reed'; did you mean 'read'?"),
+        (["--threshold", 1.5], "less than or equal to 1"),
+        (["--symmetrise", "union"], "--symmetrise joins the links of two runs: --reverse names the other one"),
+        (["--reverse", ".", "--symmetrise", "onion"], "unknown way to symmetrise 'onion'; did you mean 'union'?"),
+        (["--reverse", ".", "--tokens"], "--tokens are each run's own"),
+        (["--best"], "give --gold and none of the others"),
+        (["--one-based"], "give it by --gold"),
+        (["--gold", "nowhere"], "nowhere is no file"),
+        (["--gold", "-", "--source", "-", "--target", "x"], "standard input holds the pairs or their links, not both"),
+        (["--source", "x"], "go together: --source FILE --target FILE"),
+        (["--source", "-", "--target", "-"], "not from both"),
+    ],
+)
+def test_options_that_cannot_be_followed(attent, run_folder: Path, file: Path, options: Options, says: str) -> None:
+    done = attent("align", run_folder, file, *options)
+    assert (done.code, done.out, len(done.err)) == (2, [], 1)
+    assert says in done.err[0]
+
+
+def test_what_cannot_be_read(attent, run_folder: Path, tmp_path: Path) -> None:
+    assert attent("align", run_folder, "nowhere.tsv").err == ["attent: nowhere.tsv is no file"]
+    wrong = tmp_path / "wrong.tsv"
+    wrong.write_text("a\tb\nno tab\n", encoding="utf-8")
+    assert attent("align", run_folder, wrong).err == [f"attent: {wrong}, line 2: must be source, tab, target, got 0 tabs"]
+
+
+def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.txt", tmp_path / "other.txt"
+    one.write_text("a\nb\n")
+    other.write_text("a\n")
+    for source, target in ((one, other), (other, one)):
+        read = pairs_of(None, str(source), str(target))
+        assert next(read) == ("a", "a")
+        with pytest.raises(DataError, match=rf"{other.name} ends before line 2, which .*{one.name} has"):
+            next(read)
+
+
+def test_a_run_without_attention_to_the_source(attent, settings_file: Path, tmp_path: Path, file: Path) -> None:
+    from attent.config.recipe import follow
+    from attent.config.settings import read
+    from attent.models.rnn_settings import RnnSettings
+
+    model = RnnSettings(attention="none", embedding_width=5, width=6)
+    follow(read(settings_file).model_copy(update={"model": model}), tmp_path / "blind")
+    done = attent("align", tmp_path / "blind", file)
+    assert (done.code, done.out, done.err) == (2, [], ["attent: a model without attention to the source has no alignment"])

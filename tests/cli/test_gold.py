@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from attent.cli.gold import halves, judge_dates
+from attent.data.dates.gold import gold_links
+from attent.decoding.translator import load
+from attent.errors import ArgumentError
+from attent.evaluation.aligner import align, date_sides
+from attent.evaluation.error_rate import Agreement, agreement
+from attent.evaluation.forced import Look
+
+PAIRS = [
+    ("fr | 3 mars 2026", "2026 03 03"),
+    ("a", ""),
+    ("en | 3/3/26", "no date"),
+    ("fr | 1 mars 1999", "x y z"),
+    ("en | a b", "c"),
+    ("a b c", "d e f"),
+]
+SCORES = re.compile(r"AER (\S+)  precision (\S+)  recall (\S+)  \((.*)\)")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Pairs, parted by tabs."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
+    return path
+
+
+def gold_of(attent, run: Path, file: Path, *options: object) -> Path:
+    """The links that the run itself makes, as a file of gold links."""
+    path = file.with_name("gold.txt")
+    path.write_text("".join(f"{line}\n" for line in attent("align", run, file, *options).out), encoding="utf-8")
+    return path
+
+
+def test_a_runs_own_links_are_without_error(attent, run_folder: Path, file: Path) -> None:
+    gold = gold_of(attent, run_folder, file)
+    done = attent("align", run_folder, file, "--gold", gold)
+    what = "last layer, mean over heads, rows about the token produced"
+    assert done == (0, [f"AER 0.000  precision 1.000  recall 1.000  (6 pairs; {what})"], [])
+
+
+def test_worked_by_hand(attent, run_folder: Path, file: Path) -> None:
+    gold = gold_of(attent, run_folder, file)
+    lines = gold.read_text(encoding="utf-8").split("\n")
+    # of twelve links one in three is left, as possible, and one sure link is added that the run does not make
+    words = [line.split() for line in lines[:6]]
+    assert [len(some) for some in words] == [3, 0, 2, 3, 1, 3]
+    missed = next(f"{source}-2" for source in range(4) if f"{source}-2" not in words[0])
+    left = [" ".join(some[:1]).replace("-", "?") for some in words]
+    gold.write_text("\n".join([f"{left[0]} {missed}", *left[1:]]) + "\n", encoding="utf-8")
+    found = attent("align", run_folder, file, "--gold", gold).out[0]
+    # A has 12 links, S one, A ∩ S none, and A ∩ P five
+    assert SCORES.match(found).groups()[:3] == (f"{1 - 5 / 13:.3f}", f"{5 / 12:.3f}", "0.000")  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_words_may_be_counted_from_one(attent, run_folder: Path, file: Path) -> None:
+    gold = gold_of(attent, run_folder, file)
+    text = re.sub(r"\d+", lambda number: str(int(number[0]) + 1), gold.read_text(encoding="utf-8"))
+    gold.write_text(text, encoding="utf-8")
+    assert attent("align", run_folder, file, "--gold", gold, "--one-based").out[0].startswith("AER 0.000")
+    assert attent("align", run_folder, file, "--gold", gold).code == 2
+
+
+def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, file: Path) -> None:
+    wanted = ("--layer", 0, "--head", 1, "--about", "read")
+    file.write_text(3 * file.read_text(encoding="utf-8"), encoding="utf-8")
+    gold = gold_of(attent, run_folder, file, *wanted)
+    done = attent("align", run_folder, file, "--gold", gold, "--best")
+    assert (done.code, done.err) == (0, ["looking at every layer and head on 9 of 18 pairs, drawn at random"])
+    assert done.out[:2] == ["chosen on 9 of 18 pairs, drawn at random:", "layer  head  a row is about        AER  precision  recall"]
+    assert done.out[2] == "    0     1  the token read in   0.000      1.000   1.000"
+    assert len(done.out) == 2 + 10 + 1
+    assert done.out[-1] == "AER 0.000  precision 1.000  recall 1.000  (9 pairs; layer 0, head 1, rows about the token read in)"
+
+
+def testhalves_have_no_pair_in_common() -> None:
+    one, other = halves(101)
+    assert sorted(one + other) == list(range(101))
+    assert len(one) == 50
+    # neither the first half nor every other one
+    assert 15 < sum(row < 50 for row in one) < 35
+    assert 15 < sum(row % 2 for row in one) < 35
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0-0\n\n", "must have a line for each pair: there is no line 3"),
+        ("\n" * 7, "must have a line for each pair: there is no pair 7"),
+        ("0-0\n\n0-2\n\n\n\n", "line 3: 0-2, counted from 0, links words of 3 source and 2 target words"),
+        ("0-0\n0:0\n\n\n\n\n", "line 2: a link is written 0-2"),
+    ],
+)
+def test_a_file_of_links_that_does_not_fit(attent, run_folder: Path, file: Path, text: str, says: str) -> None:
+    gold = file.with_name("gold.txt")
+    gold.write_text(text, encoding="utf-8")
+    done = attent("align", run_folder, file, "--gold", gold)
+    assert (done.code, done.out, len(done.err)) == (2, [], 1)
+    assert says in done.err[0]
+
+
+def test_there_must_be_something_to_judge(attent, run_folder: Path, file: Path) -> None:
+    assert attent("align", run_folder, file, "--gold", "nowhere").err == ["attent: nowhere is no file"]
+    gold = file.with_name("gold.txt")
+    file.write_text("a b\tc\n", encoding="utf-8")
+    gold.write_text("0-0\n", encoding="utf-8")
+    done = attent("align", run_folder, file, "--gold", gold, "--best")
+    assert done.err == ["attent: --best needs a pair to choose on and another one to judge"]
+
+
+def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None:
+    from attent.cli.evaluate import corpus_of
+
+    done = attent("align", run_folder, "--gold", "dates", "--layer", 0, "--about", "read")
+    assert (done.code, len(done.out)) == (0, 2)
+    translator = load(run_folder)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    for line, (name, pairs) in zip(done.out, corpus_of(run_folder).held_out.items(), strict=True):
+        links = align(translator.model, [date_sides(pair.source, pair.target, tokenizers) for pair in pairs], Look(0, None, "read"))
+        found = sum(map(agreement, links, map(gold_links, pairs)), Agreement())
+        assert line.startswith(name)
+        assert f"AER {found.error_rate:.3f}  precision {found.precision:.3f}  recall {found.recall:.3f}  (8 pairs; layer 0" in line
+
+
+def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
+    done = attent("align", run_folder, "--gold", "dates", "--best")
+    assert done.out[0] == "chosen on 8 pairs of validation:"
+    layer, head, *_ = done.out[2].split()
+    which = f"layer {layer}, {'mean over heads' if head == 'mean' else f'head {head}'}"
+    assert all(which in line for line in done.out[-2:])
+
+
+@pytest.mark.parametrize("options", [["-"], ["--source", "a", "--target", "b"], ["--tokens"], ["--reverse", "."]])
+def test_dates_bring_their_own_pairs(attent, run_folder: Path, options: list[object]) -> None:
+    done = attent("align", run_folder, *options, "--gold", "dates")
+    assert done.err == ["attent: --gold dates judges the held-out dates by character: it takes neither pairs, --reverse nor --tokens"]
+
+
+def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.runs import config
+
+    monkeypatch.setattr(config, "read_config", lambda run: config.RunConfig.model_construct(corpus={"text": {}}))
+    with pytest.raises(ArgumentError, match="not trained on a corpus that can be made again, such as dates"):
+        judge_dates(run_folder, load(run_folder), Look(), None, best=False)

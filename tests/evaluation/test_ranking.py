@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attent.cli.overrides import changed
+from attent.config.recipe import follow
+from attent.config.settings import read
+from attent.data.dates import dates
+from attent.data.dates.gold import gold_links
+from attent.data.gold import Gold
+from attent.data.tokenizer import CharTokenizer
+from attent.decoding.translator import load
+from attent.errors import ShapeError
+from attent.evaluation.aligner import Sides, align, date_sides, sides
+from attent.evaluation.error_rate import Agreement, agreement
+from attent.evaluation.forced import Look
+from attent.evaluation.ranking import looks, ranked
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+
+ROOT = Path(__file__).parents[2]
+TOKENIZER = CharTokenizer("abcdefgh ")
+TEXTS = [("a b c d", "e f g"), ("ab cd", "ef gh"), ("", "a"), ("h g f e d c b", "a b c d e f g")]
+
+
+def model() -> Transformer:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=2, width=18, feed_forward=17, heads=3)
+    return Transformer(settings, TOKENIZER.size, TOKENIZER.size).eval()
+
+
+def prepared() -> list[Sides]:
+    return [sides(*texts, (TOKENIZER, TOKENIZER)) for texts in TEXTS]
+
+
+def test_everything_that_can_be_looked_at() -> None:
+    assert len(looks([3, 3])) == 2 * (3 + 1) * 2
+    # of a single head there is no mean beside it
+    assert looks([1]) == [Look(0, 0, "produced"), Look(0, 0, "read")]
+
+
+@pytest.mark.parametrize("wanted", [Look(0, 2, "read"), Look(1, None, "produced"), Look(1, 1, "produced")])
+def test_whose_links_are_the_gold_ones_comes_first(wanted: Look) -> None:
+    made, pairs = model(), prepared()
+    gold = [Gold.of(links) for links in align(made, pairs, wanted)]
+    ranking = ranked(made, pairs, gold)
+    assert len(ranking) == 16
+    look, found = ranking[0]
+    assert found.error_rate == 0
+    assert ranking[1][1].error_rate > 0
+    assert look == wanted
+    assert [one.error_rate for _, one in ranking] == sorted(one.error_rate for _, one in ranking)
+
+
+def test_each_is_judged_as_if_it_alone_had_been_asked_for() -> None:
+    made, pairs = model(), prepared()
+    gold = [Gold.of([(0, 0)], [(1, 1)]), Gold.of([(1, 1)]), Gold.of([(0, 0)]), Gold.of([(6, 0), (5, 1)])]
+    for look, found in ranked(made, pairs, gold, threshold=0.2):
+        links = align(made, pairs, look, threshold=0.2)
+        assert found == sum(map(agreement, links, gold), Agreement())
+        assert found.sure == 5
+
+
+def test_each_pair_needs_gold_links() -> None:
+    with pytest.raises(ShapeError, match="each of 4 pairs needs gold links, got 1"):
+        ranked(model(), prepared(), [Gold.of([])])
+
+
+@pytest.mark.slow
+def test_bahdanaus_network_looks_where_dates_come_from(tmp_path: Path) -> None:
+    """The known links of dates, character by character: what the row of the token produced looks at, and not that of the token read in."""
+    tables = {"training.updates": 300, "training.minutes": 60, "training.threads": 1}
+    settings = changed(read(ROOT / "configs" / "dates-rnn.toml"), [f"{name}={value}" for name, value in tables.items()])
+    follow(settings, tmp_path / "run")
+    run = load(tmp_path / "run")
+    for pairs in dates(settings.dates).held_out.values():
+        tokenizers = run.source_tokenizer, run.target_tokenizer
+        found = ranked(run.model, [date_sides(pair.source, pair.target, tokenizers) for pair in pairs], list(map(gold_links, pairs)))
+        (look, best), (other, worse) = found
+        assert (look.about, other.about) == ("produced", "read")
+        assert best.error_rate <= 0.10
+        assert worse.error_rate >= 0.30
