@@ -41,7 +41,7 @@ def test_a_text_has_its_pieces_behind_the_vector_in_front() -> None:
 
 
 def test_vectors_have_numbers() -> None:
-    how = VectorInputs(mean=(0.0,) * 5, deviation=(1.0,) * 5, length=3)
+    how = VectorInputs(mean=(0.0,) * 5, deviation=(1.0,) * 5)
     scene = scene_of_example(classifier(how), torch.randn(1, 3, 5).numpy())
     assert scene.texts["tokens"].labels == ("CLS", "0", "1", "2")
 
