@@ -57,6 +57,13 @@ def test_steps_are_those_of_decode(variant: dict[str, object], compiled: bool, m
     torch.testing.assert_close(torch.stack(steps, 1), model.decode(memory, tokens))
 
 
+@torch.inference_mode()
+def test_lengths_may_be_one_number_for_all() -> None:
+    model, (source, _), token = make(SERVED[0]), some_source(), torch.tensor([3, 4, 5])
+    expanded, copied = (model.start(model.encode(source, lengths)) for lengths in (torch.tensor(5).expand(3), torch.full((3,), 5)))
+    assert torch.equal(model.step(expanded, token)[0], model.step(copied, token)[0])
+
+
 @pytest.mark.parametrize("variant", LEFT, ids=str)
 @torch.inference_mode()
 def test_other_parts_go_the_general_way(variant: dict[str, object]) -> None:

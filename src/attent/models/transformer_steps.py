@@ -99,7 +99,7 @@ def serves(decoder: Decoder, memory: Memory) -> bool:
 
 def start(decoder: Decoder, memory: Memory) -> Standing:
     """The state before the first token."""
-    features, lengths = memory.features, memory.lengths.long()
+    features, lengths = memory.features, memory.lengths.long().contiguous()
     if compiled.serves(decoder):
         # what is padding in every row is left out
         weights = compiled.stack_of(decoder)
