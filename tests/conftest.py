@@ -7,7 +7,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import hypothesis
@@ -21,7 +21,11 @@ from jaxtyping import install_import_hook
 TYPED = ("attent.layers.embeddings", "attent.models.transformer_layers", "attent.training.loss", "attent.decoding.search")
 install_import_hook(TYPED, "beartype.beartype")
 
+if TYPE_CHECKING:
+    from attent.decoding.filler import Filler
+
 ROOT = Path(__file__).parents[1]
+TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
 
 # The tests' tensors are so small that a second thread costs more than it brings.
 torch.set_num_threads(1)
@@ -51,6 +55,21 @@ updates = 2
 batch_pairs = 8
 precision = "float32"
 """
+
+
+@pytest.fixture
+def filler() -> Filler:
+    """A small model that guesses blanks, and has learnt nothing yet."""
+    # after the import hook
+    from attent.data.tokenizers import learn
+    from attent.decoding.filler import Filler
+    from attent.models.encoder import EncoderModel
+    from attent.models.encoder_settings import EncoderSettings
+
+    torch.manual_seed(3)
+    tokenizer = learn("word", TEXT)
+    settings = EncoderSettings(layers=2, width=8, feed_forward=7, heads=2, position="rotary")
+    return Filler(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,8 @@ from starlette.testclient import TestClient
 
 import attent
 from attent.data.tokenizer import CharTokenizer
-from attent.data.tokenizers import learn
 from attent.decoding.filler import Filler
 from attent.decoding.translator import Translator
-from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.serve.app import application
@@ -25,7 +22,6 @@ from attent.views.scene import Scene
 
 TOKEN = "a-token-of-this-start"
 HOST = "127.0.0.1:8765"
-TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
 
 
 @pytest.fixture
@@ -34,14 +30,6 @@ def translator() -> Translator:
     source, target = CharTokenizer("abcde "), CharTokenizer("0123456")
     small = {"encoder_layers": 1, "decoder_layers": 2, "width": 16, "feed_forward": 17, "heads": 2, "share_embeddings": "none"}
     return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
-
-
-@pytest.fixture
-def filler() -> Filler:
-    torch.manual_seed(3)
-    tokenizer = learn("word", TEXT)
-    settings = EncoderSettings(layers=2, width=8, feed_forward=7, heads=2, position="rotary")
-    return Filler(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
 
 
 @pytest.fixture
