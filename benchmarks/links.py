@@ -1,0 +1,72 @@
+"""Gold links for `attent align`, by a statistical aligner: eflomal (Östling and Tiedemann 2016), which `scripts/peers eflomal` installs.
+
+    scripts/bench links --source SOURCE --target TARGET [--more-source FILE --more-target FILE] > links.txt
+
+The pairs are aligned in both directions, together with more of their kind, if given, from which the aligner learns. Links of both
+directions are sure, those of one are possible. Sentences are lines, also .gz, whose words are parted by spaces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from _peers import python
+
+from attent.data.reading import lines
+from attent.errors import DataError
+from attent.evaluation.pharaoh import parse, pharaoh
+from attent.evaluation.symmetrising import symmetrised
+
+
+def main() -> None:
+    """Write a line of links a pair."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--more-source")
+    parser.add_argument("--more-target")
+    asked = parser.parse_args()
+    aligner = python("eflomal").parent / "eflomal-align"
+    if not aligner.is_file():
+        sys.exit("there is no eflomal: scripts/peers eflomal makes its environment")
+    if (asked.more_source is None) != (asked.more_target is None):
+        sys.exit("--more-source and --more-target go together")
+    try:
+        pairs = _pairs(asked.source, asked.target)
+        every = pairs if asked.more_source is None else pairs + _pairs(asked.more_source, asked.more_target)
+    except DataError as error:
+        sys.exit(str(error))
+    if not pairs:
+        sys.exit(f"there are no lines in {asked.source}")
+    forward, backward = _aligned(aligner, every)
+    for number in range(len(pairs)):
+        one, other = parse(forward[number]).sure, parse(backward[number]).sure
+        sure = symmetrised(one, other, "intersection")
+        print(pharaoh(sure, symmetrised(one, other, "union")))
+
+
+def _pairs(source: str, target: str) -> list[tuple[str, str]]:
+    try:
+        return list(zip(lines(source), lines(target), strict=True))
+    except ValueError:
+        raise DataError(f"{source} and {target} do not have as many lines") from None
+
+
+def _aligned(aligner: Path, pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Links of each pair by each direction's model, both as source-target."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = {side: Path(folder, side) for side in ("source", "target", "forward", "backward")}
+        for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
+            names[side].write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        files = [item for option, side in zip("stfr", names, strict=True) for item in (f"-{option}", str(names[side]))]
+        subprocess.run([str(python("eflomal")), str(aligner), "--overwrite", "--model", "3", *files], check=True, stdout=sys.stderr)
+        forward, backward = (names[side].read_text(encoding="utf-8").splitlines() for side in ("forward", "backward"))
+        return forward, backward
+
+
+if __name__ == "__main__":
+    main()
