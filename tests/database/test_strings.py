@@ -8,7 +8,7 @@ import torch
 
 from attent.attention import attend
 from attent.attention.kernels import rows
-from attent.database.strings import Alike, Trigrams
+from attent.database.strings import Alike, TrigramCosine
 from attent.errors import ArgumentError
 
 TEXTS = ["banana", "bananas", "Band", "", "Straße", "STRASSE", "ana"]
@@ -22,25 +22,25 @@ def cosine(one: str, other: str) -> float:
 
 def test_cosines_of_trigrams() -> None:
     numbers = torch.arange(len(TEXTS), dtype=torch.float64)[None, None, :, None]
-    scores = Trigrams(TEXTS, 0.5)(numbers[:, :, :4], numbers)
+    scores = TrigramCosine(TEXTS, 0.5)(numbers[:, :, :4], numbers)
     expected = torch.tensor([[[[cosine(one, other) / 0.5 for other in TEXTS] for one in TEXTS[:4]]]], dtype=torch.float64)
     torch.testing.assert_close(scores, expected)
     # letter case, and what it makes of ß
-    assert Trigrams(TEXTS, 1.0)(numbers[:, :, 4:5], numbers)[0, 0, 0, 5].item() == pytest.approx(1.0)
+    assert TrigramCosine(TEXTS, 1.0)(numbers[:, :, 4:5], numbers)[0, 0, 0, 5].item() == pytest.approx(1.0)
 
 
 def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "TILE", 10)
     monkeypatch.setattr(rows, "WHOLE", 1)
     numbers = torch.arange(len(TEXTS), dtype=torch.float64)[:, None]
-    arguments = {"score": Trigrams(TEXTS, 0.3), "implementation": "tiled"}
+    arguments = {"score": TrigramCosine(TEXTS, 0.3), "implementation": "tiled"}
     found = attend(numbers, numbers, numbers, **arguments)
-    expected = torch.softmax(Trigrams(TEXTS, 0.3)(numbers[None, None], numbers[None, None])[0, 0], -1) @ numbers
+    expected = torch.softmax(TrigramCosine(TEXTS, 0.3)(numbers[None, None], numbers[None, None])[0, 0], -1) @ numbers
     torch.testing.assert_close(found, expected)
 
 
 def test_no_strings() -> None:
-    assert Trigrams([], 1.0)(torch.zeros(1, 1, 0, 1), torch.zeros(1, 1, 0, 1)).shape == (1, 1, 0, 0)
+    assert TrigramCosine([], 1.0)(torch.zeros(1, 1, 0, 1), torch.zeros(1, 1, 0, 1)).shape == (1, 1, 0, 0)
 
 
 def test_what_a_function_says() -> None:

@@ -12,7 +12,7 @@ from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from attent.data.tokenizer import Tokenizer
-    from attent.evaluation.blanks import Blanks
+    from attent.evaluation.blanks import BlanksJudged
     from attent.evaluation.ngrams import Trigrams
 
 
@@ -37,7 +37,7 @@ def evaluate_blanks(run: Path, text: Path, against: Path | None, *, as_json: boo
     print(json.dumps(asdict(found), indent=2) if as_json else "\n".join(said(found)))
 
 
-def said(found: Blanks) -> list[str]:
+def said(found: BlanksJudged) -> list[str]:
     """The same for a person."""
     widest = max(map(len, found.ways))
     ways = [f"{name:{widest}}  top-1 {way.accuracy:6.2f} %  perplexity {way.perplexity:8.2f}" for name, way in found.ways.items()]

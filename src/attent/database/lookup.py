@@ -18,7 +18,7 @@ from attent.attention.scores.gaussian import Gaussian
 from attent.database.answers import Answer
 from attent.database.entries import Entries, agree, entries, listed, numbers, one_number
 from attent.database.exact import Equal
-from attent.database.strings import Alike, Trigrams
+from attent.database.strings import Alike, TrigramCosine
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
 
 How = Literal["exact", "nearest", "soft"]
@@ -128,7 +128,7 @@ def _alike(
             torch.tensor([number[text] for text in side.items], dtype=torch.float64).reshape(len(side), 1) for side in (queries, keys)
         )
         heat = 1.0 if how == "nearest" else TEMPERATURE if temperature is None else temperature
-        return _Parts(query, key, Trigrams(texts, heat) if score is None else Alike(texts, score, heat), normaliser, None)  # pyright: ignore[reportArgumentType]
+        return _Parts(query, key, TrigramCosine(texts, heat) if score is None else Alike(texts, score, heat), normaliser, None)  # pyright: ignore[reportArgumentType]
     query, key = queries.features(), keys.features()
     if len(query) and len(key) and query.shape[1] != key.shape[1]:
         raise ShapeError(f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers")

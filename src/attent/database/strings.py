@@ -14,7 +14,7 @@ from attent.attention.parts import Score
 from attent.errors import ArgumentError
 
 
-class Trigrams(Score):
+class TrigramCosine(Score):
     """The cosine of two strings' counts of character trigrams, over a temperature: score(q, k) = cos(q, k) / τ.
 
     Damashek 1995, "Gauging Similarity with n-Grams". Letter case and the ways of writing one character do not count (NFKC, case

@@ -33,7 +33,7 @@ class Guessed:
 
 
 @dataclass(frozen=True)
-class Blanks:
+class BlanksJudged:
     """The blanks that were guessed.
 
     Args:
@@ -75,7 +75,7 @@ class Tally:
         return Guessed(100 * self.right / self.number, math.exp(self.nats / self.number))
 
 
-def guessed(filler: Filler, lines: Sequence[str], counted: Trigrams | None = None) -> Blanks | None:
+def guessed(filler: Filler, lines: Sequence[str], counted: Trigrams | None = None) -> BlanksJudged | None:
     """Every known word of some lines in turn is the blank of its line, and guessed from all the others.
 
     Whoever guesses has to choose among the words that the model knows, and gives each a probability, which sum to 1.
@@ -103,7 +103,7 @@ def guessed(filler: Filler, lines: Sequence[str], counted: Trigrams | None = Non
                 tallies[name].add(logs, told)
     words = sum(map(len, kept))
     long = sum(len(line) > longest for line in encoded)
-    return Blanks(len(kept), len(known), words - len(known), long, {name: tally.result() for name, tally in tallies.items()})
+    return BlanksJudged(len(kept), len(known), words - len(known), long, {name: tally.result() for name, tally in tallies.items()})
 
 
 def _batches(known: list[tuple[list[int], int]]) -> Iterator[list[tuple[list[int], int]]]:

@@ -15,7 +15,7 @@ from attent.attention.map import AttentionMap
 from attent.errors import ArgumentError, AttentError
 from attent.serve.explorer import Explorer
 from attent.views.arranged import arranged
-from attent.views.panel import Labelled
+from attent.views.panel import LabelledMap
 from attent.views.scene import Scene
 
 HOST, PORT = "127.0.0.1", 8765
@@ -25,7 +25,7 @@ INSTALL = "attent explore needs starlette and uvicorn: pip install 'attent[explo
 
 
 def explore(
-    maps: Mapping[str, AttentionMap | Tensor] | Mapping[str, Labelled] | AttentionMap | Tensor | Scene,
+    maps: Mapping[str, AttentionMap | Tensor] | Mapping[str, LabelledMap] | AttentionMap | Tensor | Scene,
     tokens: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
     *,

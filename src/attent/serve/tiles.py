@@ -22,9 +22,9 @@ from attent.serve.turns import Turns
 from attent.views.scene import Layer
 
 SIDE = 256
-# Weights of a strip that are computed while somebody waits, a twentieth of a second on one core; those of a whole map; and those of a
+# Weights of a strip that are computed while somebody waits, a thirtieth of a second on one core; those of a whole map; and those of a
 # step in the background.
-AT_ONCE = 2**23
+AT_ONCE = 2**22
 WHOLE = 2**25
 STEP = 2**22
 # Numbers of the level that all higher ones are made of.

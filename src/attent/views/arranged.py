@@ -11,7 +11,7 @@ from attent.attention.map import AttentionMap
 from attent.attention.watching.joined import Joined
 from attent.errors import ArgumentError, ShapeError
 from attent.views.labelling import TITLES, About, Kind, Labels, kinds
-from attent.views.panel import Labelled
+from attent.views.panel import LabelledMap
 from attent.views.passes import chosen, passes
 from attent.views.scene import Group, Layer, Picture, Scene
 
@@ -21,7 +21,7 @@ ORDER: tuple[Kind, ...] = ("cross", "encoder", "self", "decoder")
 
 
 def arranged(
-    maps: Mapping[str, Weights] | Mapping[str, Labelled] | Weights,
+    maps: Mapping[str, Weights] | Mapping[str, LabelledMap] | Weights,
     tokens: Iterable[str] | None = None,
     targets: Iterable[str] | None = None,
     *,
@@ -52,7 +52,7 @@ def arranged(
         ArgumentError: there is nothing to show, or no such sequence or call.
         ShapeError: labels fit none of the maps.
     """
-    given: Mapping[str, Weights | Labelled] = {"attention": maps} if isinstance(maps, AttentionMap | Tensor) else maps
+    given: Mapping[str, Weights | LabelledMap] = {"attention": maps} if isinstance(maps, AttentionMap | Tensor) else maps
     if not given:
         raise ArgumentError(f"there is no attention to show: {_reason(maps)}")
     each = passes(given)

@@ -21,7 +21,7 @@ READING: dict[str, str] = {
 Found = TypeVar("Found")
 
 
-class Labelled(Protocol):
+class LabelledMap(Protocol):
     """Attention weights (1, H, Tq, Tk) with Tq row labels and Tk column labels."""
 
     @property
@@ -140,13 +140,13 @@ def choose(maps: Mapping[str, Found], kind: str = "cross", layer: int | None = N
     return name, maps[name]
 
 
-def panel_of(maps: Mapping[str, Labelled], kind: str = "cross", layer: int | None = None, head: int | None = None) -> Panel:
+def panel_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None, head: int | None = None) -> Panel:
     """The panel of one attention of a model; arguments and errors as for `choose` and `panel`."""
     name, found = choose(maps, kind, layer)
     return panel(found.weights, found.rows, found.columns, head=head, title=name, reading=READING[kind])
 
 
-def heads_of(maps: Mapping[str, Labelled], kind: str = "cross", layer: int | None = None) -> dict[str, Panel]:
+def heads_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None) -> dict[str, Panel]:
     """The panels of every head of one attention of a model; arguments and errors as for `choose` and `heads`."""
     name, found = choose(maps, kind, layer)
     return heads(found.weights, found.rows, found.columns, title=name, reading=READING[kind])

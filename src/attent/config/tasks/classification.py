@@ -30,7 +30,7 @@ SHOWN = 3
 
 
 @dataclass
-class Labelled:
+class ClassifyCorpus:
     """A corpus of labelled examples as a recipe uses it; see `attent.config.tasks.task.Corpus`."""
 
     found: LabelledCorpus
@@ -66,23 +66,23 @@ class Labelled:
         return f"{len(found.inputs.labels)} classes: {train} examples to train on, {validation} to validate on, {test} to test"
 
 
-class Classification(Task[Labelled]):
+class Classification(Task[ClassifyCorpus]):
     """Learns to tell the class of a sequence from a vector in front of it."""
 
     @property
     def loss(self) -> LossFunction:
         return class_loss
 
-    def corpus(self, settings: RunSettings) -> Labelled:
+    def corpus(self, settings: RunSettings) -> ClassifyCorpus:
         if settings.images is not None:
-            return Labelled(of_images(settings.images), settings.images, None)
+            return ClassifyCorpus(of_images(settings.images), settings.images, None)
         assert settings.labelled is not None
-        return Labelled(of_texts(settings.labelled), None, settings.labelled)
+        return ClassifyCorpus(of_texts(settings.labelled), None, settings.labelled)
 
-    def held_out(self, corpus: Labelled) -> str | None:
+    def held_out(self, corpus: ClassifyCorpus) -> str | None:
         return corpus.found.held_out
 
-    def learn(self, corpus: Labelled) -> Learnt:
+    def learn(self, corpus: ClassifyCorpus) -> Learnt:
         found, settings = corpus.found, corpus.texts
         inputs, files = found.inputs, {INPUTS: found.inputs.model_dump_json(indent=2) + "\n"}
         if settings is None:
@@ -92,7 +92,7 @@ class Classification(Task[Labelled]):
         tokenizer = learn(settings.tokenizer, [found.data[row] for row in found.train], settings.size)
         return Learnt({"text": settings.tokenizer}, (tokenizer,), files, (tokenizer.size, len(inputs.labels)))
 
-    def encoded(self, corpus: Labelled, learnt: Learnt) -> LabelledExamples:
+    def encoded(self, corpus: ClassifyCorpus, learnt: Learnt) -> LabelledExamples:
         rows = _read(corpus, learnt, corpus.images)
         if corpus.texts is not None:
             corpus.found = fitting(corpus.found, rows.lengths, corpus.texts.maximum_length)
@@ -102,7 +102,7 @@ class Classification(Task[Labelled]):
     def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> LabelledExamples:
         return lent(folder, Inputs.read(learnt.files[INPUTS]), settings.images)
 
-    def judged(self, model: EncoderModel, corpus: Labelled, learnt: Learnt, settings: RunSettings) -> Judged:
+    def judged(self, model: EncoderModel, corpus: ClassifyCorpus, learnt: Learnt, settings: RunSettings) -> Judged:
         inputs, rows = Inputs.read(learnt.files[INPUTS]), _read(corpus, learnt, None)
         corpus.found = readable(corpus.found, rows.lengths, model.longest)
         parts = {name: LabelledExamples(rows, corpus.found.classes, chosen) for name, chosen in _parts(corpus.found).items()}
@@ -143,7 +143,7 @@ def judged(classifier: Classifier, examples: LabelledExamples, size: BatchSize |
     return loss, confusion(classes, told.argmax(-1).numpy(), classifier.labels)
 
 
-def _read(corpus: Labelled, learnt: Learnt, images: ImagesSettings | None) -> Rows:
+def _read(corpus: ClassifyCorpus, learnt: Learnt, images: ImagesSettings | None) -> Rows:
     """What a model reads of a corpus."""
     if corpus.tokens is not None:
         return corpus.tokens

@@ -13,7 +13,7 @@ from attent.views.labelling import About
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.bundle import bundled, web
 from attent.views.pages.embedded import embedded
-from attent.views.panel import Labelled
+from attent.views.panel import LabelledMap
 from attent.views.scene import Picture, Scene
 
 # MiB of a page.
@@ -59,7 +59,7 @@ class Page:
 
 
 def page(
-    maps: Scene | Mapping[str, Weights] | Mapping[str, Labelled] | Weights,
+    maps: Scene | Mapping[str, Weights] | Mapping[str, LabelledMap] | Weights,
     tokens: Iterable[str] | None = None,
     targets: Iterable[str] | None = None,
     *,
