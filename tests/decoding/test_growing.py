@@ -87,6 +87,20 @@ def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: li
         Growing(translator, text, prefix)
 
 
+def test_a_prefix_is_no_longer_than_a_model_can_write() -> None:
+    small = TransformerSettings(width=16, feed_forward=17, heads=2, share_embeddings="none", position="learned", maximum_length=6)
+    limited = Translator(Transformer(small, SOURCE.size, TARGET.size), SOURCE, TARGET)
+    assert len([*Growing(limited, "ab", [5] * 5)]) == 6
+    with pytest.raises(ArgumentError, match="the prefix has 6 tokens, more than the 5 that this model can write"):
+        Growing(limited, "ab", [5] * 6)
+
+
+def test_of_what_a_search_has_found_only_what_was_asked_for_is_forced(translator: Translator) -> None:
+    found = [*Growing(translator, "abc", TARGET.encode("6543"), asked=1)]
+    assert [grown.forced for grown in found] == [True, False, False, False, False]
+    assert found[-1].said.token == STOP
+
+
 def test_what_is_not_known_of_a_text(translator: Translator) -> None:
     assert Growing(translator, "aübüß").unknown == ["ü", "ß"]
     assert Growing(translator, "ab").unknown == []

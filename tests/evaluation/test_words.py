@@ -14,6 +14,8 @@ from attent.evaluation.words import merged, words
         ("unknown ab", ["un", "##known", "ab", ""], [0, 0, 1, None]),
         ("# ## b", ["#", "##", "b"], [0, 1, 2]),
         ("one two three", ["one", "⁇", "three"], [0, 1, 2]),
+        ("hello😀 world", ["▁hello", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "▁world"], [0, 0, 0, 0, 0, 1]),
+        ("naïve foo😀", ["▁na", "<0xC3>", "<0xAF>", "ve", "▁foo", "<0xF0>"], [0, 0, 0, 0, 1, 1]),
         ("", [], []),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from attent.data.tokenizer import UNK
 from attent.decoding.translator import Translator
+from attent.serve import explorer as explorer_file
 from attent.serve.explorer import Explorer
 from attent.views.scene import Scene
 
@@ -56,9 +59,10 @@ def test_the_numbers_of_a_map(client: TestClient, scene: Scene) -> None:
 def test_the_figures_of_each_head(client: TestClient, scene: Scene) -> None:
     weights = scene.groups[0].layers[0].weights
     found = client.get("/api/scenes/0/summary", params={"group": "cross"}).json()
-    assert len(found) == 1
-    assert [head["entropy"] for head in found[0]] == pytest.approx(weights.entropy()[0].mean(-1).tolist(), rel=1e-4)
-    assert [head["first"] for head in found[0]] == pytest.approx(weights[0, :, :, 0].mean(-1).tolist(), rel=1e-4)
+    assert (len(found["figures"]), found["every"]) == (1, 1)
+    (heads,) = found["figures"]
+    assert [head["entropy"] for head in heads] == pytest.approx(weights.entropy()[0].mean(-1).tolist(), rel=1e-4)
+    assert [head["first"] for head in heads] == pytest.approx(weights[0, :, :, 0].mean(-1).tolist(), rel=1e-4)
 
 
 def test_a_translation_grows_token_by_token(client: TestClient, translator: Translator) -> None:
@@ -90,6 +94,29 @@ def test_a_beam_finds_what_the_search_finds(client: TestClient, translator: Tran
 
     heard = events(client.post("/api/translate", json={"text": "abcd", "beam": 3}))
     assert heard[-1]["text"] == translator.translate(["abcd"], SearchSettings(beam=3))[0]
+
+
+def test_a_beam_goes_on_from_a_prefix_whatever_its_tokens(client: TestClient) -> None:
+    heard = events(client.post("/api/translate", json={"text": "abcd", "beam": 3, "prefix": [UNK, 6]}))
+    assert heard[-1]["tokens"][:2] == [UNK, 6]
+    assert [event["forced"] for event in heard[1:4]] == [True, True, False]
+
+
+def test_what_goes_wrong_late_is_said(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: object, **options: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(explorer_file, "_told", fails)
+    heard = events(client.post("/api/translate", json={"text": "abcd"}))
+    assert heard[-1] == {"kind": "error", "error": "unexpected RuntimeError: out of memory"}
+
+
+def test_half_of_a_pair_of_surrogates_is_no_text(explorer: Explorer, client: TestClient, scene: Scene) -> None:
+    (group,) = scene.groups
+    texts = {name: replace(text, labels=("\ud83d", *text.labels[1:])) for name, text in scene.texts.items()}
+    number = explorer.scenes.add(replace(scene, texts=texts))
+    described = client.get(f"/api/scenes/{number}").json()
+    assert described["texts"][group.rows]["labels"][0] == "?"
 
 
 def test_blanks_are_guessed(client: TestClient) -> None:

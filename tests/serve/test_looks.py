@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -34,14 +35,38 @@ def test_under_a_mask_what_is_hidden_weighs_nothing() -> None:
     torch.testing.assert_close(looks.column(sheet, 7).values[0], weights[0, 2, :, 7])
 
 
-def test_of_a_long_text_some_queries_speak_for_those_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_text_some_queries_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looks, "AT_ONCE", 23 * 31 // 4)
     weights = attended(23, 31)
     part = looks.column(Sheet("a", Layer("a", weights), 0), 7)
-    assert (part.exact, part.note) == (False, "from 1 row in 8")
-    torch.testing.assert_close(part.values[0, :16], weights[0, 0, [4] * 8 + [12] * 8, 7])
+    assert (part.exact, part.note) == (False, "1 row in 8 was computed")
+    torch.testing.assert_close(part.values[0, [4, 12, 20]], weights[0, 0, [4, 12, 20], 7])
+    assert int(part.values.isnan().sum()) == 20
     monkeypatch.setattr(looks, "SMALL", 23 * 31 // 2)
     assert looks.thumbnail(Sheet("a", Layer("a", weights), 0)).note == "from 1 row in 4"
+
+
+@pytest.mark.parametrize("head", [None, 0])
+def test_of_however_long_a_text_one_query_is_told(head: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for most in ("AT_ONCE", "SMALL", "FIGURED"):
+        monkeypatch.setattr(looks, most, 1)
+    computed: list[int] = []
+    told = Sheet.told
+
+    def counted(sheet: Sheet, rows: range) -> Iterator[tuple[range, torch.Tensor, int]]:
+        computed.append(len(rows))
+        return told(sheet, rows)
+
+    monkeypatch.setattr(Sheet, "told", counted)
+    weights = attended(23, 31)
+    sheet = Sheet("a", Layer("a", weights), head)
+    dense = weights.dense()[0].mean(0) if head is None else weights[0, head]
+    part = looks.column(sheet, 7)
+    torch.testing.assert_close(part.values[0, 8], dense[8, 7])
+    assert int(part.values.isfinite().sum()) == 1
+    assert not looks.thumbnail(sheet).exact
+    assert computed == [1, 1]
+    assert looks.figures(sheet.layer, itself=True).every == 16
 
 
 def test_a_thumbnail_is_small() -> None:
@@ -54,11 +79,11 @@ def test_a_thumbnail_is_small() -> None:
 def test_figures_by_hand(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looks, "FIGURED", most)
     dense = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])[None]
-    if most == 1:  # one row speaks for all: the last
-        (found,) = looks.figures(Layer("a", dense), itself=True)
-        assert (found["first"], found["previous"], found["same"]) == (0, 0.25, 0.75)
+    if most == 1:  # one row speaks for all: the second
+        (found,) = looks.figures(Layer("a", dense), itself=True).heads
+        assert (found["first"], found["previous"], found["same"]) == (0.5, 0.5, 0.5)
         return
-    (found,) = looks.figures(Layer("a", dense), itself=True)
+    (found,) = looks.figures(Layer("a", dense), itself=True).heads
     assert found["first"] == pytest.approx(1.5 / 3)
     assert found["previous"] == pytest.approx((0.5 + 0.25) / 3)
     assert found["same"] == pytest.approx((1 + 0.5 + 0.75) / 3)
@@ -67,7 +92,7 @@ def test_figures_by_hand(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_figures_without_a_meaning_are_left_out() -> None:
-    (one, *_) = looks.figures(Layer("a", attended(5, 7)), itself=False)
+    (one, *_) = looks.figures(Layer("a", attended(5, 7)), itself=False).heads
     assert [name for name, value in one.items() if value is None] == ["distance", "previous", "same"]
-    (one,) = looks.figures(Layer("a", -torch.ones(3, 3)), itself=True)
+    (one,) = looks.figures(Layer("a", -torch.ones(3, 3)), itself=True).heads
     assert set(one.values()) == {None}

@@ -69,14 +69,17 @@ class Growing:
         text: the source.
         prefix: tokens that the translation begins with.
         best: how many candidates are named at each step.
-        whole: whether nothing comes behind the prefix.
+        asked: where the prefix is the whole translation, how many of its tokens were asked for; the others were found by a search.
 
     Raises:
-        ArgumentError: the text is empty, longer than the model can read, or the prefix has ids that there are not.
+        ArgumentError: the text is empty, text or prefix is longer than the model can read, or the prefix has ids that there are not.
     """
 
-    def __init__(self, translator: Translator, text: str, prefix: Sequence[int] = (), *, best: int = BEST, whole: bool = False) -> None:
-        self.translator, self.best, self.prefix, self.whole = translator, best, tuple(prefix), whole
+    def __init__(
+        self, translator: Translator, text: str, prefix: Sequence[int] = (), *, best: int = BEST, asked: int | None = None
+    ) -> None:
+        self.translator, self.best, self.prefix = translator, best, tuple(prefix)
+        self.whole, self.asked = asked is not None, len(self.prefix) if asked is None else asked
         self.sources = translator.source_tokenizer.encode(text)
         self.labels = tuple(translator.source_tokenizer.pieces(text))
         self.tokens: list[int] = []
@@ -85,6 +88,10 @@ class Growing:
             raise ArgumentError("there is nothing to translate: the text is empty")
         if longest is not None and len(self.sources) > longest:
             raise ArgumentError(f"the text has {len(self.sources):,} tokens, more than the {longest:,} that this model can read")
+        # START takes a place too
+        if translator.model.longest is not None and len(self.prefix) >= translator.model.longest:
+            most = translator.model.longest - 1
+            raise ArgumentError(f"the prefix has {len(self.prefix):,} tokens, more than the {most:,} that this model can write")
         if wrong := [token for token in self.prefix if token in (PAD, START, STOP) or not 0 <= token < size]:
             raise ArgumentError(f"a prefix is of ids of words from {UNK} to {size - 1}, got {wrong[0]}")
 
@@ -156,7 +163,7 @@ class Growing:
         chances[[PAD, START]] = 0
         shares, which = chances.topk(min(self.best, len(chances) - 2))
         best = [self._candidate(*one) for one in zip(which.tolist(), shares.tolist(), strict=True)]
-        return Grown(self._candidate(said, float(chances[said])), tuple(best), len(self.tokens) < len(self.prefix))
+        return Grown(self._candidate(said, float(chances[said])), tuple(best), len(self.tokens) < self.asked)
 
     def _candidate(self, token: int, probability: float) -> Candidate:
         return Candidate(token, labels(self.translator.target_tokenizer, [token])[0], probability)

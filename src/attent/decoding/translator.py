@@ -75,17 +75,19 @@ class Translator:
         texts: Sequence[str],
         settings: SearchSettings = GREEDY,
         *,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Sequence[str | Sequence[int]] | None = None,
         batch: int | BatchSize = BATCH,
     ) -> list[list[Translation]]:
         """The n_best translations of each text with their scores, the best first; arguments as for `translate`.
+
+        A prefix may also be the ids of its tokens.
 
         Raises:
             ArgumentError: there are not as many prefixes as texts.
         """
         if prefixes is not None and len(prefixes) != len(texts):
             raise ArgumentError(f"there must be a prefix for each of {len(texts)} texts, got {len(prefixes)}")
-        begun = [self.target_tokenizer.encode(prefix) if prefix else [] for prefix in prefixes or [""] * len(texts)]
+        begun = [self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix] for prefix in prefixes or [()] * len(texts)]
         encoded = [self.source_tokenizer.encode(text) for text in texts]
         sources = Sequences(encoded)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)

@@ -32,8 +32,10 @@ def words(text: str, pieces: Sequence[str]) -> list[int | None]:
         if not core:
             found.append(None)
         elif start < 0:
-            # an unknown piece, which says nothing about where it stood: it goes with the next word
-            found.append(min(len(text[:place].split()), max(len(text.split()) - 1, 0)))
+            # an unknown piece or a byte, which does not say where it stood: it goes with what comes next, of the same word or of the next
+            rest = text[place:]
+            begins = place + len(rest) - len(rest.lstrip())
+            found.append(max(len(text[: begins + 1].split()) - 1, 0))
         else:
             place = start + len(core)
             found.append(len(text[: start + 1].split()) - 1)

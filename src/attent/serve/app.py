@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import cache, partial
+from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -59,17 +59,15 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         Route("/api/classify", _posted(lambda body: explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), methods=["POST"]),
     ]
     errors: Any = {AttentError: _wrong, ValidationError: _malformed, HTTPException: _http, Exception: _unforeseen}
-    return Guard(Starlette(routes=routes, exception_handlers=errors), hosts=hosts, token=token)
+    answers = Starlette(routes=routes, exception_handlers=errors)
+    # of this server alone: others have loops of their own, between which waiting threads cannot be handed
+    answers.state.threads = CapacityLimiter(THREADS)
+    return Guard(answers, hosts=hosts, token=token)
 
 
-async def _computed(work: Callable[..., Answer], *given: Any) -> Answer:
+async def _computed(request: Request, work: Callable[..., Answer], *given: Any) -> Answer:
     """What is computed outside the loop that answers."""
-    return await to_thread.run_sync(partial(work, *given), limiter=_limiter())
-
-
-@cache
-def _limiter() -> CapacityLimiter:
-    return CapacityLimiter(THREADS)
+    return await to_thread.run_sync(partial(work, *given), limiter=request.app.state.threads)
 
 
 async def _page(request: Request) -> Response:
@@ -88,21 +86,21 @@ async def _web(request: Request) -> Response:
 
 def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
-        return JSONResponse(await _computed(answer, request))
+        return _Json(await _computed(request, answer, request))
 
     return found
 
 
 def _bytes(answer: Callable[[Request], bytes]) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
-        return Response(await _computed(answer, request), media_type="application/octet-stream")
+        return Response(await _computed(request, answer, request), media_type="application/octet-stream")
 
     return found
 
 
 def _posted(answer: Callable[[bytes], Any]) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
-        return JSONResponse(await _computed(answer, await request.body()))
+        return _Json(await _computed(request, answer, await request.body()))
 
     return found
 
@@ -111,7 +109,7 @@ def _numbers(kind: type[BaseModel], answer: Callable[[int, Any], Part]) -> Calla
     """Numbers as 32-bit floats, the lowest byte first, row by row."""
 
     async def found(request: Request) -> Response:
-        part = await _computed(answer, _scene(request), _query(request, kind))
+        part = await _computed(request, answer, _scene(request), _query(request, kind))
         height, width = part.values.shape
         about = {"height": height, "width": width, "exact": part.exact, "note": part.note}
         numbers = part.values.contiguous().numpy().astype("<f4").tobytes()
@@ -126,24 +124,37 @@ def _grows(explorer: Explorer) -> Callable[[Request], Awaitable[Response]]:
     async def found(request: Request) -> Response:
         events = explorer.translate(Translate.model_validate_json(await request.body()))
         # what is wrong with the request is said before the answer begins
-        first = await _computed(lambda: next(events, None))
+        first = await _computed(request, lambda: next(events, None))
         assert first is not None
-        return StreamingResponse(_events(first, events), media_type="text/event-stream")
+        return StreamingResponse(_events(request, first, events), media_type="text/event-stream")
 
     return found
 
 
-async def _events(first: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[str]:
+async def _events(request: Request, first: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[bytes]:
     yield _event(first)
     try:
-        while (event := await _computed(lambda: next(events, None))) is not None:
+        while (event := await _computed(request, lambda: next(events, None))) is not None:
             yield _event(event)
     except AttentError as error:
         yield _event({"kind": "error", "error": str(error)})
+    # what has begun as an answer can say that it failed only so
+    except Exception as error:
+        yield _event({"kind": "error", "error": _what(error)})
 
 
-def _event(event: dict[str, Any]) -> str:
-    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+def _event(event: dict[str, Any]) -> bytes:
+    return b"data: " + _written(event) + b"\n\n"
+
+
+def _written(value: Any) -> bytes:
+    """As JSON; half of a pair of surrogates, which a token may be cut to, is no text."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+class _Json(JSONResponse):
+    def render(self, content: Any) -> bytes:
+        return _written(content)
 
 
 def _scene(request: Request) -> int:
@@ -172,4 +183,8 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _unforeseen(request: Request, error: Exception) -> Response:
-    return refusal(500, f"unexpected {type(error).__name__}: {error}")
+    return refusal(500, _what(error))
+
+
+def _what(error: Exception) -> str:
+    return f"unexpected {type(error).__name__}: {error}"

@@ -76,10 +76,11 @@ class Explorer:
         sheet = self._sheet(scene, asked)
         return self._now(lambda: looks.thumbnail(sheet))
 
-    def summary(self, scene: int, name: str) -> list[list[dict[str, float | None]]]:
-        """The figures of each layer and head of a group."""
+    def summary(self, scene: int, name: str) -> dict[str, Any]:
+        """The figures of each layer and head of a group, and of how many queries one was computed, at the most."""
         group = self.scenes[scene].group(name)
-        return [self._now(lambda layer=layer: looks.figures(layer, itself=group.itself)) for layer in group.layers]
+        found = [self._now(lambda layer=layer: looks.figures(layer, itself=group.itself)) for layer in group.layers]
+        return {"figures": [layer.heads for layer in found], "every": max(layer.every for layer in found)}
 
     def pixels(self, scene: int) -> bytes:
         """The picture of a scene, red, green and blue of each pixel.
@@ -103,20 +104,21 @@ class Explorer:
         more = translator.target_tokenizer.encode(asked.more) if asked.more else []
         growing = Growing(translator, asked.text, [*asked.prefix, *more], best=asked.best)
         self._fits(len(growing.sources))
+        self._fits(len(growing.prefix), "prefix")
         yield {"kind": "start", "source": growing.labels, "unknown": growing.unknown}
         if len(growing.sources) > TOLD and (reading := self._now(growing.reading)):
             # a long text is looked at long before its translation ends
-            yield {"kind": "scene", "scene": self.scenes.add(arranged(reading, title=asked.text[:TITLE]))}
+            yield {"kind": "scene", "scene": self.scenes.add(arranged(reading, title=asked.text[:TITLE]), asked.run)}
         if asked.beam > 1:
             found = self._now(lambda: _searched(translator, asked, growing.prefix))
-            growing = Growing(translator, asked.text, found, best=asked.best, whole=True)
+            growing = Growing(translator, asked.text, found, best=asked.best, asked=len(growing.prefix))
         steps = iter(growing)
         while (grown := self._now(lambda: next(steps, None))) is not None:
             told = self._now(partial(_told, growing, asked.where, ended=grown.said.token == STOP))
             yield {"kind": "token", **_token(grown), "weights": told}
         scene = self._now(lambda: arranged(growing.map(), title=asked.text[:TITLE]))
         text = translator.target_tokenizer.decode(growing.tokens)
-        yield {"kind": "end", "scene": self.scenes.add(scene), "text": text, "tokens": growing.tokens}
+        yield {"kind": "end", "scene": self.scenes.add(scene, asked.run), "text": text, "tokens": growing.tokens}
 
     def fill(self, asked: Text) -> dict[str, Any]:
         """The words that may stand in a text's blanks, and the scene of it.
@@ -129,7 +131,7 @@ class Explorer:
         found = self._now(lambda: filler.fill(asked.text, BEST))
         scene = self._now(lambda: arranged(filler.map(asked.text), title=asked.text[:TITLE]))
         blanks = [{"place": blank.place, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in found]
-        return {"scene": self.scenes.add(scene), "blanks": blanks, "unknown": filler.unknown(asked.text)}
+        return {"scene": self.scenes.add(scene, asked.run), "blanks": blanks, "unknown": filler.unknown(asked.text)}
 
     def classify(self, asked: Text | Example) -> dict[str, Any]:
         """The likeliest classes of a text or of an example, and the scene of it.
@@ -152,7 +154,7 @@ class Explorer:
         told = self._now(lambda: classifier.classify(data, best=BEST)[0])
         scene = self._now(lambda: scene_of_example(classifier, data, title=title))
         best = [{"label": label, "probability": share} for label, share in zip(told.labels, told.probabilities, strict=True)]
-        return {"scene": self.scenes.add(scene), "best": best}
+        return {"scene": self.scenes.add(scene, asked.run), "best": best}
 
     def _now(self, compute: Callable[[], Answer]) -> Answer:
         with self.turns.now():
@@ -171,9 +173,9 @@ class Explorer:
             raise ArgumentError(f"{run.name} is for the task {run.task}, not for {task}")
         return run
 
-    def _fits(self, tokens: int) -> None:
+    def _fits(self, tokens: int, what: str = "text") -> None:
         if tokens > self.longest:
-            raise DataError(f"the text has {tokens:,} tokens, more than the {self.longest:,} that are read at once here")
+            raise DataError(f"the {what} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here")
 
 
 def _within(number: int, count: int, what: str) -> int:
@@ -198,6 +200,5 @@ def _told(growing: Growing, where: Where | None, *, ended: bool) -> list[float] 
 
 
 def _searched(translator: Any, asked: Translate, prefix: Sequence[int]) -> tuple[int, ...]:
-    """The tokens that a beam search finds; of the prefix as text, since that is what it takes."""
-    begun = translator.target_tokenizer.decode(prefix)
-    return translator.search([asked.text], SearchSettings(beam=asked.beam), prefixes=[begun])[0][0].tokens
+    """The tokens that a beam search finds behind the prefix, with it."""
+    return translator.search([asked.text], SearchSettings(beam=asked.beam), prefixes=[prefix])[0][0].tokens

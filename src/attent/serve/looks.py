@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,35 +27,44 @@ def row(sheet: Sheet, query: int) -> Part:
 
 
 def column(sheet: Sheet, key: int) -> Part:
-    """Who looks at one key, (1, Tq): of a long text some queries, each of which speaks for those beside it."""
+    """Who looks at one key, (1, Tq): of a long text some queries, the others NaN."""
     length = sheet.shape[0]
-    every = stride(sheet.cells(length), AT_ONCE)
-    found = torch.zeros(len(range(every // 2, length, every)))
-    for some, weights, start in sheet.told(range(every // 2, length, every)):
+    every = stride(sheet.cells(length), AT_ONCE, length)
+    asked = range(every // 2, length, every)
+    found = torch.full((1, length), torch.nan)
+    found[:, asked.start :: every] = 0.0
+    for some, weights, start in sheet.told(asked):
         if start <= key < start + weights.shape[1]:
-            place = (some.start - every // 2) // every
-            found[place : place + len(some)] = weights[:, key - start]
-    whole = found.repeat_interleave(every)[:length]
-    if len(whole) < length:
-        whole = torch.cat((whole, found[-1:].expand(length - len(whole))))
-    note = ", ".join(filter(None, (_heads(sheet), f"from 1 row in {every:,}" if every > 1 else "")))
-    return Part(whole[None], every == 1, note)
+            found[0, some.start : some.stop : every] = weights[:, key - start]
+    note = ", ".join(filter(None, (_heads(sheet), f"1 row in {every:,} was computed" if every > 1 else "")))
+    return Part(found, every == 1, note)
 
 
 def thumbnail(sheet: Sheet) -> Part:
     """All of it, at most 48 x 48."""
     level = max(-(-max(sheet.shape) // THUMBNAIL) - 1, 0).bit_length()
     rows = range(sheet.shape[0])
-    every = stride(sheet.cells(len(rows)), SMALL)
-    if every > len(rows):
-        every = 1
+    every = stride(sheet.cells(len(rows)), SMALL, len(rows))
     pooled = Pooled(0, runs(len(rows), level), range(sheet.shape[1]), level, ("mean",))
     for some, weights, start in sheet.told(rows[every // 2 :: every]):
         pooled.add(some, weights, start)
     return Part(pooled.take("mean"), every == 1, f"from 1 row in {every:,}" if every > 1 else "")
 
 
-def figures(layer: Layer, *, itself: bool) -> list[dict[str, float | None]]:
+@dataclass(frozen=True)
+class Figures:
+    """What is told of the heads of a layer.
+
+    Args:
+        heads: of each head the means over queries of what FIGURES names; None where one has no meaning.
+        every: of how many queries one was computed; 1 where all were.
+    """
+
+    heads: list[dict[str, float | None]]
+    every: int = 1
+
+
+def figures(layer: Layer, *, itself: bool) -> Figures:
     """Of each head the means over queries of what FIGURES names; None where one has no meaning.
 
     The entropy of a row in nats; how far it looks away from where it stands, in tokens; and its weight on the first place, on the one
@@ -66,9 +76,9 @@ def figures(layer: Layer, *, itself: bool) -> list[dict[str, float | None]]:
     """
     heads, queries, keys = layer.shape
     if not layer.distribution:
-        return [dict.fromkeys(FIGURES) for _ in range(heads)]
-    every = stride(heads * queries * keys, FIGURED)
-    rows = torch.arange(min(every // 2, queries - 1), queries, every)
+        return Figures([dict.fromkeys(FIGURES) for _ in range(heads)])
+    every = stride(heads * queries * keys, FIGURED, queries)
+    rows = torch.arange(every // 2, queries, every)
     sums, seen = torch.zeros(heads, len(FIGURES), dtype=torch.float64), torch.zeros(heads)
     for some in rows.split(max(FIGURED // 8 // (heads * keys), 1)):
         weights = layer.rows(some)
@@ -77,9 +87,10 @@ def figures(layer: Layer, *, itself: bool) -> list[dict[str, float | None]]:
     means = (sums / seen.clamp(min=1)[:, None]).tolist()
     places = () if itself else ("distance", "previous", "same")
     # NaN is no JSON
-    return [
+    told = [
         {name: None if name in places or math.isnan(value) else value for name, value in zip(FIGURES, head, strict=True)} for head in means
     ]
+    return Figures(told, every)
 
 
 def _sums(weights: Tensor, stand: Tensor) -> Tensor:

@@ -121,13 +121,14 @@ def rows_of(tiles: Iterable[Tile], keys: int, heads: int) -> Iterator[tuple[rang
     done = 0
     for tile in tiles:
         rows = range(tile.rows.start, tile.rows.stop, tile.rows.step or 1)
-        weights, start = tile.weights[0], tile.columns.start or 0  # (h, rows, n)
+        weights, start = tile.weights[0].float(), tile.columns.start or 0  # (h, rows, n)
+        # what is made of them lies with the processor, whatever device the model is on
         if heads == 1:
-            yield rows, weights[0].float(), start
+            yield rows, weights[0].cpu(), start
             continue
         if whole is None:
             whole, done = torch.zeros(len(rows), keys), 0
-        whole[:, start : start + weights.shape[2]] += weights.sum(0)
+        whole[:, start : start + weights.shape[2]] += weights.sum(0).cpu()
         done += len(weights)
         if done == heads:
             yield rows, whole / heads, 0

@@ -156,7 +156,7 @@ class Tiles:
                     pass
             if (found := self._known(sheet, level, y, block, how)) is not None:
                 return found, 1
-        every = stride(sheet.cells(len(rows)), AT_ONCE)
+        every = stride(sheet.cells(len(rows)), AT_ONCE, len(rows))
         if every > 1:
             where = (sheet.base, None) if level >= sheet.base else (level, (y, block))
             self.turns.later((sheet.key, *where), lambda: self._prepare(sheet, *where))
@@ -224,9 +224,9 @@ def _pooled(sheet: Sheet, level: int, where: tuple[int, int] | None, hows: Seque
     return Pooled(first, runs(_rows(sheet, level, y).stop, level) - first, _keys(sheet, level, block), level, hows)
 
 
-def stride(cells: int, most: int) -> int:
-    """Of how many rows one is computed, a power of two, for no more weights than `most` to be computed."""
-    return 1 << max(-(-cells // most) - 1, 0).bit_length()
+def stride(cells: int, most: int, rows: int) -> int:
+    """Of how many rows one is computed, a power of two, for no more weights than `most` to be computed; one row at the least is."""
+    return 1 << min(max(-(-cells // most) - 1, 0).bit_length(), max(rows.bit_length() - 1, 0))
 
 
 def _note(sheet: Sheet, level: int, how: str, every: int = 1) -> str:
