@@ -194,3 +194,25 @@ def test_without_the_token_the_page_says_what_to_open(served: Exploring, window:
     page.wait_for_selector("[role=alert]")
     assert "open the address that attent printed" in page.locator("[role=alert]").inner_text()
     window.wrong = [wrong for wrong in window.wrong if "status of 403" not in wrong]
+
+
+def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(window: Any, translator: Translator) -> None:
+    run = Opened("dates", "translate", copy.deepcopy(translator))
+    with Exploring(Explorer([run], text="abc"), port=0) as exploring:
+        page = window.open(exploring.address)
+        ended(page, written(translator, "abc")[1])
+        until(page, "document.querySelectorAll('.head canvas').length === document.querySelectorAll('.head').length")
+    page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
+    until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
+    until(page, "document.querySelector('.tokens .readout').textContent === 'the server does not answer'")
+    asked = len(window.requests)
+    page.wait_for_timeout(1000)
+    assert window.requests[asked:] == []
+    # the tile is asked for once more three seconds after it failed, and then after six
+    page.wait_for_timeout(4000)
+    assert ["/tile?" in address for address in window.requests[asked:]] == [True]
+    page.locator(".choices select").first.select_option("encoder")
+    until(page, "document.querySelector('.summary').textContent === 'the server does not answer'")
+    page.wait_for_timeout(500)
+    # that nobody answers is no error of the page, though the browser notes it
+    window.wrong = [wrong for wrong in window.wrong if "net::ERR_" not in wrong]

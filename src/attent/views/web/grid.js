@@ -20,7 +20,7 @@ export class Grid {
     this.source = source;
     this.state = state;
     this.shown = "thumbnails";
-    this.once = latest();
+    this.once = latest((error) => this.fail(error));
     this.options = element("div", { class: "options" });
     this.about = element("p", { class: "about" });
     this.table = element("div", { class: "heads", role: "grid", "aria-label": "layers and heads" });
@@ -84,11 +84,24 @@ export class Grid {
   }
 
   async thumbnail(cell, group, layer, head) {
-    const { height, width, values, top } = await this.source.thumbnail(group, layer, head);
+    let found;
+    try {
+      found = await this.source.thumbnail(group, layer, head);
+    } catch (error) {
+      if (!cell.isConnected) return;
+      cell.replaceChildren();
+      this.fail(error);
+      return;
+    }
     if (this.shown !== "thumbnails" || !cell.isConnected) return;
+    const { height, width, values, top } = found;
     const canvas = painted(values, height, width, top, true);
     canvas.setAttribute("aria-hidden", "true");
     cell.replaceChildren(canvas);
+  }
+
+  fail(error) {
+    this.summary.textContent = error.message;
   }
 
   mark() {

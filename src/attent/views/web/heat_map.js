@@ -19,7 +19,7 @@ export class HeatMap {
     this.state = state;
     this.rooted = false;
     this.cell = [0, 0];
-    this.once = latest();
+    this.once = latest((error) => { this.readout.textContent = error.message; });
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.legend = element("div", { class: "legend" });

@@ -20,8 +20,9 @@ export class Lines {
     this.state = state;
     this.running = null;
     this.starts = { row: 0, column: 0 };
-    this.once = latest();
-    this.onceAll = latest();
+    this.once = latest((error) => this.fail(error));
+    // while one token is looked at, its own row or column says what is wrong
+    this.onceAll = latest((error) => { if (this.state.values.side === null) this.fail(error); });
     this.lists = { row: list("row"), column: list("column") };
     this.drawing = drawn("svg", { class: "lines", "aria-hidden": "true", width: 160 });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
@@ -108,6 +109,13 @@ export class Lines {
     }
     const found = side === "row" ? this.source.row(group, layer, head, place) : this.source.column(group, layer, head, place);
     this.once(Promise.resolve(found), (line) => { this.mark(line); this.say(line); this.drawOne(line); });
+  }
+
+  /** Say what is wrong, with nothing left of what was looked at before. */
+  fail(error) {
+    this.mark(null);
+    this.draw([]);
+    this.readout.textContent = error.message;
   }
 
   /** Shade what is looked at, or what looks. */

@@ -10,12 +10,12 @@ export class Server {
 
   async get(path, query = {}, signal = undefined) {
     const asked = new URLSearchParams(query).toString();
-    return checked(await fetch(asked ? `${path}?${asked}` : path, { headers: this.headers, signal }));
+    return answered(asked ? `${path}?${asked}` : path, { headers: this.headers, signal });
   }
 
   async post(path, body, signal = undefined) {
     const headers = { ...this.headers, "Content-Type": "application/json" };
-    return checked(await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal }));
+    return answered(path, { method: "POST", headers, body: JSON.stringify(body), signal });
   }
 
   // The events of an answer that grows, as they come.
@@ -96,6 +96,17 @@ export class ServerSource {
     const about = JSON.parse(answer.headers.get(PART));
     return { ...about, values: new Float32Array(await answer.arrayBuffer()) };
   }
+}
+
+async function answered(path, asked) {
+  let answer;
+  try {
+    answer = await fetch(path, asked);
+  } catch (error) {
+    // each browser has its own words for it, which tell a reader nothing
+    throw asked.signal?.aborted ? error : new Error("the server does not answer");
+  }
+  return checked(answer);
 }
 
 async function checked(answer) {
