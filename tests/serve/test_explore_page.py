@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -216,3 +217,39 @@ def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
     page.wait_for_timeout(500)
     # that nobody answers is no error of the page, though the browser notes it
     window.wrong = [wrong for wrong in window.wrong if "net::ERR_" not in wrong]
+
+
+def test_a_view_that_another_replaced_hears_nothing(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    page.locator(".rows li").first.hover()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('looks at')")
+    page.evaluate("void (window.before = document.querySelector('.tokens .readout'))")
+    page.fill("#text", "bad")
+    until(page, "!window.before.isConnected")
+    ended(page, written(translator, "bad")[1])
+    page.keyboard.press("Escape")
+    asked = len(window.requests)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(500)
+    assert "looks at" in page.evaluate("window.before.textContent")
+    assert sum("/summary?" in address for address in window.requests[asked:]) == 1
+
+
+def test_a_scene_that_comes_late_is_not_shown(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    held: list[Any] = []
+    page.route(re.compile(r"/api/scenes/\d+$"), lambda route: held.append(route))
+    for count, text in enumerate(("bad", "cab"), 1):
+        page.fill("#text", text)
+        for _ in range(600):
+            if len(held) == count:
+                break
+            page.wait_for_timeout(100)
+    first, second = held
+    second.continue_()
+    until(page, "document.querySelector('.run h1').textContent === 'cab'")
+    first.continue_()
+    page.wait_for_timeout(500)
+    assert page.inner_text(".run h1") == "cab"

@@ -16,7 +16,7 @@ const FIGURES = [
 ];
 
 export class Grid {
-  constructor(source, state) {
+  constructor(source, state, signal) {
     this.source = source;
     this.state = state;
     this.shown = "thumbnails";
@@ -32,7 +32,7 @@ export class Grid {
       if (changed.has("group")) this.open();
       this.mark();
     });
-    onScheme(() => this.open());
+    onScheme(() => this.open(), signal);
   }
 
   group() {

@@ -14,7 +14,7 @@ const TALLEST = 640;
 const ROOMY = 26;
 
 export class HeatMap {
-  constructor(source, state) {
+  constructor(source, state, signal) {
     this.source = source;
     this.state = state;
     this.rooted = false;
@@ -32,7 +32,7 @@ export class HeatMap {
       else this.draw();
     });
     new ResizeObserver(() => this.resized()).observe(this.node);
-    onScheme(() => this.draw());
+    onScheme(() => this.draw(), signal);
   }
 
   group() {

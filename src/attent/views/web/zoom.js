@@ -12,7 +12,7 @@ import { listen } from "./zoom_hands.js";
 const TALLEST = 640;
 
 export class Zoom {
-  constructor(source, state) {
+  constructor(source, state, signal) {
     this.source = source;
     this.state = state;
     this.how = "mean";
@@ -34,7 +34,7 @@ export class Zoom {
       else this.draw();
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
-    onScheme(() => this.repaint());
+    onScheme(() => this.repaint(), signal);
   }
 
   get group() {
@@ -124,7 +124,7 @@ export class Zoom {
   draw() {
     if (this.waiting || !this.pyramid) return;
     this.waiting = true;
-    requestAnimationFrame(() => { this.waiting = false; this.paint(); });
+    requestAnimationFrame(() => { this.waiting = false; if (this.pyramid) this.paint(); });
   }
 
   paint() {
