@@ -253,3 +253,23 @@ def test_a_scene_that_comes_late_is_not_shown(served: Exploring, window: Any, tr
     first.continue_()
     page.wait_for_timeout(500)
     assert page.inner_text(".run h1") == "cab"
+
+
+def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    page.locator(".written button").nth(1).hover()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('(row 1) looks at')")
+    page.locator(".choices select").first.select_option("encoder")
+    until(page, "document.querySelector('.tokens .readout').textContent.startsWith('Point at')")
+    page.locator(".written button").nth(0).hover()
+    page.wait_for_timeout(300)
+    assert page.locator(".tokens .readout").inner_text().startswith("Point at")
+    # what is shown while another text is translated is about the text before
+    page.locator(".choices select").first.select_option("cross")
+    page.route("**/api/translate", lambda route: None)
+    page.fill("#text", "bad")
+    until(page, "document.querySelector('.status').textContent === '…'")
+    page.locator(".written button").nth(1).hover()
+    page.wait_for_timeout(300)
+    assert page.locator(".tokens .readout").inner_text().startswith("Point at")

@@ -12,6 +12,8 @@ export class Run {
     this.which = which;
     this.about = about;
     this.asked = null;
+    // the number of the scene of the translation that is written; null until it is whole
+    this.scene = null;
     this.status = element("p", { class: "status", role: "status" });
     this.stop = element("button", { type: "button", text: "stop", hidden: true, on: { click: () => { this.request?.abort(); this.stop.hidden = true; this.say("Stopped."); } } });
     this.read = element("ol", { class: "pieces read", "aria-label": "what is read, shaded by what the last token looks at" });
@@ -27,6 +29,7 @@ export class Run {
   /** Ask for another text, or for the same with another beginning; what was asked before is not waited for. */
   async ask(asked) {
     this.asked = asked;
+    this.scene = null;
     this.request?.abort();
     const { signal } = (this.request = new AbortController());
     this.say("…");
@@ -64,6 +67,7 @@ export class Run {
     }
     this.stop.hidden = true;
     this.say(`${end.text || "The translation is empty."}${this.unknown.length ? ` (not known to this model: ${this.unknown.join(", ")})` : ""}`);
+    this.scene = end.scene;
     return end.scene;
   }
 
@@ -102,10 +106,12 @@ export class Run {
     this.read.replaceChildren(...pieces);
   }
 
-  /** Show where a token of the translation looked. */
+  /** Show where a token of the translation looked, if the rows of what is shown are its tokens. */
   point(place) {
-    const { state } = this.viewed;
-    if (state) state.set({ side: "row", place });
+    const { source, state } = this.viewed;
+    if (!source || source.number !== this.scene) return;
+    const group = source.scene.groups.find((one) => one.name === state.values.group);
+    if (group.rows === "target" && place < group.height) state.set({ side: "row", place });
   }
 
   say(text, wrong = false) {

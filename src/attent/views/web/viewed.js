@@ -13,6 +13,8 @@ export class Viewed {
     this.server = server;
     this.root = root;
     this.state = null;
+    // what the view that is shown draws from
+    this.source = null;
     this.maps = [];
     this.turn = 0;
     this.ending = new AbortController();
@@ -42,11 +44,13 @@ export class Viewed {
       }
     };
     this.state = show(this.root, source, map, begin(source.scene.groups, this.state?.values), this.ending.signal);
+    this.source = source;
   }
 
   /** Let the view that is shown hear and ask for nothing any more. */
   close() {
     this.ending.abort();
+    this.source = null;
     for (const map of this.maps.splice(0)) map.close();
   }
 }
