@@ -273,3 +273,24 @@ def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(served: E
     page.locator(".written button").nth(1).hover()
     page.wait_for_timeout(300)
     assert page.locator(".tokens .readout").inner_text().startswith("Point at")
+
+
+def test_a_far_row_is_found_among_the_tokens(long: tuple[Exploring, Any], window: Any) -> None:
+    page = window.open(long[0].address)
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    box = page.locator(".zoom canvas").first.bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
+    token = page.locator(".rows li[aria-selected='true']")
+    token.wait_for()
+    row = int(token.get_attribute("data-place"))
+    assert row >= 1000
+    assert f"(row {row}) looks at" in page.locator(".tokens .readout").inner_text()
+    seen, here = page.locator(".rows").bounding_box(), token.bounding_box()
+    assert seen["y"] <= here["y"] <= here["y"] + here["height"] <= seen["y"] + seen["height"]
+    assert page.evaluate("scrollY") == 0
+    # whoever turns to other tokens is not brought back
+    page.locator(".side.row button").first.click()
+    first = page.locator(".rows li").first
+    assert int(first.get_attribute("data-place")) == row // 1000 * 1000 - 1000
+    first.hover()
+    until(page, f"document.querySelector('.tokens .readout').textContent.includes('(row {row // 1000 * 1000 - 1000}) looks at')")

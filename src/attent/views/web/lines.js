@@ -20,6 +20,8 @@ export class Lines {
     this.state = state;
     this.running = null;
     this.starts = { row: 0, column: 0 };
+    // whether what is being chosen is chosen here
+    this.choosing = false;
     this.once = latest((error) => this.fail(error));
     // while one token is looked at, its own row or column says what is wrong
     this.onceAll = latest((error) => { if (this.state.values.side === null) this.fail(error); });
@@ -33,6 +35,7 @@ export class Lines {
     for (const side of ["row", "column"]) this.listen(side);
     state.follow((values, changed) => {
       if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
+      if (values.side !== null && !this.choosing && (changed.has("side") || changed.has("place"))) this.find(values.side, values.place);
       this.look();
     });
   }
@@ -80,7 +83,12 @@ export class Lines {
       const token = event.target.closest?.("li");
       return token ? Number(token.dataset.place) : null;
     };
-    const choose = (event) => { if (place(event) !== null) this.state.set({ side, place: place(event) }); };
+    const choose = (event) => {
+      if (place(event) === null) return;
+      this.choosing = true;
+      this.state.set({ side, place: place(event) });
+      this.choosing = false;
+    };
     tokens.addEventListener("pointerover", (event) => { if (went(event)) choose(event); });
     tokens.addEventListener("click", choose);
     tokens.addEventListener("focusin", choose);
@@ -98,6 +106,22 @@ export class Lines {
 
   group() {
     return this.source.scene.groups.find((one) => one.name === this.state.values.group);
+  }
+
+  /** Bring a token that was chosen elsewhere into sight: the list moves, and the page stays where it is. */
+  find(side, place) {
+    const start = Math.floor(place / WINDOW) * WINDOW;
+    if (this.starts[side] !== start) {
+      this.starts[side] = start;
+      this.write();
+    }
+    const { tokens } = this.lists[side];
+    const box = this.running ? tokens : this.board;
+    const [seen, here] = [box, tokens.children[place - start]].map((node) => node.getBoundingClientRect());
+    // with a line to spare, since a heading may lie over the first
+    if (here.top < seen.top + here.height || here.bottom > seen.bottom - here.height) {
+      box.scrollTop += (here.top + here.bottom - seen.top - seen.bottom) / 2;
+    }
   }
 
   /** Look at a row or a column, or at all. */
