@@ -11,12 +11,14 @@ import pytest
 import torch
 
 import attent
+from attent.data.tokenizer import CharTokenizer
 from attent.decoding.filler import Filler
 from attent.decoding.growing import Growing, labels
 from attent.decoding.translator import Translator
 from attent.serve.explorer import Explorer
 from attent.serve.exploring import Exploring
 from attent.serve.opened import Opened
+from attent.views.scene import Text
 
 pytestmark = pytest.mark.slow
 
@@ -294,3 +296,24 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[Exploring, Any], window
     assert int(first.get_attribute("data-place")) == row // 1000 * 1000 - 1000
     first.hover()
     until(page, f"document.querySelector('.tokens .readout').textContent.includes('(row {row // 1000 * 1000 - 1000}) looks at')")
+
+
+def test_texts_run_their_way(window: Any, translator: Translator) -> None:
+    hebrew = Translator(translator.model, CharTokenizer("אבגדה "), CharTokenizer("וזחטיכל"))
+    with Exploring(Explorer([Opened("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0) as exploring:
+        page = window.open(exploring.address)
+        tokens, text = written(hebrew, "אב ג7")
+        # the model has learnt nothing, and may write nothing, or no letter
+        text = text or "The translation is empty."
+        ended(page, f"{text} (not known to this model: 7)")
+        assert page.locator(".read").get_attribute("dir") == "rtl"
+        first, second = (page.locator(".read li").nth(place).bounding_box() for place in (0, 1))
+        assert second["x"] < first["x"]
+        assert page.locator(".written").get_attribute("dir") == Text(labels(hebrew.target_tokenizer, tokens)).direction
+        # what stands around the translation stays in place
+        assert page.locator(".status bdi").all_inner_texts() == [text, "7"]
+        # left to right again
+        page.fill("#text", "77")
+        until(page, "document.querySelectorAll('.read li').length === 2")
+        ended(page, f"{written(hebrew, '77')[1] or 'The translation is empty.'} (not known to this model: 7)")
+        assert page.locator(".read").get_attribute("dir") == "ltr"

@@ -195,6 +195,12 @@ def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
     there = opened(scene(90, 1, tokens=["كلمة"] * 90))
     first, second = (there.locator(f".rows li:nth-child({place})").bounding_box() for place in (1, 2))
     assert second["x"] < first["x"]
+    # and so do the keys
+    there.focus(".rows li")
+    there.keyboard.press("ArrowLeft")
+    said(there, ".tokens .readout", "(row 1)")
+    there.keyboard.press("ArrowRight")
+    said(there, ".tokens .readout", "(row 0)")
 
 
 def test_a_picture_shows_how_a_patch_looks(opened: Any) -> None:

@@ -1,7 +1,7 @@
 // A translation as it grows. A token that is clicked can be changed: to another that was likely, or to anything that is typed.
 
 import { element } from "./elements.js";
-import { visible } from "./words.js";
+import { direction, visible } from "./words.js";
 
 const STOP = 3;
 
@@ -27,8 +27,9 @@ export class Hypothesis {
     this.steps.push(step);
     const button = element("button", {
       type: "button", "aria-expanded": "false", on: { click: () => this.open(place), pointerenter: () => this.point(place), focus: () => this.point(place) },
-    }, element("bdi", { text: visible(step.said.piece) }), element("small", { text: chance(step.said.probability) }));
+    }, element("bdi", { text: visible(step.said.piece) }), element("small", { dir: "ltr", text: chance(step.said.probability) }));
     this.list.append(element("li", { class: step.forced ? "forced" : "" }, button));
+    this.list.dir = direction(this.steps.filter(({ said }) => said.token !== STOP).map(({ said }) => said.piece));
   }
 
   /** What else a token might have been. */

@@ -13,6 +13,8 @@ const WINDOW = 1000;
 // All lines are drawn of maps with so few weights; fainter lines are not.
 const ALL = 6400;
 const FAINT = 0.02;
+// What the keys mean in a text that runs from right to left.
+const MIRRORED = { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" };
 
 export class Lines {
   constructor(source, state) {
@@ -94,7 +96,8 @@ export class Lines {
     tokens.addEventListener("focusin", choose);
     tokens.addEventListener("keydown", (event) => {
       const count = tokens.children.length;
-      const next = moved(event.key, place(event) - this.starts[side], count);
+      const key = this.running && tokens.dir === "rtl" ? MIRRORED[event.key] ?? event.key : event.key;
+      const next = moved(key, place(event) - this.starts[side], count);
       if (next === undefined) return;
       event.preventDefault();
       tokens.children[next].focus();

@@ -4,7 +4,7 @@ import { shade, share, topOf } from "./colours.js";
 import { element } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
 import { Viewed } from "./viewed.js";
-import { number, visible } from "./words.js";
+import { direction, number, visible } from "./words.js";
 
 export class Run {
   constructor(server, which, about) {
@@ -56,6 +56,7 @@ export class Run {
         this.source = event.source;
         this.unknown = event.unknown;
         this.stop.hidden = false;
+        this.read.dir = direction(event.source);
         this.shade(null);
         this.written.begin();
       } else if (event.kind === "token") {
@@ -66,7 +67,8 @@ export class Run {
       else end = event;
     }
     this.stop.hidden = true;
-    this.say(`${end.text || "The translation is empty."}${this.unknown.length ? ` (not known to this model: ${this.unknown.join(", ")})` : ""}`);
+    const unknown = this.unknown.length ? [" (not known to this model: ", ...isolated(this.unknown), ")"] : [];
+    this.say([...isolated([end.text || "The translation is empty."]), ...unknown]);
     this.scene = end.scene;
     return end.scene;
   }
@@ -80,7 +82,7 @@ export class Run {
     const found = await answer.json();
     if (this.about.task === "fill-mask") {
       this.found.replaceChildren(...found.blanks.map((blank, place) => best(`blank ${place + 1}`, blank.guesses.map(({ word, probability }) => [word, probability]))));
-      this.say(found.unknown.length ? `Not known to this model: ${found.unknown.join(", ")}` : "");
+      this.say(found.unknown.length ? ["Not known to this model: ", ...isolated(found.unknown)] : []);
     } else {
       this.found.replaceChildren(best("classes", found.best.map(({ label, probability }) => [label, probability])));
       this.say("");
@@ -102,7 +104,8 @@ export class Run {
       }
       return piece;
     });
-    if (this.source.length > most) pieces.push(element("li", { text: `… and ${(this.source.length - most).toLocaleString("en")} more` }));
+    const more = this.source.length - most;
+    if (more > 0) pieces.push(element("li", { dir: "ltr", text: `… and ${more.toLocaleString("en")} more` }));
     this.read.replaceChildren(...pieces);
   }
 
@@ -114,10 +117,16 @@ export class Run {
     if (group.rows === "target" && place < group.height) state.set({ side: "row", place });
   }
 
-  say(text, wrong = false) {
-    this.status.textContent = text;
+  /** `said` is a text, or several and elements that hold them. */
+  say(said, wrong = false) {
+    this.status.replaceChildren(...[said].flat());
     this.status.classList.toggle("wrong", wrong);
   }
+}
+
+/** Texts with commas between them, each of which may run the other way. */
+function isolated(texts) {
+  return texts.flatMap((text, place) => [...(place ? [", "] : []), element("bdi", { text })]);
 }
 
 function best(title, pairs) {
