@@ -317,3 +317,14 @@ def test_texts_run_their_way(window: Any, translator: Translator) -> None:
         until(page, "document.querySelectorAll('.read li').length === 2")
         ended(page, f"{written(hebrew, '77')[1] or 'The translation is empty.'} (not known to this model: 7)")
         assert page.locator(".read").get_attribute("dir") == "ltr"
+
+
+def test_an_answer_that_ends_early_is_no_translation(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    begun = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
+    page.route("**/api/translate", lambda route: route.fulfill(content_type="text/event-stream", body=begun))
+    page.fill("#text", "b")
+    page.wait_for_selector(".status.wrong")
+    assert page.locator(".status").inner_text() == "the server ended the answer early"
+    assert page.locator("button", has_text="stop").is_hidden()

@@ -38,6 +38,9 @@ export class Run {
       if (!signal.aborted) await this.viewed.open(scene);
     } catch (error) {
       if (!signal.aborted) this.say(error.message, true);
+    } finally {
+      // a question that came after it may be stopped still
+      if (this.request.signal === signal) this.stop.hidden = true;
     }
   }
 
@@ -66,6 +69,7 @@ export class Run {
       } else if (event.kind === "scene") this.viewed.open(event.scene);
       else end = event;
     }
+    if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
     const unknown = this.unknown.length ? [" (not known to this model: ", ...isolated(this.unknown), ")"] : [];
     this.say([...isolated([end.text || "The translation is empty."]), ...unknown]);
