@@ -67,6 +67,15 @@ def ended(page: Any, text: str) -> None:
     page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
 
 
+def arrived(page: Any, held: list[Any], count: int) -> None:
+    """Wait until so many requests are held back."""
+    for _ in range(600):
+        if len(held) == count:
+            return
+        page.wait_for_timeout(100)
+    pytest.fail(f"{len(held)} of {count} requests came")
+
+
 @SIZES
 def test_typing_translates_and_an_edited_token_is_gone_on_from(
     served: Exploring, window: Any, translator: Translator, size: tuple[int, int], dark: bool
@@ -149,6 +158,35 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[Exploring, Any], window: Any
         page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
     page.locator("button[aria-label='show all of the map']").click()
     until(page, f"document.querySelector('.zoom canvas').dataset.level === '{level}'")
+
+
+def test_what_is_made_of_some_rows_says_so(long: tuple[Exploring, Any], window: Any) -> None:
+    exploring, weights = long
+    page = window.open(exploring.address)
+    # 18 million weights in all, of which 8 million are computed for the figures, and 4 million for a column
+    page.locator(".grid select").select_option("first")
+    assert "the mean over one row in 4 of the map" in page.locator(".grid .about").inner_text()
+    assert page.locator(".summary").inner_text().endswith("the mean over one row in 4")
+    page.locator(".columns li").nth(1).focus()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('(column 1) is looked at by')")
+    said = page.locator(".tokens .readout").inner_text()
+    assert said.endswith("of those that are known (mean over 2 heads, 1 row in 8 was computed)")
+    row, value = re.findall(r"\u2068t(\d+)\u2069 ([\d.]+)", said)[1]
+    assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), rel=1e-2)
+
+
+def test_figures_are_those_of_the_group_that_is_shown(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
+    held: list[Any] = []
+    page.route(re.compile("/summary"), lambda route: held.append(route))
+    page.locator(".choices select").first.select_option("encoder")
+    page.locator(".grid select").select_option("first")
+    arrived(page, held, 1)
+    assert page.locator(".summary").inner_text() == ""
+    held[0].continue_()
+    until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
 
 
 PINCH = """() => {
@@ -245,10 +283,7 @@ def test_a_scene_that_comes_late_is_not_shown(served: Exploring, window: Any, tr
     page.route(re.compile(r"/api/scenes/\d+$"), lambda route: held.append(route))
     for count, text in enumerate(("bad", "cab"), 1):
         page.fill("#text", text)
-        for _ in range(600):
-            if len(held) == count:
-                break
-            page.wait_for_timeout(100)
+        arrived(page, held, count)
     first, second = held
     second.continue_()
     until(page, "document.querySelector('.run h1').textContent === 'cab'")

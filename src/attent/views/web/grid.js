@@ -42,11 +42,18 @@ export class Grid {
   open() {
     const group = this.group();
     const { heads, layers } = group;
-    this.once(Promise.resolve(this.source.summary(group.name)), (figures) => {
+    // those of another group are not of this one's heads
+    this.figures = null;
+    this.summary.textContent = "";
+    this.once(this.source.summary(group.name), ({ figures, every }) => {
       this.figures = figures;
+      this.told = every > 1 ? `one row in ${every.toLocaleString("en")}` : "all rows";
       const offered = FIGURES.filter(([name]) => name === "thumbnails" || figures.some((row) => row.some((one) => one[name] !== null)));
       if (!offered.some(([name]) => name === this.shown)) this.shown = "thumbnails";
-      this.options.replaceChildren(choice("show", offered, this.shown, (chosen) => { this.shown = chosen; this.fill(); }));
+      this.options.replaceChildren(choice("show", offered, this.shown, (chosen) => {
+        this.shown = chosen;
+        if (this.figures) this.fill();
+      }));
       this.fill();
       this.mark();
     });
@@ -80,7 +87,7 @@ export class Grid {
     }));
     this.about.textContent = this.shown === "thumbnails"
       ? "Rows are layers, columns heads. Each map has a scale of its own, and small weights are strengthened (square root)."
-      : "Rows are layers, columns heads: the mean over all rows of the map that see anything.";
+      : `Rows are layers, columns heads: the mean over ${this.told} of the map, those left out that see nothing.`;
   }
 
   async thumbnail(cell, group, layer, head) {
@@ -117,7 +124,7 @@ export class Grid {
     const said = FIGURES.slice(1).filter(([name]) => of(name) !== null && of(name) !== undefined).map(([name, text]) => `${text} ${number(of(name))}`);
     const group = this.group();
     const who = head === "mean" ? (group.heads > 1 ? `mean of ${group.heads} heads` : "its one head") : `head ${head}`;
-    this.summary.textContent = `layer ${layer}, ${who}${said.length ? ": " : ""}${said.join(" · ")}`;
+    this.summary.textContent = `layer ${layer}, ${who}${said.length ? `: ${said.join(" · ")}, the mean over ${this.told}` : ""}`;
   }
 
   key(event) {

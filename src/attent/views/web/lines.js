@@ -187,7 +187,8 @@ export class Lines {
     const subject = `${fenced(this.source.scene.texts[mine].labels[place])} (${side} ${place})`;
     const verb = side === "row" ? "looks at" : "is looked at by";
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
-    this.readout.textContent = `${subject} ${verb}: ${most.join(" · ") || "nothing"}${known}`;
+    const note = line.note ? ` (${line.note})` : "";
+    this.readout.textContent = `${subject} ${verb}: ${most.join(" · ") || "nothing"}${known}${note}`;
   }
 
   drawAll() {

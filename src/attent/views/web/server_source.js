@@ -68,6 +68,7 @@ export class ServerSource {
     return { ...part, top: part.values.reduce((most, value) => Math.max(most, value), 0) };
   }
 
+  // Figures of each layer and head, of one row in `every`.
   async summary(group) {
     const answer = await this.server.get(`/api/scenes/${this.number}/summary`, { group });
     return answer.json();
