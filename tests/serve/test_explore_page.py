@@ -96,12 +96,15 @@ def test_typing_translates_and_an_edited_token_is_gone_on_from(
     assert chosen[1] != tokens[1]
     ended(page, written(translator, "bad", chosen)[1])
     assert page.locator(".written .forced").count() == 2
+    focused = "[...document.querySelectorAll('.written button')].indexOf(document.activeElement)"
+    assert page.evaluate(focused) == 1
     # and the third whatever is typed
     page.locator(".written button").nth(2).focus()
     page.keyboard.press("Enter")
     page.fill(".instead input", "65")
     page.keyboard.press("Enter")
     ended(page, written(translator, "bad", [*chosen, *translator.target_tokenizer.encode("65")])[1])
+    assert page.evaluate(focused) == 2
     window.picture(page, f"explore-{size[0]}", whole=True)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -363,3 +366,22 @@ def test_an_answer_that_ends_early_is_no_translation(served: Exploring, window: 
     page.wait_for_selector(".status.wrong")
     assert page.locator(".status").inner_text() == "the server ended the answer early"
     assert page.locator("button", has_text="stop").is_hidden()
+
+
+ENTER = """composing => document.querySelector("#text").dispatchEvent(
+    new KeyboardEvent("keydown", { key: "Enter", isComposing: composing, bubbles: true, cancelable: true })
+)"""
+
+
+def test_enter_while_a_word_is_composed_translates_nothing(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    asked = len(window.requests)
+    assert page.evaluate(ENTER, True)
+    page.wait_for_timeout(300)
+    assert not any("/api/translate" in address for address in window.requests[asked:])
+    # an event that is taken is told so to whoever sent it
+    assert not page.evaluate(ENTER, False)
+    page.wait_for_timeout(300)
+    assert any("/api/translate" in address for address in window.requests[asked:])
+    ended(page, written(translator, "abc")[1])
