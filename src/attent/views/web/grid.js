@@ -63,7 +63,7 @@ export class Grid {
     const header = element("div", { role: "row", class: "row" }, element("span", { role: "columnheader", text: "" }),
       ...names.map((name) => element("span", { role: "columnheader", class: "heading", text: name })));
     this.cells = layers.map((_, layer) => names.map((name) => element("button", {
-      type: "button", class: "head", role: "gridcell", tabindex: -1, "aria-label": `layer ${layer}, ${name === "mean" ? "mean over heads" : `head ${name}`}`,
+      type: "button", class: "head", role: "gridcell", tabindex: -1, "aria-label": called(layer, name),
       on: { click: () => this.state.set({ layer, head: name === "mean" ? "mean" : Number(name) }) },
     })));
     this.table.replaceChildren(header, ...this.cells.map((row, layer) => element("div", { role: "row", class: "row" },
@@ -78,8 +78,10 @@ export class Grid {
     this.cells.forEach((row, layer) => row.forEach((cell, which) => {
       const head = which < group.heads ? which : "mean";
       cell.style.background = "";
+      cell.setAttribute("aria-label", called(layer, head));
       if (!values) return this.thumbnail(cell, group.name, layer, head);
       const value = head === "mean" ? mean(values[layer]) : values[layer][which];
+      cell.setAttribute("aria-label", `${called(layer, head)}: ${short(value)}`);
       const colour = shade(top ? Math.max(value, 0) / top : 0);
       cell.style.background = colour.background;
       cell.replaceChildren(element("span", { class: "figure", text: short(value) }));
@@ -135,6 +137,10 @@ export class Grid {
     event.preventDefault();
     this.cells.flat()[next].focus();
   }
+}
+
+function called(layer, head) {
+  return `layer ${layer}, ${head === "mean" ? "mean over heads" : `head ${head}`}`;
 }
 
 function mean(values) {

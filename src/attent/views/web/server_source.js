@@ -65,7 +65,7 @@ export class ServerSource {
 
   async thumbnail(group, layer, head) {
     const part = await this.once("thumbnail", { group, layer, head });
-    return { ...part, top: part.values.reduce((most, value) => Math.max(most, value), 0) };
+    return { ...part, top: part.values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) };
   }
 
   // Figures of each layer and head, of one row in `every`.

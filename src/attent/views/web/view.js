@@ -25,7 +25,7 @@ export function show(root, source, Map = HeatMap, begin = {}, signal = undefined
   // no token is pointed at any more
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") state.set({ side: null, place: null }); }, { signal });
   state.follow((values, changed) => {
-    if (changed.has("side") && changed.size <= 2 && !changed.has("layer")) return;
+    if (!["group", "layer", "head"].some((name) => changed.has(name))) return;
     const group = scene.groups.find((one) => one.name === values.group);
     offer(choices, scene, group, state);
     about.textContent = told(group, values.layer);
