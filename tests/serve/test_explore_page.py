@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 import attent
+from attent.data.tokenizer import CharTokenizer
 from attent.decoding.filler import Filler
 from attent.decoding.growing import Growing, labels
 from attent.decoding.translator import Translator
 from attent.serve.explorer import Explorer
 from attent.serve.exploring import Exploring
 from attent.serve.opened import Opened
+from attent.views.scene import Text
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +67,15 @@ def ended(page: Any, text: str) -> None:
     page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
 
 
+def arrived(page: Any, held: list[Any], count: int) -> None:
+    """Wait until so many requests are held back."""
+    for _ in range(600):
+        if len(held) == count:
+            return
+        page.wait_for_timeout(100)
+    pytest.fail(f"{len(held)} of {count} requests came")
+
+
 @SIZES
 def test_typing_translates_and_an_edited_token_is_gone_on_from(
     served: Exploring, window: Any, translator: Translator, size: tuple[int, int], dark: bool
@@ -84,12 +96,15 @@ def test_typing_translates_and_an_edited_token_is_gone_on_from(
     assert chosen[1] != tokens[1]
     ended(page, written(translator, "bad", chosen)[1])
     assert page.locator(".written .forced").count() == 2
+    focused = "[...document.querySelectorAll('.written button')].indexOf(document.activeElement)"
+    assert page.evaluate(focused) == 1
     # and the third whatever is typed
     page.locator(".written button").nth(2).focus()
     page.keyboard.press("Enter")
     page.fill(".instead input", "65")
     page.keyboard.press("Enter")
     ended(page, written(translator, "bad", [*chosen, *translator.target_tokenizer.encode("65")])[1])
+    assert page.evaluate(focused) == 2
     window.picture(page, f"explore-{size[0]}", whole=True)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -148,6 +163,35 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[Exploring, Any], window: Any
     until(page, f"document.querySelector('.zoom canvas').dataset.level === '{level}'")
 
 
+def test_what_is_made_of_some_rows_says_so(long: tuple[Exploring, Any], window: Any) -> None:
+    exploring, weights = long
+    page = window.open(exploring.address)
+    # 18 million weights in all, of which 8 million are computed for the figures, and 4 million for a column
+    page.locator(".grid select").select_option("first")
+    assert "the mean over one row in 4 of the map" in page.locator(".grid .about").inner_text()
+    assert page.locator(".summary").inner_text().endswith("the mean over one row in 4")
+    page.locator(".columns li").nth(1).focus()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('(column 1) is looked at by')")
+    said = page.locator(".tokens .readout").inner_text()
+    assert said.endswith("of those that are known (mean over 2 heads, 1 row in 8 was computed)")
+    row, value = re.findall(r"\u2068t(\d+)\u2069 ([\d.]+)", said)[1]
+    assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), rel=1e-2)
+
+
+def test_figures_are_those_of_the_group_that_is_shown(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
+    held: list[Any] = []
+    page.route(re.compile("/summary"), lambda route: held.append(route))
+    page.locator(".choices select").first.select_option("encoder")
+    page.locator(".grid select").select_option("first")
+    arrived(page, held, 1)
+    assert page.locator(".summary").inner_text() == ""
+    held[0].continue_()
+    until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
+
+
 PINCH = """() => {
     const canvas = document.querySelector(".zoom canvas");
     const box = canvas.getBoundingClientRect();
@@ -194,3 +238,150 @@ def test_without_the_token_the_page_says_what_to_open(served: Exploring, window:
     page.wait_for_selector("[role=alert]")
     assert "open the address that attent printed" in page.locator("[role=alert]").inner_text()
     window.wrong = [wrong for wrong in window.wrong if "status of 403" not in wrong]
+
+
+def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(window: Any, translator: Translator) -> None:
+    run = Opened("dates", "translate", copy.deepcopy(translator))
+    with Exploring(Explorer([run], text="abc"), port=0) as exploring:
+        page = window.open(exploring.address)
+        ended(page, written(translator, "abc")[1])
+        until(page, "document.querySelectorAll('.head canvas').length === document.querySelectorAll('.head').length")
+    page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
+    until(page, "document.querySelector('.zoom .level').textContent.includes('the server does not answer')")
+    until(page, "document.querySelector('.tokens .readout').textContent === 'the server does not answer'")
+    asked = len(window.requests)
+    page.wait_for_timeout(1000)
+    assert window.requests[asked:] == []
+    # the tile is asked for once more three seconds after it failed, and then after six
+    page.wait_for_timeout(4000)
+    assert ["/tile?" in address for address in window.requests[asked:]] == [True]
+    page.locator(".choices select").first.select_option("encoder")
+    until(page, "document.querySelector('.summary').textContent === 'the server does not answer'")
+    page.wait_for_timeout(500)
+    # that nobody answers is no error of the page, though the browser notes it
+    window.wrong = [wrong for wrong in window.wrong if "net::ERR_" not in wrong]
+
+
+def test_a_view_that_another_replaced_hears_nothing(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    page.locator(".rows li").first.hover()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('looks at')")
+    page.evaluate("void (window.before = document.querySelector('.tokens .readout'))")
+    page.fill("#text", "bad")
+    until(page, "!window.before.isConnected")
+    ended(page, written(translator, "bad")[1])
+    page.keyboard.press("Escape")
+    asked = len(window.requests)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(500)
+    assert "looks at" in page.evaluate("window.before.textContent")
+    assert sum("/summary?" in address for address in window.requests[asked:]) == 1
+
+
+def test_a_scene_that_comes_late_is_not_shown(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    held: list[Any] = []
+    page.route(re.compile(r"/api/scenes/\d+$"), lambda route: held.append(route))
+    for count, text in enumerate(("bad", "cab"), 1):
+        page.fill("#text", text)
+        arrived(page, held, count)
+    first, second = held
+    second.continue_()
+    until(page, "document.querySelector('.run h1').textContent === 'cab'")
+    first.continue_()
+    page.wait_for_timeout(500)
+    assert page.inner_text(".run h1") == "cab"
+
+
+def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    page.locator(".written button").nth(1).hover()
+    until(page, "document.querySelector('.tokens .readout').textContent.includes('(row 1) looks at')")
+    page.locator(".choices select").first.select_option("encoder")
+    until(page, "document.querySelector('.tokens .readout').textContent.startsWith('Point at')")
+    page.locator(".written button").nth(0).hover()
+    page.wait_for_timeout(300)
+    assert page.locator(".tokens .readout").inner_text().startswith("Point at")
+    # what is shown while another text is translated is about the text before
+    page.locator(".choices select").first.select_option("cross")
+    page.route("**/api/translate", lambda route: None)
+    page.fill("#text", "bad")
+    until(page, "document.querySelector('.status').textContent === '…'")
+    page.locator(".written button").nth(1).hover()
+    page.wait_for_timeout(300)
+    assert page.locator(".tokens .readout").inner_text().startswith("Point at")
+
+
+def test_a_far_row_is_found_among_the_tokens(long: tuple[Exploring, Any], window: Any) -> None:
+    page = window.open(long[0].address)
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+    box = page.locator(".zoom canvas").first.bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6)
+    token = page.locator(".rows li[aria-selected='true']")
+    token.wait_for()
+    row = int(token.get_attribute("data-place"))
+    assert row >= 1000
+    assert f"(row {row}) looks at" in page.locator(".tokens .readout").inner_text()
+    seen, here = page.locator(".rows").bounding_box(), token.bounding_box()
+    assert seen["y"] <= here["y"] <= here["y"] + here["height"] <= seen["y"] + seen["height"]
+    assert page.evaluate("scrollY") == 0
+    # whoever turns to other tokens is not brought back
+    page.locator(".side.row button").first.click()
+    first = page.locator(".rows li").first
+    assert int(first.get_attribute("data-place")) == row // 1000 * 1000 - 1000
+    first.hover()
+    until(page, f"document.querySelector('.tokens .readout').textContent.includes('(row {row // 1000 * 1000 - 1000}) looks at')")
+
+
+def test_texts_run_their_way(window: Any, translator: Translator) -> None:
+    hebrew = Translator(translator.model, CharTokenizer("אבגדה "), CharTokenizer("וזחטיכל"))
+    with Exploring(Explorer([Opened("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0) as exploring:
+        page = window.open(exploring.address)
+        tokens, text = written(hebrew, "אב ג7")
+        # the model has learnt nothing, and may write nothing, or no letter
+        text = text or "The translation is empty."
+        ended(page, f"{text} (not known to this model: 7)")
+        assert page.locator(".read").get_attribute("dir") == "rtl"
+        first, second = (page.locator(".read li").nth(place).bounding_box() for place in (0, 1))
+        assert second["x"] < first["x"]
+        assert page.locator(".written").get_attribute("dir") == Text(labels(hebrew.target_tokenizer, tokens)).direction
+        # what stands around the translation stays in place
+        assert page.locator(".status bdi").all_inner_texts() == [text, "7"]
+        # left to right again
+        page.fill("#text", "77")
+        until(page, "document.querySelectorAll('.read li').length === 2")
+        ended(page, f"{written(hebrew, '77')[1] or 'The translation is empty.'} (not known to this model: 7)")
+        assert page.locator(".read").get_attribute("dir") == "ltr"
+
+
+def test_an_answer_that_ends_early_is_no_translation(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    begun = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
+    page.route("**/api/translate", lambda route: route.fulfill(content_type="text/event-stream", body=begun))
+    page.fill("#text", "b")
+    page.wait_for_selector(".status.wrong")
+    assert page.locator(".status").inner_text() == "the server ended the answer early"
+    assert page.locator("button", has_text="stop").is_hidden()
+
+
+ENTER = """composing => document.querySelector("#text").dispatchEvent(
+    new KeyboardEvent("keydown", { key: "Enter", isComposing: composing, bubbles: true, cancelable: true })
+)"""
+
+
+def test_enter_while_a_word_is_composed_translates_nothing(served: Exploring, window: Any, translator: Translator) -> None:
+    page = window.open(served.address)
+    ended(page, written(translator, "abc")[1])
+    asked = len(window.requests)
+    assert page.evaluate(ENTER, True)
+    page.wait_for_timeout(300)
+    assert not any("/api/translate" in address for address in window.requests[asked:])
+    # an event that is taken is told so to whoever sent it
+    assert not page.evaluate(ENTER, False)
+    page.wait_for_timeout(300)
+    assert any("/api/translate" in address for address in window.requests[asked:])
+    ended(page, written(translator, "abc")[1])

@@ -101,6 +101,18 @@ def test_a_token_shows_what_it_looks_at_and_who_looks_at_it(opened: Any) -> None
     assert there.inner_text(".tokens .readout").startswith("⁨it⁩ (column 4) is looked at by: ⁨" + TOKENS[column.argmax()])
 
 
+def test_pointing_at_tokens_leaves_the_choices_alone(opened: Any) -> None:
+    there = opened(scene())
+    there.evaluate("void (window.before = document.querySelector('.choices select'))")
+    for place in (2, 3):
+        there.hover(f".rows li:nth-child({place})")
+        said(there, ".tokens .readout", f"(row {place - 1}) looks at")
+    assert there.evaluate("window.before.isConnected")
+    there.click("button[aria-label='layer 0, head 0']")
+    assert not there.evaluate("window.before.isConnected")
+    assert there.locator(".choices select").nth(1).input_value() == "0"
+
+
 def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
     shown = scene()
     there = opened(shown)
@@ -134,7 +146,10 @@ def test_figures_of_every_head(opened: Any) -> None:
     first = torch.stack([weights(shown, 0, 1, row)[0] for row in range(5)]).mean().item()
     assert f"share on the first token {first:.4g}"[:-1] in there.inner_text(".summary")
     there.locator(".grid select").select_option("first")
-    assert there.inner_text("button[aria-label='layer 0, head 1']") == f"{first:.2f}"
+    # whoever hears the page hears the figure too
+    assert there.inner_text(f"button[aria-label='layer 0, head 1: {first:.2f}']") == f"{first:.2f}"
+    there.locator(".grid select").select_option("thumbnails")
+    there.locator("button[aria-label='layer 0, head 1'] canvas").wait_for()
 
 
 def test_a_pooled_map_shows_pooled_numbers_and_says_so(opened: Any) -> None:
@@ -195,6 +210,12 @@ def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
     there = opened(scene(90, 1, tokens=["كلمة"] * 90))
     first, second = (there.locator(f".rows li:nth-child({place})").bounding_box() for place in (1, 2))
     assert second["x"] < first["x"]
+    # and so do the keys
+    there.focus(".rows li")
+    there.keyboard.press("ArrowLeft")
+    said(there, ".tokens .readout", "(row 1)")
+    there.keyboard.press("ArrowRight")
+    said(there, ".tokens .readout", "(row 0)")
 
 
 def test_a_picture_shows_how_a_patch_looks(opened: Any) -> None:

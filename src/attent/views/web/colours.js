@@ -34,9 +34,9 @@ export function isDark() {
   return dark.matches;
 }
 
-/** Be told when the page turns light or dark. */
-export function onScheme(listener) {
-  dark.addEventListener("change", listener);
+/** Be told when the page turns light or dark, until a signal. */
+export function onScheme(listener, signal = undefined) {
+  dark.addEventListener("change", listener, { signal });
 }
 
 /** How much of its scale a weight is, 0 to 1; `rooted` lets small ones be seen. */

@@ -43,9 +43,9 @@ export class EmbeddedSource {
     return { ...made, top: made.values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) };
   }
 
-  /** Figures of each layer and head. */
+  /** Figures of each layer and head, of every row. */
   async summary(group) {
-    return this.about(group).summary;
+    return { figures: this.about(group).summary, every: 1 };
   }
 
   /** The pixels of the picture, red, green and blue of each. */
@@ -82,15 +82,16 @@ export class EmbeddedSource {
     return head === "mean" ? mean(Array.from({ length: about.heads }, (_, which) => one(which))) : one(head);
   }
 
+  // a line has no note of its own: what was rounded stands above, once for all
   async line(group, layer, head, place, side) {
     const about = this.about(group);
     const length = side === "rows" ? about.width : about.height;
-    if (about.maps) return { values: await this.kept(about, layer, head, place, side, length), exact: false, note: about.note };
+    if (about.maps) return { values: await this.kept(about, layer, head, place, side, length), exact: false };
     const matrix = await this.matrix(group, layer, head);
     const values = side === "rows"
       ? matrix.values.slice(place * length, (place + 1) * length)
       : Float32Array.from({ length }, (_, row) => matrix.values[row * about.width + place]);
-    return { values, exact: about.numbers === "float32", note: about.note };
+    return { values, exact: about.numbers === "float32" };
   }
 
   /** The largest weights of a row or a column; NaN where none is known. */

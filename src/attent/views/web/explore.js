@@ -41,7 +41,8 @@ function box(about, runs) {
   const text = element("textarea", { id: "text", dir: "auto", spellcheck: "false", on: { input: () => { given.text = text.value; soon(); } } });
   text.value = about.text;
   text.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey) return;
+    // the Enter that ends what an input method composes is not for us
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     go();
   });

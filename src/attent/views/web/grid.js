@@ -16,11 +16,11 @@ const FIGURES = [
 ];
 
 export class Grid {
-  constructor(source, state) {
+  constructor(source, state, signal) {
     this.source = source;
     this.state = state;
     this.shown = "thumbnails";
-    this.once = latest();
+    this.once = latest((error) => this.fail(error));
     this.options = element("div", { class: "options" });
     this.about = element("p", { class: "about" });
     this.table = element("div", { class: "heads", role: "grid", "aria-label": "layers and heads" });
@@ -32,7 +32,7 @@ export class Grid {
       if (changed.has("group")) this.open();
       this.mark();
     });
-    onScheme(() => this.open());
+    onScheme(() => this.open(), signal);
   }
 
   group() {
@@ -42,11 +42,18 @@ export class Grid {
   open() {
     const group = this.group();
     const { heads, layers } = group;
-    this.once(Promise.resolve(this.source.summary(group.name)), (figures) => {
+    // those of another group are not of this one's heads
+    this.figures = null;
+    this.summary.textContent = "";
+    this.once(this.source.summary(group.name), ({ figures, every }) => {
       this.figures = figures;
+      this.told = every > 1 ? `one row in ${every.toLocaleString("en")}` : "all rows";
       const offered = FIGURES.filter(([name]) => name === "thumbnails" || figures.some((row) => row.some((one) => one[name] !== null)));
       if (!offered.some(([name]) => name === this.shown)) this.shown = "thumbnails";
-      this.options.replaceChildren(choice("show", offered, this.shown, (chosen) => { this.shown = chosen; this.fill(); }));
+      this.options.replaceChildren(choice("show", offered, this.shown, (chosen) => {
+        this.shown = chosen;
+        if (this.figures) this.fill();
+      }));
       this.fill();
       this.mark();
     });
@@ -56,7 +63,7 @@ export class Grid {
     const header = element("div", { role: "row", class: "row" }, element("span", { role: "columnheader", text: "" }),
       ...names.map((name) => element("span", { role: "columnheader", class: "heading", text: name })));
     this.cells = layers.map((_, layer) => names.map((name) => element("button", {
-      type: "button", class: "head", role: "gridcell", tabindex: -1, "aria-label": `layer ${layer}, ${name === "mean" ? "mean over heads" : `head ${name}`}`,
+      type: "button", class: "head", role: "gridcell", tabindex: -1, "aria-label": called(layer, name),
       on: { click: () => this.state.set({ layer, head: name === "mean" ? "mean" : Number(name) }) },
     })));
     this.table.replaceChildren(header, ...this.cells.map((row, layer) => element("div", { role: "row", class: "row" },
@@ -71,8 +78,10 @@ export class Grid {
     this.cells.forEach((row, layer) => row.forEach((cell, which) => {
       const head = which < group.heads ? which : "mean";
       cell.style.background = "";
+      cell.setAttribute("aria-label", called(layer, head));
       if (!values) return this.thumbnail(cell, group.name, layer, head);
       const value = head === "mean" ? mean(values[layer]) : values[layer][which];
+      cell.setAttribute("aria-label", `${called(layer, head)}: ${short(value)}`);
       const colour = shade(top ? Math.max(value, 0) / top : 0);
       cell.style.background = colour.background;
       cell.replaceChildren(element("span", { class: "figure", text: short(value) }));
@@ -80,15 +89,28 @@ export class Grid {
     }));
     this.about.textContent = this.shown === "thumbnails"
       ? "Rows are layers, columns heads. Each map has a scale of its own, and small weights are strengthened (square root)."
-      : "Rows are layers, columns heads: the mean over all rows of the map that see anything.";
+      : `Rows are layers, columns heads: the mean over ${this.told} of the map, those left out that see nothing.`;
   }
 
   async thumbnail(cell, group, layer, head) {
-    const { height, width, values, top } = await this.source.thumbnail(group, layer, head);
+    let found;
+    try {
+      found = await this.source.thumbnail(group, layer, head);
+    } catch (error) {
+      if (!cell.isConnected) return;
+      cell.replaceChildren();
+      this.fail(error);
+      return;
+    }
     if (this.shown !== "thumbnails" || !cell.isConnected) return;
+    const { height, width, values, top } = found;
     const canvas = painted(values, height, width, top, true);
     canvas.setAttribute("aria-hidden", "true");
     cell.replaceChildren(canvas);
+  }
+
+  fail(error) {
+    this.summary.textContent = error.message;
   }
 
   mark() {
@@ -104,7 +126,7 @@ export class Grid {
     const said = FIGURES.slice(1).filter(([name]) => of(name) !== null && of(name) !== undefined).map(([name, text]) => `${text} ${number(of(name))}`);
     const group = this.group();
     const who = head === "mean" ? (group.heads > 1 ? `mean of ${group.heads} heads` : "its one head") : `head ${head}`;
-    this.summary.textContent = `layer ${layer}, ${who}${said.length ? ": " : ""}${said.join(" · ")}`;
+    this.summary.textContent = `layer ${layer}, ${who}${said.length ? `: ${said.join(" · ")}, the mean over ${this.told}` : ""}`;
   }
 
   key(event) {
@@ -115,6 +137,10 @@ export class Grid {
     event.preventDefault();
     this.cells.flat()[next].focus();
   }
+}
+
+function called(layer, head) {
+  return `layer ${layer}, ${head === "mean" ? "mean over heads" : `head ${head}`}`;
 }
 
 function mean(values) {

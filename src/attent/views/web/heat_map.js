@@ -14,12 +14,12 @@ const TALLEST = 640;
 const ROOMY = 26;
 
 export class HeatMap {
-  constructor(source, state) {
+  constructor(source, state, signal) {
     this.source = source;
     this.state = state;
     this.rooted = false;
     this.cell = [0, 0];
-    this.once = latest();
+    this.once = latest((error) => { this.readout.textContent = error.message; });
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "map" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.legend = element("div", { class: "legend" });
@@ -32,7 +32,7 @@ export class HeatMap {
       else this.draw();
     });
     new ResizeObserver(() => this.resized()).observe(this.node);
-    onScheme(() => this.draw());
+    onScheme(() => this.draw(), signal);
   }
 
   group() {

@@ -1,7 +1,7 @@
 // A translation as it grows. A token that is clicked can be changed: to another that was likely, or to anything that is typed.
 
 import { element } from "./elements.js";
-import { visible } from "./words.js";
+import { direction, visible } from "./words.js";
 
 const STOP = 3;
 
@@ -13,10 +13,14 @@ export class Hypothesis {
     this.list = element("ol", { class: "pieces written", "aria-label": "the translation; a token that is chosen can be changed" });
     this.menu = element("div");
     this.node = element("div", {}, this.list, this.menu);
+    // the place of the token that was changed, until another stands there
+    this.changed = null;
     this.begin();
   }
 
   begin() {
+    // who is elsewhere by now stays there
+    if (!this.node.contains(document.activeElement)) this.changed = null;
     this.steps = [];
     this.list.replaceChildren();
     this.menu.replaceChildren();
@@ -25,10 +29,16 @@ export class Hypothesis {
   add(step) {
     const place = this.steps.length;
     this.steps.push(step);
+    const point = () => this.point(place);
     const button = element("button", {
-      type: "button", "aria-expanded": "false", on: { click: () => this.open(place), pointerenter: () => this.point(place), focus: () => this.point(place) },
-    }, element("bdi", { text: visible(step.said.piece) }), element("small", { text: chance(step.said.probability) }));
+      type: "button", "aria-expanded": "false", on: { click: () => this.open(place), pointerenter: point, focus: point },
+    }, element("bdi", { text: visible(step.said.piece) }), element("small", { dir: "ltr", text: chance(step.said.probability) }));
     this.list.append(element("li", { class: step.forced ? "forced" : "" }, button));
+    this.list.dir = direction(this.steps.filter(({ said }) => said.token !== STOP).map(({ said }) => said.piece));
+    if (place !== this.changed) return;
+    this.changed = null;
+    // with what had the focus it went to the page
+    if (document.activeElement === document.body) button.focus();
   }
 
   /** What else a token might have been. */
@@ -36,11 +46,15 @@ export class Hypothesis {
     const step = this.steps[place];
     for (const [which, item] of [...this.list.children].entries()) item.firstChild.setAttribute("aria-expanded", String(which === place));
     const prefix = this.steps.slice(0, place).map(({ said }) => said.token);
+    const change = (ids, more) => {
+      this.changed = place;
+      this.change(ids, more);
+    };
     const offers = step.best.filter(({ token }) => token !== STOP).map((candidate) => element("button", {
-      type: "button", on: { click: () => this.change([...prefix, candidate.token], "") },
+      type: "button", on: { click: () => change([...prefix, candidate.token], "") },
     }, element("bdi", { text: visible(candidate.piece) }), element("small", { text: chance(candidate.probability) })));
     const typed = element("input", { type: "text", dir: "auto", "aria-label": "what comes from here on" });
-    const form = element("form", { on: { submit: (event) => { event.preventDefault(); this.change(prefix, typed.value); } } },
+    const form = element("form", { on: { submit: (event) => { event.preventDefault(); change(prefix, typed.value); } } },
       typed, element("button", { text: "go on from this" }));
     const close = () => {
       this.menu.replaceChildren();

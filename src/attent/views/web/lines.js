@@ -13,6 +13,8 @@ const WINDOW = 1000;
 // All lines are drawn of maps with so few weights; fainter lines are not.
 const ALL = 6400;
 const FAINT = 0.02;
+// What the keys mean in a text that runs from right to left.
+const MIRRORED = { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" };
 
 export class Lines {
   constructor(source, state) {
@@ -20,8 +22,11 @@ export class Lines {
     this.state = state;
     this.running = null;
     this.starts = { row: 0, column: 0 };
-    this.once = latest();
-    this.onceAll = latest();
+    // whether what is being chosen is chosen here
+    this.choosing = false;
+    this.once = latest((error) => this.fail(error));
+    // while one token is looked at, its own row or column says what is wrong
+    this.onceAll = latest((error) => { if (this.state.values.side === null) this.fail(error); });
     this.lists = { row: list("row"), column: list("column") };
     this.drawing = drawn("svg", { class: "lines", "aria-hidden": "true", width: 160 });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
@@ -32,6 +37,7 @@ export class Lines {
     for (const side of ["row", "column"]) this.listen(side);
     state.follow((values, changed) => {
       if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
+      if (values.side !== null && !this.choosing && (changed.has("side") || changed.has("place"))) this.find(values.side, values.place);
       this.look();
     });
   }
@@ -79,13 +85,19 @@ export class Lines {
       const token = event.target.closest?.("li");
       return token ? Number(token.dataset.place) : null;
     };
-    const choose = (event) => { if (place(event) !== null) this.state.set({ side, place: place(event) }); };
+    const choose = (event) => {
+      if (place(event) === null) return;
+      this.choosing = true;
+      this.state.set({ side, place: place(event) });
+      this.choosing = false;
+    };
     tokens.addEventListener("pointerover", (event) => { if (went(event)) choose(event); });
     tokens.addEventListener("click", choose);
     tokens.addEventListener("focusin", choose);
     tokens.addEventListener("keydown", (event) => {
       const count = tokens.children.length;
-      const next = moved(event.key, place(event) - this.starts[side], count);
+      const key = this.running && tokens.dir === "rtl" ? MIRRORED[event.key] ?? event.key : event.key;
+      const next = moved(key, place(event) - this.starts[side], count);
       if (next === undefined) return;
       event.preventDefault();
       tokens.children[next].focus();
@@ -99,6 +111,22 @@ export class Lines {
     return this.source.scene.groups.find((one) => one.name === this.state.values.group);
   }
 
+  /** Bring a token that was chosen elsewhere into sight: the list moves, and the page stays where it is. */
+  find(side, place) {
+    const start = Math.floor(place / WINDOW) * WINDOW;
+    if (this.starts[side] !== start) {
+      this.starts[side] = start;
+      this.write();
+    }
+    const { tokens } = this.lists[side];
+    const box = this.running ? tokens : this.board;
+    const [seen, here] = [box, tokens.children[place - start]].map((node) => node.getBoundingClientRect());
+    // with a line to spare, since a heading may lie over the first
+    if (here.top < seen.top + here.height || here.bottom > seen.bottom - here.height) {
+      box.scrollTop += (here.top + here.bottom - seen.top - seen.bottom) / 2;
+    }
+  }
+
   /** Look at a row or a column, or at all. */
   look() {
     const { group, layer, head, side, place } = this.state.values;
@@ -108,6 +136,13 @@ export class Lines {
     }
     const found = side === "row" ? this.source.row(group, layer, head, place) : this.source.column(group, layer, head, place);
     this.once(Promise.resolve(found), (line) => { this.mark(line); this.say(line); this.drawOne(line); });
+  }
+
+  /** Say what is wrong, with nothing left of what was looked at before. */
+  fail(error) {
+    this.mark(null);
+    this.draw([]);
+    this.readout.textContent = error.message;
   }
 
   /** Shade what is looked at, or what looks. */
@@ -152,7 +187,8 @@ export class Lines {
     const subject = `${fenced(this.source.scene.texts[mine].labels[place])} (${side} ${place})`;
     const verb = side === "row" ? "looks at" : "is looked at by";
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
-    this.readout.textContent = `${subject} ${verb}: ${most.join(" · ") || "nothing"}${known}`;
+    const note = line.note ? ` (${line.note})` : "";
+    this.readout.textContent = `${subject} ${verb}: ${most.join(" · ") || "nothing"}${known}${note}`;
   }
 
   drawAll() {

@@ -14,7 +14,7 @@ export class Picture {
     this.source = source;
     this.state = state;
     this.about = source.scene.picture;
-    this.once = latest();
+    this.once = latest((error) => { this.readout.textContent = error.message; });
     this.front = element("div", { class: "options" });
     this.canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "picture" });
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
@@ -25,7 +25,7 @@ export class Picture {
       this.front.append(element("button", { type: "button", text: `how ${visible(labels[place])} looks`, on: { click: () => this.look(place) } }));
     }
     this.listen();
-    Promise.resolve(source.pixels()).then((bytes) => {
+    this.once(source.pixels(), (bytes) => {
       this.bytes = bytes;
       this.shown = this.painted();
       state.follow(() => this.open());

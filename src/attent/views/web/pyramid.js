@@ -4,6 +4,8 @@ export const SIDE = 256;
 const KEPT = 96;
 const AT_ONCE = 4;
 const AGAIN = 600; // milliseconds until a tile that is not exact yet is asked for again
+// Milliseconds until one that did not come is: twice as many each time, up to the second number.
+const [REST, LONGEST] = [3000, 30_000];
 
 export class Pyramid {
   // load(level, y, x, signal) promises {height, width, values, exact, note}; changed() is called when there is something new to draw.
@@ -14,9 +16,9 @@ export class Pyramid {
     this.changed = changed;
     this.tiles = new Map();
     this.running = new Map();
+    this.failed = new Map();
     this.wanted = [];
     this.timer = 0;
-    this.error = "";
     const parts = Math.ceil(Math.max(height, width) / SIDE);
     this.top = parts > 1 ? Math.ceil(Math.log2(parts)) : 0;
   }
@@ -56,6 +58,11 @@ export class Pyramid {
     return this.wanted.every((place) => this.tiles.has(place.join("/")));
   }
 
+  // Why a tile that is wanted did not come; nothing where all came, or are on their way for the first time.
+  get error() {
+    return this.wanted.map((place) => this.failed.get(place.join("/"))).find(Boolean)?.reason ?? "";
+  }
+
   close() {
     this.want([]);
     clearTimeout(this.timer);
@@ -64,17 +71,22 @@ export class Pyramid {
 
   next() {
     clearTimeout(this.timer);
-    const now = performance.now();
     let soonest = Infinity;
     for (const place of this.wanted) {
       if (this.running.size >= AT_ONCE) return;
       const key = place.join("/");
-      const tile = this.tiles.get(key);
-      if (this.running.has(key) || tile?.exact) continue;
-      if (tile && now - tile.time < AGAIN) soonest = Math.min(soonest, AGAIN - (now - tile.time));
+      if (this.running.has(key) || this.tiles.get(key)?.exact) continue;
+      const rest = this.rest(key);
+      if (rest > 0) soonest = Math.min(soonest, rest);
       else this.ask(key, place);
     }
     if (soonest < Infinity) this.timer = setTimeout(() => this.next(), soonest + 10);
+  }
+
+  // Milliseconds until a tile may be asked for again: the server is given time to make it exact, or to come back.
+  rest(key) {
+    const until = Math.max((this.tiles.get(key)?.time ?? -Infinity) + AGAIN, this.failed.get(key)?.until ?? -Infinity);
+    return until - performance.now();
   }
 
   async ask(key, place) {
@@ -83,16 +95,19 @@ export class Pyramid {
     try {
       const tile = await this.load(...place, request.signal);
       this.keep(key, { ...tile, time: performance.now() });
-      this.error = "";
+      this.failed.delete(key);
     } catch (error) {
-      if (!request.signal.aborted) {
-        this.error = error.message;
-        this.wanted = [];
-      }
+      if (!request.signal.aborted) this.fail(key, error);
     }
     this.running.delete(key);
     this.changed();
     this.next();
+  }
+
+  // What fails is drawn too, and every drawing asks for what it wants: without a rest the two would go round.
+  fail(key, error) {
+    const rest = Math.min(2 * (this.failed.get(key)?.rest ?? REST / 2), LONGEST);
+    this.failed.set(key, { reason: error.message, rest, until: performance.now() + rest });
   }
 
   keep(key, tile) {

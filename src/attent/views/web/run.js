@@ -4,7 +4,7 @@ import { shade, share, topOf } from "./colours.js";
 import { element } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
 import { Viewed } from "./viewed.js";
-import { number, visible } from "./words.js";
+import { direction, number, visible } from "./words.js";
 
 export class Run {
   constructor(server, which, about) {
@@ -12,6 +12,8 @@ export class Run {
     this.which = which;
     this.about = about;
     this.asked = null;
+    // the number of the scene of the translation that is written; null until it is whole
+    this.scene = null;
     this.status = element("p", { class: "status", role: "status" });
     this.stop = element("button", { type: "button", text: "stop", hidden: true, on: { click: () => { this.request?.abort(); this.stop.hidden = true; this.say("Stopped."); } } });
     this.read = element("ol", { class: "pieces read", "aria-label": "what is read, shaded by what the last token looks at" });
@@ -27,6 +29,7 @@ export class Run {
   /** Ask for another text, or for the same with another beginning; what was asked before is not waited for. */
   async ask(asked) {
     this.asked = asked;
+    this.scene = null;
     this.request?.abort();
     const { signal } = (this.request = new AbortController());
     this.say("…");
@@ -35,6 +38,9 @@ export class Run {
       if (!signal.aborted) await this.viewed.open(scene);
     } catch (error) {
       if (!signal.aborted) this.say(error.message, true);
+    } finally {
+      // a question that came after it may be stopped still
+      if (this.request.signal === signal) this.stop.hidden = true;
     }
   }
 
@@ -53,6 +59,7 @@ export class Run {
         this.source = event.source;
         this.unknown = event.unknown;
         this.stop.hidden = false;
+        this.read.dir = direction(event.source);
         this.shade(null);
         this.written.begin();
       } else if (event.kind === "token") {
@@ -62,8 +69,11 @@ export class Run {
       } else if (event.kind === "scene") this.viewed.open(event.scene);
       else end = event;
     }
+    if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
-    this.say(`${end.text || "The translation is empty."}${this.unknown.length ? ` (not known to this model: ${this.unknown.join(", ")})` : ""}`);
+    const unknown = this.unknown.length ? [" (not known to this model: ", ...isolated(this.unknown), ")"] : [];
+    this.say([...isolated([end.text || "The translation is empty."]), ...unknown]);
+    this.scene = end.scene;
     return end.scene;
   }
 
@@ -76,7 +86,7 @@ export class Run {
     const found = await answer.json();
     if (this.about.task === "fill-mask") {
       this.found.replaceChildren(...found.blanks.map((blank, place) => best(`blank ${place + 1}`, blank.guesses.map(({ word, probability }) => [word, probability]))));
-      this.say(found.unknown.length ? `Not known to this model: ${found.unknown.join(", ")}` : "");
+      this.say(found.unknown.length ? ["Not known to this model: ", ...isolated(found.unknown)] : []);
     } else {
       this.found.replaceChildren(best("classes", found.best.map(({ label, probability }) => [label, probability])));
       this.say("");
@@ -98,20 +108,29 @@ export class Run {
       }
       return piece;
     });
-    if (this.source.length > most) pieces.push(element("li", { text: `… and ${(this.source.length - most).toLocaleString("en")} more` }));
+    const more = this.source.length - most;
+    if (more > 0) pieces.push(element("li", { dir: "ltr", text: `… and ${more.toLocaleString("en")} more` }));
     this.read.replaceChildren(...pieces);
   }
 
-  /** Show where a token of the translation looked. */
+  /** Show where a token of the translation looked, if the rows of what is shown are its tokens. */
   point(place) {
-    const { state } = this.viewed;
-    if (state) state.set({ side: "row", place });
+    const { source, state } = this.viewed;
+    if (!source || source.number !== this.scene) return;
+    const group = source.scene.groups.find((one) => one.name === state.values.group);
+    if (group.rows === "target" && place < group.height) state.set({ side: "row", place });
   }
 
-  say(text, wrong = false) {
-    this.status.textContent = text;
+  /** `said` is a text, or several and elements that hold them. */
+  say(said, wrong = false) {
+    this.status.replaceChildren(...[said].flat());
     this.status.classList.toggle("wrong", wrong);
   }
+}
+
+/** Texts with commas between them, each of which may run the other way. */
+function isolated(texts) {
+  return texts.flatMap((text, place) => [...(place ? [", "] : []), element("bdi", { text })]);
 }
 
 function best(title, pairs) {

@@ -10,12 +10,12 @@ export class Server {
 
   async get(path, query = {}, signal = undefined) {
     const asked = new URLSearchParams(query).toString();
-    return checked(await fetch(asked ? `${path}?${asked}` : path, { headers: this.headers, signal }));
+    return answered(asked ? `${path}?${asked}` : path, { headers: this.headers, signal });
   }
 
   async post(path, body, signal = undefined) {
     const headers = { ...this.headers, "Content-Type": "application/json" };
-    return checked(await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal }));
+    return answered(path, { method: "POST", headers, body: JSON.stringify(body), signal });
   }
 
   // The events of an answer that grows, as they come.
@@ -65,9 +65,10 @@ export class ServerSource {
 
   async thumbnail(group, layer, head) {
     const part = await this.once("thumbnail", { group, layer, head });
-    return { ...part, top: part.values.reduce((most, value) => Math.max(most, value), 0) };
+    return { ...part, top: part.values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) };
   }
 
+  // Figures of each layer and head, of one row in `every`.
   async summary(group) {
     const answer = await this.server.get(`/api/scenes/${this.number}/summary`, { group });
     return answer.json();
@@ -96,6 +97,17 @@ export class ServerSource {
     const about = JSON.parse(answer.headers.get(PART));
     return { ...about, values: new Float32Array(await answer.arrayBuffer()) };
   }
+}
+
+async function answered(path, asked) {
+  let answer;
+  try {
+    answer = await fetch(path, asked);
+  } catch (error) {
+    // each browser has its own words for it, which tell a reader nothing
+    throw asked.signal?.aborted ? error : new Error("the server does not answer");
+  }
+  return checked(answer);
 }
 
 async function checked(answer) {

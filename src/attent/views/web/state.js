@@ -23,12 +23,18 @@ export class State {
   }
 }
 
-/** What runs a task such that only the last call of several that overlap goes on. */
-export function latest() {
+/** What runs a task such that only the last call of several that overlap goes on, or tells `wrong` the error that it ended with. */
+export function latest(wrong) {
   let turn = 0;
   return async (promise, then) => {
     const mine = ++turn;
-    const found = await promise;
+    let found;
+    try {
+      found = await promise;
+    } catch (error) {
+      if (mine === turn) wrong(error);
+      return;
+    }
     if (mine === turn) then(found);
   };
 }

@@ -9,9 +9,9 @@ import { State } from "./state.js";
 
 /**
  * Put a view into an element; returns the state that all its parts share. Another component may draw its map, and it may begin with
- * another group, layer and head.
+ * another group, layer and head. With a signal it hears the page no longer: whoever puts another into its place sends that.
  */
-export function show(root, source, Map = HeatMap, begin = {}) {
+export function show(root, source, Map = HeatMap, begin = {}, signal = undefined) {
   const { scene } = source;
   const first = scene.groups[0];
   const state = new State({ group: first.name, layer: first.layers.length - 1, head: first.heads > 1 ? "mean" : 0, ...begin });
@@ -19,13 +19,13 @@ export function show(root, source, Map = HeatMap, begin = {}) {
   const about = element("p", { class: "about" });
   const notes = element("ul", { class: "notes" }, ...scene.notes.map((note) => element("li", { text: note })));
   const header = element("header", {}, element("h1", {}, element("bdi", { text: scene.title || "Attention" })), choices, about, notes);
-  const [lines, map, grid] = [new Lines(source, state).node, new Map(source, state).node, new Grid(source, state).node];
+  const [lines, map, grid] = [new Lines(source, state).node, new Map(source, state, signal).node, new Grid(source, state, signal).node];
   const right = scene.picture ? [new Picture(source, state).node, map] : [map];
   root.replaceChildren(header, element("div", { class: "cards" }, element("div", {}, lines, grid), element("div", {}, ...right)));
   // no token is pointed at any more
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") state.set({ side: null, place: null }); });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") state.set({ side: null, place: null }); }, { signal });
   state.follow((values, changed) => {
-    if (changed.has("side") && changed.size <= 2 && !changed.has("layer")) return;
+    if (!["group", "layer", "head"].some((name) => changed.has(name))) return;
     const group = scene.groups.find((one) => one.name === values.group);
     offer(choices, scene, group, state);
     about.textContent = told(group, values.layer);

@@ -13,19 +13,28 @@ export class Viewed {
     this.server = server;
     this.root = root;
     this.state = null;
+    // what the view that is shown draws from
+    this.source = null;
     this.maps = [];
+    this.turn = 0;
+    this.ending = new AbortController();
   }
 
-  /** Show a scene by its number; returns its source. */
+  /** Show a scene by its number, unless another is asked for before it is there. */
   async open(number) {
+    const turn = ++this.turn;
     let source;
     try {
       source = await ServerSource.open(this.server, number);
     } catch (error) {
+      if (turn !== this.turn) return;
+      this.close();
       this.root.replaceChildren(element("p", { class: "status wrong", role: "alert", text: error.message }));
-      return null;
+      return;
     }
+    if (turn !== this.turn) return;
     this.close();
+    this.ending = new AbortController();
     const maps = this.maps;
     // the map of any size, in the place of the one that is drawn whole
     const map = class extends Zoom {
@@ -34,11 +43,14 @@ export class Viewed {
         maps.push(this);
       }
     };
-    this.state = show(this.root, source, map, begin(source.scene.groups, this.state?.values));
-    return source;
+    this.state = show(this.root, source, map, begin(source.scene.groups, this.state?.values), this.ending.signal);
+    this.source = source;
   }
 
+  /** Let the view that is shown hear and ask for nothing any more. */
   close() {
+    this.ending.abort();
+    this.source = null;
     for (const map of this.maps.splice(0)) map.close();
   }
 }

@@ -1,6 +1,7 @@
 // What is written: labels in which everything can be seen, weights as numbers, and what a cell is called.
 
 const SEEN = { " ": "␣", "\n": "⏎", "\t": "⇥" };
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
 
 /** A label in which spaces at its ends and marks without a glyph have a stand-in, and a lone combining mark a base. */
 export function visible(label) {
@@ -16,6 +17,12 @@ export function visible(label) {
     return /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(character) && character !== "\u200d" ? "⌁" : character;
   }).join("");
   return /^\p{M}/u.test(shown) ? `◌${shown}` : shown;
+}
+
+/** Which way labels are read one after another, as a scene's texts are: the way of most of those that have letters. */
+export function direction(labels) {
+  const written = labels.filter((label) => /\p{L}/u.test(label));
+  return 2 * written.filter((label) => RIGHT_TO_LEFT.test(label)).length > written.length ? "rtl" : "ltr";
 }
 
 /** A weight with the digits that it has. */

@@ -12,7 +12,7 @@ import { listen } from "./zoom_hands.js";
 const TALLEST = 640;
 
 export class Zoom {
-  constructor(source, state) {
+  constructor(source, state, signal) {
     this.source = source;
     this.state = state;
     this.how = "mean";
@@ -34,7 +34,7 @@ export class Zoom {
       else this.draw();
     });
     new ResizeObserver(() => { if (this.node.clientWidth !== this.width) this.resized(); }).observe(this.node);
-    onScheme(() => this.repaint());
+    onScheme(() => this.repaint(), signal);
   }
 
   get group() {
@@ -124,7 +124,7 @@ export class Zoom {
   draw() {
     if (this.waiting || !this.pyramid) return;
     this.waiting = true;
-    requestAnimationFrame(() => { this.waiting = false; this.paint(); });
+    requestAnimationFrame(() => { this.waiting = false; if (this.pyramid) this.paint(); });
   }
 
   paint() {
@@ -213,8 +213,10 @@ export class Zoom {
     this.canvas.setAttribute("aria-label", `Map of ${this.group.title}. ${this.readout.textContent}`);
     const notes = [...new Set(there.map((one) => one.note).filter(Boolean))];
     const cells = step === 1 ? "Each cell is one weight." : `Level ${level}: each cell stands for ${step} × ${step} weights.`;
+    const said = notes.length ? ` Shown: ${notes.join("; ")}.` : "";
     const missing = places.length - there.length ? ` ${places.length - there.length} of ${places.length} tiles are on their way.` : "";
-    this.level.textContent = this.pyramid.error || `${cells}${notes.length ? ` Shown: ${notes.join("; ")}.` : ""}${missing}`;
+    const { error } = this.pyramid;
+    this.level.textContent = error ? `Not all of it came, and it is asked for again in a while: ${error}` : `${cells}${said}${missing}`;
     const bar = painted(Float32Array.from({ length: 64 }, (_, place) => place), 1, 64, 63, this.rooted);
     bar.setAttribute("aria-hidden", "true");
     this.legend.replaceChildren(element("span", { text: "0" }), bar, element("span", { text: number(this.top ?? 0, false) }));
