@@ -88,11 +88,11 @@ def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: li
 
 
 def test_a_prefix_is_no_longer_than_a_model_can_write() -> None:
-    small = TransformerSettings(width=16, feed_forward=17, heads=2, share_embeddings="none", position="learned", maximum_length=6)
+    small = TransformerSettings(width=16, feed_forward=17, heads=2, share_embeddings="none", position="learned", maximum_length=16)
     limited = Translator(Transformer(small, SOURCE.size, TARGET.size), SOURCE, TARGET)
-    assert len([*Growing(limited, "ab", [5] * 5)]) == 6
-    with pytest.raises(ArgumentError, match="the prefix has 6 tokens, more than the 5 that this model can write"):
-        Growing(limited, "ab", [5] * 6)
+    assert len([*Growing(limited, "ab", [5] * 15)]) == 16
+    with pytest.raises(ArgumentError, match="the prefix has 16 tokens, more than the 15 that this model can write"):
+        Growing(limited, "ab", [5] * 16)
 
 
 def test_of_what_a_search_has_found_only_what_was_asked_for_is_forced(translator: Translator) -> None:
