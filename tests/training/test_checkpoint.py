@@ -165,6 +165,7 @@ def test_the_best_and_the_last_are_kept(tmp_path: Path, values: dict[str, object
     trained = go(tmp_path / "run", settings(**values))
     assert [path.name for path in checkpoints_of(tmp_path / "run")] == kept
     assert trained.kept == published
+    assert trained.validation == {"loss": SCORES[published]}
     published_weights = tmp_path / "run" / "checkpoints" / f"{published:08}" / "model.safetensors"
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == published_weights.read_bytes()
     assert best_of(tmp_path / "run")[0].name == "00000004"

@@ -52,7 +52,14 @@ def test_a_score_can_be_chosen_by_name() -> None:
 def test_no_scores_decide_nothing() -> None:
     made = judge("loss", [2.0])
     made.take(20, {})
-    assert made.verdict == Verdict(best=[(2.0, 10)], validated=20)
+    assert made.verdict == Verdict(best=[(2.0, 10)], validated=20, best_scores={"loss": 2.0})
+
+
+def test_the_scores_of_the_weights_that_are_kept() -> None:
+    verdict = judge("loss", [2.0, 1.0, 3.0]).verdict
+    assert (verdict.scores_of(20), verdict.scores_of(30)) == ({"loss": 1.0}, {"loss": 3.0})
+    # of a run that began before the best ones were remembered
+    assert verdict.model_copy(update={"best_scores": {}}).scores_of(20) == {"loss": 3.0}
 
 
 def test_a_verdict_survives_json() -> None:

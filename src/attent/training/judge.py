@@ -22,6 +22,7 @@ class Verdict(BaseModel):
         scale: what is left of the learning rate with the schedule "plateau", 0 to 1.
         validated: the update of the last validation, -1 before the first.
         scores: what the last validation returned.
+        best_scores: what the best one returned.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -32,6 +33,11 @@ class Verdict(BaseModel):
     scale: float = 1.0
     validated: int = -1
     scores: dict[str, float] = {}
+    best_scores: dict[str, float] = {}
+
+    def scores_of(self, update: int) -> dict[str, float]:
+        """What the validation of the best weights returned, if they are of this update; else what the last one did."""
+        return self.best_scores if self.best_scores and self.best[0][1] == update else self.scores
 
 
 class Judge:
@@ -68,6 +74,8 @@ class Judge:
         better = not verdict.best or sign * scores[name] > sign * verdict.best[0][0]
         verdict.best = sorted([*verdict.best, (scores[name], update)], key=lambda entry: (sign * entry[0], entry[1]), reverse=True)
         del verdict.best[max(self.settings.keep_best, 1) :]
+        if verdict.best[0][1] == update:
+            verdict.best_scores = dict(scores)
         verdict.waiting = 0 if better else verdict.waiting + 1
         verdict.waited = 0 if better else verdict.waited + 1
         if self.settings.schedule == "plateau" and verdict.waited > self.settings.plateau_patience:

@@ -43,7 +43,7 @@ class Trained:
         loss: the mean training loss since the last record before the end, in nats per token; None without an update.
         precision: the precision used.
         threads: how many threads computed.
-        validation: what the last validation returned.
+        validation: what the validation of the weights that are kept returned.
     """
 
     updates: int
@@ -281,7 +281,7 @@ class Training:
             kept = self.checkpoints.publish(self.judge.verdict)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)
         self._progress.close()
-        return Trained(state.update, kept, self.meter.seconds, state.loss, *state.pace, self.judge.verdict.scores)
+        return Trained(state.update, kept, self.meter.seconds, state.loss, *state.pace, self.judge.verdict.scores_of(kept))
 
 
 def taken_up(state: State, here: State, settings: TrainingSettings) -> Sequence[str]:
