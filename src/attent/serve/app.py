@@ -23,7 +23,7 @@ from attent.serve.requests import Column, Example, Row, Summary, Text, TileOf, T
 from attent.serve.tiles import Part
 
 # Threads that wait for their turn to compute; each keeps some memory of its own.
-THREADS = 4
+THREADS = 2
 # What a part is, beside its numbers.
 ABOUT = "x-attent-part"
 KINDS = {"js": "text/javascript", "css": "text/css"}
