@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.comparing import captions, settings
+from attent.comparing import settings
 from attent.comparing.length import LEAST, compare, ranges
 from attent.data.reading import lines
 from attent.errors import UnknownNameError
@@ -53,14 +53,13 @@ def test_captions_are_judged_by_bleu_where_their_folder_is_given(
     for path in (folder / "tok").glob("*.lc.norm.tok.??.gz"):
         with gzip.open(tmp_path / "few" / "tok" / path.name, "wt", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in islice(lines(path), 100))
-    monkeypatch.setattr(captions, "TESTED", 5)
     monkeypatch.setattr(settings, "PIECES", 300)
     sizes = {"embedding_width": 8, "width": 8, "encoder_width": 8}
     monkeypatch.setattr(settings, "RECURRENT_ON_CAPTIONS", settings.RECURRENT_ON_CAPTIONS | sizes)
     found = compare(options(models=["bahdanau"], data=tmp_path / "few"), say=lambda line: None, progress=silent)
     assert [figure.name for figure in found.figures] == ["length-dates", "length-captions"]
     assert found.figures[1].y == "BLEU, 0 to 100"
-    assert sum(point.sentences for point in found.figures[1].series[0].points) == 25
+    assert sum(point.sentences for point in found.figures[1].series[0].points) == 30
     assert (options().out / "captions/bahdanau-1/model.safetensors").is_file()
 
 

@@ -19,7 +19,7 @@ from attent.data.dates.corpus import HELD_OUT_DATES
 from attent.data.text import Pair
 from attent.training.progress import Progress
 
-UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1500, 3.0, 6.0, 2
+UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1500, 3.0, 5.0, 2
 # What judging a model takes, in minutes.
 JUDGING_DATES, JUDGING_CAPTIONS = 0.25, 1.5
 # Fewer sentences than this say little.
@@ -121,6 +121,7 @@ def _judged(corpus: Corpus, name: str, seeds: Sequence[int], options: Options, s
         "parameters": outcomes[0].parameters,
         "updates": float(np.mean([one.updates for one in outcomes])),
         "minutes": float(np.mean([one.seconds for one in outcomes])) / 60,
+        "computed": "; ".join(sorted({one.computed for one in outcomes})),
         "tokens_per_second": float(np.mean([one.tokens_per_second for one in outcomes])),
         "translated_per_second": len(sources) * len(made) / sum(one.seconds for one in made),
     }
@@ -158,6 +159,7 @@ def _summary(corpus: Corpus, rows: Sequence[dict[str, Any]]) -> Table:
         Column("parameters", "parameters", ",.0f"),
         Column("updates", "updates", ",.0f"),
         Column("minutes", "minutes", ".1f"),
+        Column("computed", "computed in"),
         Column("tokens_per_second", "tokens/s", ",.0f"),
         Column("translated_per_second", "sentences/s translated", ",.0f"),
     ]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from attent.config.recipe import follow, resume
 from attent.config.settings import RunSettings
 from attent.data.settings import FILES
@@ -48,6 +50,8 @@ class Outcome(NamedTuple):
         parameters: of the model.
         tokens_per_second: target tokens of training, padding not included; the middle of all records.
         loss: of validation, in nats per token.
+        precision: that the training chose.
+        threads: that it chose.
     """
 
     updates: int
@@ -55,6 +59,13 @@ class Outcome(NamedTuple):
     parameters: int
     tokens_per_second: float
     loss: float
+    precision: str
+    threads: int
+
+    @property
+    def computed(self) -> str:
+        """In what precision and on how many threads."""
+        return f"{self.precision}, {self.threads} thread{'s' if self.threads > 1 else ''}"
 
 
 class Translated(NamedTuple):
@@ -109,14 +120,19 @@ def train(planned: Sequence[Planned], folder: Path, *, beside: float = 0.0, say:
     bound = f"at most about {most:.0f} minutes" if None not in limits else "by updates alone, so that how long it takes is not known"
     done = len(planned) - len(left)
     say(f"{len(planned)} training{'s' * (len(planned) > 1)}, {f'{done} of them' if done else 'none'} finished already: {bound}")
+    threads = torch.get_num_threads()
     for number, one in enumerate(left, start=done + 1):
         say(f"{number}/{len(planned)} {one.name}")
         path = folder / one.name
-        if path.exists():
-            resume(path, progress=progress)
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            follow(one.settings, path, progress=progress)
+        try:
+            if path.exists():
+                resume(path, progress=progress)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                follow(one.settings, path, progress=progress)
+        finally:
+            # each chooses anew among all, not among those that the one before has left
+            torch.set_num_threads(threads)
 
 
 def outcome(one: Planned, folder: Path) -> Outcome:
@@ -127,7 +143,8 @@ def outcome(one: Planned, folder: Path) -> Outcome:
     speeds = [record["tokens_per_second"] for record in records if "tokens_per_second" in record]
     parameters = sum(parameter.numel() for parameter in load(path).model.parameters())
     speed = statistics.median(speeds) if speeds else float("nan")
-    return Outcome(found["updates"], found["seconds"], parameters, speed, found["validation"].get("loss", float("nan")))
+    pace = found["precision"], found["threads"]
+    return Outcome(found["updates"], found["seconds"], parameters, speed, found["validation"].get("loss", float("nan")), *pace)
 
 
 def translated(one: Planned, folder: Path, name: str, texts: Sequence[str], say: Say = print) -> Translated:

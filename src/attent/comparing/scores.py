@@ -75,6 +75,7 @@ def _judged(model: str, score: str, planned: Sequence[Planned], options: Options
         "parameters": outcomes[0].parameters,
         "updates": float(np.mean([one.updates for one in outcomes])),
         "minutes": float(np.mean([one.seconds for one in outcomes])) / 60,
+        "computed": "; ".join(sorted({one.computed for one in outcomes})),
         "tokens_per_second": float(np.mean([one.tokens_per_second for one in outcomes])),
     }
 
@@ -88,5 +89,6 @@ def _columns() -> list[Column]:
         Column("parameters", "parameters", ",.0f"),
         Column("updates", "updates", ",.0f"),
         Column("minutes", "minutes", ".1f"),
+        Column("computed", "computed in"),
         Column("tokens_per_second", "tokens/s", ",.0f"),
     ]
