@@ -1,8 +1,9 @@
 import json
 from pathlib import Path
 
-from attent.cli.guesses import said
-from attent.evaluation.blanks import Blanks, Guessed
+from attent.cli.guesses import _learnt, said
+from attent.decoding.filler import load
+from attent.evaluation.blanks import BlanksJudged, Guessed
 
 
 def test_a_text_is_guessed_beside_counts(attent, filling_folder: Path) -> None:
@@ -50,8 +51,23 @@ def test_what_cannot_be_judged_is_said(attent, filling_folder: Path, run_folder:
 
 
 def test_what_was_left_out_is_said() -> None:
-    lines = said(Blanks(3, 20, 2, 0, {"model": Guessed(50.0, 12.345)}))
+    lines = said(BlanksJudged(3, 20, 2, 0, {"model": Guessed(50.0, 12.345)}))
     assert lines == [
         "model  top-1  50.00 %  perplexity    12.35",
         "20 blanks, each alone in one of 3 lines; 2 words that the model does not know left out",
     ]
+
+
+def test_what_is_counted_is_what_was_learnt(attent, tmp_path: Path) -> None:
+    """Neither what the run was validated on nor what was too long for it."""
+    (tmp_path / "train.txt").write_text("the dog slept .\nthe cat ran .\na bird a bird a bird a bird\n" * 4, encoding="utf-8")
+    (tmp_path / "valid.txt").write_text("the cat ran .\n", encoding="utf-8")
+    (tmp_path / "recipe.toml").write_text(
+        f'task = "fill-mask"\n[lines]\ntrain = "{tmp_path}/train.txt"\nvalid = "{tmp_path}/valid.txt"\ntokenizer = "word"\n'
+        "maximum_length = 6\n[model]\nlayers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\nupdates = 2\nbatch_pairs = 4\n",
+        encoding="utf-8",
+    )
+    assert attent("train", "--config", tmp_path / "recipe.toml", "--out", tmp_path / "run").code == 0
+    counted = _learnt(tmp_path / "run", (tokenizer := load(tmp_path / "run").tokenizer))
+    assert counted is not None
+    assert [tokenizer.decode(tokens) for tokens in counted] == ["the dog slept ."] * 4

@@ -25,3 +25,11 @@ def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
     for source, text in found:
         with opened(source) as stream:
             assert stream.read() == text
+
+
+def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(b"a line\n" * 1000)
+    for name, content in (("cut.gz", whole[: len(whole) // 2]), ("other.gz", b"no gzip at all")):
+        (tmp_path / name).write_bytes(content)
+        with opened(str(tmp_path / name)) as stream, pytest.raises(DataError, match=f"{name} cannot be read: "):
+            list(lines_of(stream, str(tmp_path / name)))

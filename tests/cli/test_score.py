@@ -22,6 +22,8 @@ def test_a_line_is_a_pair(attent, run_folder: Path, tmp_path: Path, text: str, t
     file.write_text(f"a\tb\n{text}\n", encoding="utf-8")
     done = attent("score", run_folder, file)
     assert done.code == 2
+    # what stands before it is scored
+    assert len(done.out) == 1
     assert done.err == [f"attent: {file}, line 2: must be source, tab, target, got {tabs} tabs"]
 
 

@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
-from attent.comparing import settings
+from attent.comparing import runs, settings
 from attent.comparing.runs import Planned, claim, outcome, train, translated
 from attent.errors import ArgumentError, RunError
 from attent.runs.config import read_config
@@ -101,3 +102,19 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "new/comparison.json").write_text(json.dumps([]))
     with pytest.raises(RunError, match=r"comparison.json is damaged"):
         claim(tmp_path / "new", "length")
+
+
+def test_each_training_chooses_among_all_threads(small: None, tmp_path: Path, silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+
+    def takes_one(settings: object, path: Path, **how: object) -> None:
+        seen.append(torch.get_num_threads())
+        torch.set_num_threads(1)
+
+    monkeypatch.setattr(runs, "follow", takes_one)
+    torch.set_num_threads(2)
+    try:
+        train([planned(), planned(name="none")], tmp_path, say=lambda line: None, progress=silent)
+        assert (seen, torch.get_num_threads()) == ([2, 2], 2)
+    finally:
+        torch.set_num_threads(before)

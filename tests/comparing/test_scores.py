@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from attent.comparing.scores import KNOWN, compare
-from attent.errors import UnknownNameError
+from attent.errors import ArgumentError, UnknownNameError
 
 
 def test_scores_are_compared_in_both_models_and_local_ones_in_the_rnn(options, silent) -> None:
@@ -23,3 +23,9 @@ def test_an_unknown_score_is_refused(options) -> None:
     assert {"location", "local-m", "local-p", "additive"} <= set(KNOWN)
     with pytest.raises(UnknownNameError, match="unknown score 'local'"):
         compare(options(scores=["local"]))
+
+
+def test_local_attention_is_of_the_rnn(options) -> None:
+    with pytest.raises(ArgumentError, match="local-m and local-p need a recurrent decoder: --models rnn"):
+        compare(options(models=["transformer"], scores=["local-p", "local-m"]))
+    assert not options().out.exists()

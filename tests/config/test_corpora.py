@@ -30,7 +30,7 @@ def test_dates_are_the_corpus_unless_text_is() -> None:
     assert list(made.held_out) == ["held-out dates", "held-out combinations"]
     assert (len(made.validation), made.translated) == (3, 3)
     source, target = made.learn()
-    encoded = made.bitext(source, target)
+    encoded = made.bitext(source, target, None)
     assert len(encoded) == 11
     assert list(made.table) == ["dates"]
     theirs = borrowed(settings, made.lend(encoded), source, target)
@@ -42,7 +42,7 @@ def test_dates_are_the_corpus_unless_text_is() -> None:
 def test_text_is_read_split_and_encoded(pairs: Path) -> None:
     read = material(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n" + TRAINING, "some.toml"))
     source, target = read.learn()
-    assert len(read.bitext(source, target)) + len(read.validation) == 40
+    assert len(read.bitext(source, target, None)) + len(read.validation) == 40
     assert source.decode(source.encode("abb")) == "abb"
     assert read.kinds == {"source": "char", "target": "char"}
     assert read.table["text"]["train"] == str(pairs)

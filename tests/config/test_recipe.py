@@ -17,7 +17,7 @@ from attent.config import recipe
 from attent.config.recipe import follow, resume
 from attent.config.settings import RunSettings, parse
 from attent.decoding.translator import load
-from attent.errors import ArgumentError, RunError
+from attent.errors import ArgumentError, DataError, RunError
 from attent.models.rnn_settings import RnnSettings
 from attent.runs.config import read_config
 from attent.training.checkpoint import newest, read_state
@@ -224,3 +224,38 @@ def test_a_run_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
         resume(tmp_path / "run", {"updates": 5})
     with pytest.raises(RunError, match="is no run folder"):
         resume(tmp_path / "elsewhere")
+
+
+def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -> None:
+    pairs = [("a b " * number, "b a " * number) for number in range(1, 24)]
+    (tmp_path / "train.tsv").write_text("".join(f"{source.strip()}\t{target.strip()}\n" for source, target in pairs), encoding="utf-8")
+    long = "\t".join(["a b " * 30] * 2)
+    (tmp_path / "valid.tsv").write_text(f"c a b\ta b c\n{long}\na c\tc a\n", encoding="utf-8")
+    settings = parse(
+        f"""
+        [text]
+        train = "{tmp_path}/train.tsv"
+        valid = "{tmp_path}/valid.tsv"
+        tokenizer = "word"
+        [model]
+        encoder_layers = 1
+        decoder_layers = 1
+        width = 16
+        feed_forward = 17
+        heads = 2
+        position = "learned"
+        maximum_length = 20
+        [training]
+        updates = 6
+        batch_pairs = 4
+        validate_every = 3
+        """,
+        "short.toml",
+    )
+    results = follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
+    assert (results["validation"]["pairs"], results["validation"]["translated"]) == (2, 2)
+    translator = load(tmp_path / "run")
+    # as long as can be numbered, and no longer
+    assert translator.score([("a " * 20, "a " * 19)])[0].tokens == 20
+    with pytest.raises(DataError, match="pair 2 has 21 tokens, more than the 20 that this model can read"):
+        translator.score([("a", "a"), ("a", "a " * 20)])

@@ -117,3 +117,14 @@ def test_parts_are_cut_into_the_pieces_of_the_whole(data: ResampledBitext) -> No
             width = part.target_out.shape[1]
             assert part.target_out.equal(batch.target_out[number::3, :width])
             assert batch.target_out[number::3, width:].eq(PAD).all()
+
+
+def test_no_side_grows_beyond_what_a_model_can_read(tmp_path: Path, tokenizer: BpeTokenizer) -> None:
+    pairs = store(enumerate(PAIRS), WorkingFolder(), "pairs")
+    longest = max(len(tokenizer.encode(pair.source)) for pair in PAIRS[:-1])
+    encoded = index(pairs, tokenizer, tokenizer, tmp_path, maximum_length=longest)
+    limited, free = (ResampledBitext(encoded, pairs, tokenizer, tokenizer, 0.3, maximum_length=most) for most in (longest, None))
+    assert max(int(batch.source_lengths.max()) for batch in itertools.islice(free.endless(SIZE, 1), 12)) > longest
+    batches = list(itertools.islice(limited.endless(SIZE, 1), 12))
+    assert max(int(batch.source_lengths.max()) for batch in batches) == longest
+    assert sorted(texts(tokenizer, batches[0])) == sorted(texts(tokenizer, next(free.endless(SIZE, 1))))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,20 @@ def test_the_nearest_takes_all_and_a_tie_goes_to_the_first() -> None:
     assert vectors.value == "b"
     # a wide bandwidth makes a feature count little
     assert lookup([(0.9, 0.0)], [(0, 0), (1, 9)], ["a", "b"], how="nearest", bandwidth=[0.1, 10.0]).value == "b"
+
+
+def test_of_strings_that_are_alike_the_equal_one_is_the_nearest() -> None:
+    assert lookup(["Ann", "ann", "ANN"], {"ann": 1, "Ann": 2}, how="nearest").values.tolist() == [2, 1, 1]
+
+
+def test_far_numbers_are_told_apart_softly() -> None:
+    found = lookup(1e8 + 0.3, [0.0, 1e8, 1e8 + 1], [0.0, 1.0, 2.0], how="soft", bandwidth=0.5)
+    near, far = math.exp(-0.5 * (0.3 / 0.5) ** 2), math.exp(-0.5 * (0.7 / 0.5) ** 2)
+    assert found.value == pytest.approx((near + 2 * far) / (near + far), rel=1e-6)
+
+
+def test_whole_numbers_that_have_no_double_are_not_changed() -> None:
+    assert lookup("ann", {"ann": 1234567890123456789}).value == 1234567890123456789
 
 
 def test_soft_is_nadaraya_and_watsons_regression() -> None:

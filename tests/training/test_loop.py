@@ -1,5 +1,6 @@
 import io
 import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from attent.errors import AttentError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.training import loop, meter
+from attent.training.checkpoint import Checkpoints, checkpoints_of
 from attent.training.loop import Trained, Training, train
 from attent.training.loss import loss_of
 from attent.training.optimizer import optimizer_of
@@ -128,6 +130,27 @@ def test_a_loss_that_is_not_finite_ends_it() -> None:
         made.to_logits.weight.fill_(float("inf"))
     with pytest.raises(AttentError, match="no longer finite"):
         run(made, settings())
+
+
+def test_a_score_that_is_not_finite_ends_it() -> None:
+    with pytest.raises(AttentError, match="validation's loss is nan at update 2"):
+        run(model(), settings(updates=5, validate_every=2), validate=lambda: {"loss": float("nan")})
+
+
+def test_a_weight_that_is_not_finite_takes_no_checkpoints_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, how = model(), settings(updates=9, save_every=2)
+    learn = Training.learn
+
+    def spoils(training: Training) -> None:
+        learn(training)
+        if training.state.update == 4:
+            with torch.no_grad():
+                training.parameters[0].view(-1)[0] = float("nan")
+
+    monkeypatch.setattr(Training, "learn", spoils)
+    with pytest.raises(AttentError, match="a weight is no longer finite at update 4"):
+        run(made, how, checkpoints=Checkpoints(tmp_path, how))
+    assert [path.name for path in checkpoints_of(tmp_path)] == ["00000002"]
 
 
 def test_accumulated_gradients_are_those_of_one_large_batch() -> None:

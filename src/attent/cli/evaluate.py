@@ -154,8 +154,15 @@ def lines(results: Results) -> list[str]:
         name: "  ".join(f"{title} {scores[key]:{form}}{_unit(unit, scores)}" for key, title, form, unit in SHOWN if key in scores)
         for name, scores in results.items()
     }
-    counted = {name: next((f"{scores[what]:,.0f} {what}" for what in COUNTED if what in scores), "") for name, scores in results.items()}
+    counted = {name: _counted(scores) for name, scores in results.items()}
     return [f"{name:{width}}  {shown[name]}  ({counted[name]})" for name in results]
+
+
+def _counted(scores: Mapping[str, float]) -> str:
+    """How much was judged; of a long validation a part is translated."""
+    said = next((f"{scores[what]:,.0f} {what}" for what in COUNTED if what in scores), "")
+    part = scores.get("translated", scores.get("pairs"))
+    return said if part == scores.get("pairs") else f"{said}, {part:,.0f} of them translated"
 
 
 def _evaluate_files(
@@ -182,6 +189,9 @@ def _measure(
     from attent.evaluation.exact_match import exact_match
     from attent.evaluation.metrics import loss
 
+    read = [pair for pair in zip(sources, references, strict=True) if translator.reads(*pair)]
+    if len(read) < len(sources):
+        say(f"{len(sources) - len(read):,} pairs have more tokens than this model can read: the loss is that of the others")
     return {
         "pairs": len(references),
         "bleu": by_words.score,
@@ -189,7 +199,7 @@ def _measure(
         "chrf": by_characters.score,
         "chrf_signature": by_characters.signature,
         "exact_match": exact_match(translations, references),
-        "loss": loss(translator.score(list(zip(sources, references, strict=True)))),
+        "loss": loss(translator.score(read)) if read else None,
     }
 
 
@@ -199,5 +209,7 @@ def measured_lines(measured: dict[str, Any]) -> list[str]:
         f"BLEU         {measured['bleu']:6.2f}    {measured['bleu_signature']}",
         f"chrF2        {measured['chrf']:6.2f}    {measured['chrf_signature']}",
         f"exact match  {measured['exact_match']:6.2f} %",
-        f"loss         {measured['loss']:7.3f} nats per token, {measured['pairs']:,} pairs",
+        f"loss         {measured['loss']:7.3f} nats per token, {measured['pairs']:,} pairs"
+        if measured["loss"] is not None
+        else "loss  none",
     ]

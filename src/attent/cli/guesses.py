@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,18 +49,31 @@ def said(found: BlanksJudged) -> list[str]:
 
 def _counted(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams | None:
     """What is counted in the training text; None, and said, where that is not to be had."""
-    from attent.data.reading import STANDARD_INPUT, lines
+    from attent.data.reading import lines
     from attent.evaluation.ngrams import Trigrams
-    from attent.runs.config import read_config
 
-    file = str(against or read_config(run).corpus.get("lines", {}).get("train", STANDARD_INPUT))
-    if against is None and not Path(file).is_file():
-        say(f"no yardsticks: the text that {run} was trained on is not at {file}; --against FILE names it")
-        return None
     try:
-        return Trigrams((tokenizer.encode(line) for line in lines(file) if line.strip()), tokenizer.size)
+        texts = _learnt(run, tokenizer) if against is None else (tokenizer.encode(line) for line in lines(against) if line.strip())
+        return None if texts is None else Trigrams(texts, tokenizer.size)
     except ValueError as error:
         if isinstance(error, DataError):
             raise
         say(f"no yardsticks: {error}")
         return None
+
+
+def _learnt(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | None:
+    """What a run was trained on: neither what it was validated on nor what was too long; None, and said, where a file is gone."""
+    from attent.data.lines import Texts, text
+    from attent.data.reading import STANDARD_INPUT
+    from attent.data.settings import LinesSettings
+    from attent.runs.config import read_config
+
+    table = read_config(run).corpus.get("lines", {"train": STANDARD_INPUT})
+    gone = [str(table[part]) for part in ("train", "valid") if table.get(part) is not None and not Path(table[part]).is_file()]
+    if gone:
+        say(f"no yardsticks: the text that {run} was trained on is not at {gone[0]}; --against FILE names it")
+        return None
+    settings = LinesSettings.model_validate(table)
+    encoded = (tokenizer.encode(line) for line in Texts(text(settings).train))
+    return (tokens for tokens in encoded if len(tokens) <= settings.maximum_length)

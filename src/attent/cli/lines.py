@@ -6,12 +6,15 @@ import gzip
 import io
 import re
 import sys
+import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from attent.errors import ArgumentError, DataError
 
+Item = TypeVar("Item")
 # A single word that ends as files of text do.
 FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|[a-z]{2})", re.IGNORECASE)
 
@@ -42,15 +45,32 @@ def lines_of(stream: BinaryIO, name: str) -> Iterator[str]:
     """The lines of UTF-8 text; only a line feed ends one, with or without a carriage return before it.
 
     Raises:
-        DataError: a line is not UTF-8.
+        DataError: a line is not UTF-8, or the file cannot be unpacked.
     """
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(_unpacked(stream, name), start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise DataError(f"{where(name)}, line {number}: not UTF-8 ({error.reason})") from error
 
 
+def _unpacked(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    try:
+        yield from stream
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{where(name)} cannot be read: {error}") from error
+
+
 def where(name: str) -> str:
     """What a message calls the place that lines come from."""
     return "standard input" if name == "-" else name
+
+
+def until_broken(read: Iterator[Item], most: int) -> tuple[list[Item], DataError | None]:
+    """The next so many that are read, and the error that what is behind them raised: those before it are to be answered first."""
+    some: list[Item] = []
+    try:
+        some.extend(islice(read, most))
+    except DataError as error:
+        return some, error
+    return some, None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attent.cli.lines import lines_of, opened, where
+from attent.cli.lines import lines_of, opened, until_broken, where
 from attent.errors import ArgumentError, DataError
 
 # Pairs scored together: enough to sort them by length, few enough to see results soon.
@@ -32,11 +31,17 @@ def score(
 
     translator = load(run)
     with opened(pairs) as stream:
-        read = enumerate(lines_of(stream, pairs), start=1)
-        while some := list(islice(read, LINES)):
-            for found in translator.score([_pair(line, f"{where(pairs)}, line {number}") for number, line in some]):
+        read = (_pair(line, f"{where(pairs)}, line {number}") for number, line in enumerate(lines_of(stream, pairs), start=1))
+        broken = None
+        while broken is None:
+            some, broken = until_broken(read, LINES)
+            for found in translator.score(some):
                 print(f"{found.log_probability:.6f}\t{found.tokens}\t{found.per_token:.6f}")
             sys.stdout.flush()
+            if not some:
+                break
+    if broken is not None:
+        raise broken
 
 
 def _pair(line: str, place: str) -> tuple[str, str]:

@@ -7,15 +7,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.lines import lines_of, opened
+from attent.cli.lines import lines_of, opened, until_broken
 from attent.cli.output import say
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
     from attent.decoding.hypothesis import Translation
@@ -121,7 +120,7 @@ def translate(
         # somebody who types wants each answer at once
         together, broken = 1 if stream.isatty() else LINES, None
         while broken is None:
-            some, broken = _some(lines, together)
+            some, broken = until_broken(lines, together)
             if not some:
                 break
             texts = [_as_known(line, translator) for _, line in some]
@@ -143,16 +142,6 @@ def _other(run: Path, engine: EngineName, exported: Path | None) -> Engine:
     from attent.export.exporting import load
 
     return load(run, engine.value, exported)
-
-
-def _some(lines: Iterator[tuple[int, str]], most: int) -> tuple[list[tuple[int, str]], DataError | None]:
-    """The next lines, and the error that one behind them raised: those before it are to be translated first."""
-    some: list[tuple[int, str]] = []
-    try:
-        some.extend(islice(lines, most))
-    except DataError as error:
-        return some, error
-    return some, None
 
 
 def search_settings(**given: Any) -> SearchSettings:

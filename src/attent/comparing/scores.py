@@ -17,6 +17,7 @@ from attent.comparing.results import Figure, Point, Result, Series, table
 from attent.comparing.runs import Planned, Say, claim, outcome, train, translated
 from attent.comparing.settings import Options, chosen
 from attent.data.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES
+from attent.errors import ArgumentError
 from attent.training.progress import Progress
 
 UPDATES, MINUTES, SEEDS = 1200, 3.0, 1
@@ -31,12 +32,14 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
     """Train an RNN with Luong's attention and a Transformer with each score, and judge them on dates that were held out.
 
     Raises:
-        ArgumentError: a model or a score is unknown, or the folder of the comparison is another's.
+        ArgumentError: a model or a score is unknown, no model has the scores, or the folder of the comparison is another's.
     """
     models, seeds = chosen("model", options.models, MODELS), range(1, (options.seeds or SEEDS) + 1)
     names = chosen("score", options.scores, KNOWN)
-    claim(options.out, "scores")
     pairs = [(model, score) for model in models for score in names if model == "rnn" or score not in LOCAL]
+    if not pairs:
+        raise ArgumentError(f"{' and '.join(names)} need a recurrent decoder: --models rnn")
+    claim(options.out, "scores")
     planned = {(model, score): [_planned(model, score, seed, options) for seed in seeds] for model, score in pairs}
     everything = [one for several in planned.values() for one in several]
     train(everything, options.out, beside=JUDGING_DATES * len(everything), say=say, progress=progress)

@@ -20,7 +20,7 @@ from attent.data.dates.corpus import HELD_OUT_DATES
 from attent.training.progress import Progress
 
 SEEDS = 1
-SCORES, WIDTHS, UPDATES_OF_WIDTHS, MINUTES_OF_WIDTHS = ("dot", "scaled_dot"), (16, 32, 64, 128, 256), 600, 1.0
+SCORES, WIDTHS, UPDATES_OF_WIDTHS, MINUTES_OF_WIDTHS = ("dot", "scaled_dot"), (16, 32, 64, 128, 256), 600, 2.0
 HEADS, UPDATES_OF_HEADS, MINUTES_OF_HEADS = (1, 2, 4, 8), 1500, 2.0
 # Sentences whose entropies are measured; minutes that the measurements take.
 SENTENCES, MEASURING = 64, 2.0
@@ -69,9 +69,11 @@ def _scales(planned: dict[tuple[str, int], list[Planned]], options: Options) -> 
     """Loss and entropy by score and width."""
     rows: list[dict[str, Any]] = []
     for (score, width), several in planned.items():
-        losses = [outcome(one, options.out).loss for one in several]
+        outcomes = [outcome(one, options.out) for one in several]
+        losses = [one.loss for one in outcomes]
         pairs = settings.corpus(several[0].settings.dates).validation[:SENTENCES]
         row = {"score": score, "width": width, "loss": float(np.mean(losses)), "losses": losses}
+        row["updates"] = float(np.mean([one.updates for one in outcomes]))
         row["entropy_random"] = widths.of_random(score, width)
         rows.append(row | {"entropy_model": widths.of_model(several[0].settings.model, pairs)})
     columns = [
@@ -80,6 +82,7 @@ def _scales(planned: dict[tuple[str, int], list[Planned]], options: Options) -> 
         Column("entropy_random", f"entropy, random queries and {widths.KEYS} keys, nats", ".2f"),
         Column("entropy_model", "entropy, first layer before training, nats", ".2f"),
         Column("loss", "loss after training, nats/token", ".4f"),
+        Column("updates", "updates", ",.0f"),
     ]
     series = [
         Series(score, [Point(float(row["width"]), row["loss"], by_seed=tuple(row["losses"])) for row in rows if row["score"] == score])
@@ -102,6 +105,7 @@ def _heads(planned: dict[int, list[Planned]], options: Options, say: Say) -> tup
         points.append(Point(str(heads), found.score, found.low, found.high, found.sentences, found.by_seed))
         losses = [outcome(one, options.out) for one in several]
         row = {"heads": str(heads), "score": said(found), "values": found._asdict(), "parameters": losses[0].parameters}
+        row["updates"] = float(np.mean([one.updates for one in losses]))
         speeds = [one.tokens_per_second for one in losses]
         rows.append(row | {"loss": float(np.mean([one.loss for one in losses])), "tokens_per_second": float(np.mean(speeds))})
     columns = [
@@ -109,6 +113,7 @@ def _heads(planned: dict[int, list[Planned]], options: Options, say: Say) -> tup
         Column("score", "exact match on held-out dates [95 %]"),
         Column("loss", "loss, nats/token", ".4f"),
         Column("parameters", "parameters", ",.0f"),
+        Column("updates", "updates", ",.0f"),
         Column("tokens_per_second", "tokens/s", ",.0f"),
     ]
     title = f"Heads of a Transformer of width {settings.TRANSFORMER['width']} on dates"

@@ -71,6 +71,11 @@ class Batch:
         fields = (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
         return Batch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
 
+    def within(self, longest: int | None) -> Batch:
+        """The same pairs without the padding beyond what a model can read; its real tokens are no more than that."""
+        target_in, target_out = self.target_in[:, :longest], self.target_out[:, :longest]
+        return replace(self, source=self.source[:, :longest], target_in=target_in, target_out=target_out)
+
     def silent(self) -> Batch:
         """The same pairs, of which no token counts."""
         return replace(self, tokens=0)

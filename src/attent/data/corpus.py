@@ -111,7 +111,7 @@ def _resampled(encoded: StoredBitext, pairs: StoredPairs | None, settings: TextS
     if not isinstance(source, SubwordTokenizer) or not isinstance(target, SubwordTokenizer):
         raise ArgumentError("dropout of pieces needs bpe or unigram on both sides")
     assert pairs is not None
-    return ResampledBitext(encoded, pairs, source, target, settings.dropout)
+    return ResampledBitext(encoded, pairs, source, target, settings.dropout, maximum_length=settings.maximum_length)
 
 
 class _Texts(Iterable[str]):

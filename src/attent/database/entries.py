@@ -14,6 +14,8 @@ from torch import Tensor
 
 from attent.errors import ArgumentError, ShapeError
 
+# Up to here float64 holds every whole number.
+EXACT = 2**53
 Kind = Literal["numbers", "vectors", "strings", "things"]
 
 
@@ -101,6 +103,8 @@ def agree(queries: Entries, keys: Entries) -> Kind | None:
 def numbers(given: Sequence[Any], count: int) -> Tensor | None:
     """Values as (n, …) in float64 where all are numbers, or arrays of one shape; None where they are something else.
 
+    Whole numbers that float64 does not hold are something else: names of things, which a mean would change.
+
     Raises:
         ArgumentError: a number that is not finite, which would spoil every mean.
     """
@@ -108,6 +112,8 @@ def numbers(given: Sequence[Any], count: int) -> Tensor | None:
         isinstance(value, Real | Tensor | np.ndarray | list | tuple) and not isinstance(value, bool) for value in given
     ):
         return torch.zeros(0, dtype=torch.float64) if not count else None
+    if any(isinstance(value, int) and abs(value) > EXACT and _finite(value) and int(float(value)) != value for value in given):
+        return None
     try:
         values = torch.from_numpy(np.array([value.tolist() if hasattr(value, "tolist") else value for value in given], dtype=np.float64))
     except (TypeError, ValueError):

@@ -128,16 +128,17 @@ def _alike(
             torch.tensor([number[text] for text in side.items], dtype=torch.float64).reshape(len(side), 1) for side in (queries, keys)
         )
         heat = 1.0 if how == "nearest" else TEMPERATURE if temperature is None else temperature
-        return _Parts(query, key, TrigramCosine(texts, heat) if score is None else Alike(texts, score, heat), normaliser, None)  # pyright: ignore[reportArgumentType]
+        # of keys whose trigrams are the same, such as those that differ in letter case, an equal one is the nearest
+        cosine = TrigramCosine(texts, heat, equal=1.0 if how == "nearest" else 0.0)
+        return _Parts(query, key, cosine if score is None else Alike(texts, score, heat), normaliser, None)  # pyright: ignore[reportArgumentType]
     query, key = queries.features(), keys.features()
     if len(query) and len(key) and query.shape[1] != key.shape[1]:
         raise ShapeError(f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers")
     if not len(query) or not len(key):
         query, key = (torch.zeros(len(side), 1, dtype=torch.float64) for side in (queries, keys))
     if score is None:
-        gaussian = Gaussian(_checked(bandwidth, key.shape[1]))
-        # its lowered form rounds, and what is as near as something else would not be told
-        score = gaussian.forward if how == "nearest" else gaussian
+        # its lowered form rounds where keys lie far apart, and what is nearer would not be told from what is nearly so
+        score = Gaussian(_checked(bandwidth, key.shape[1])).forward
     return _Parts(query, key, score, normaliser, None)
 
 

@@ -24,11 +24,12 @@ class TrigramCosine(Score):
     Args:
         texts: every string; queries and keys (B, H, T, 1) are given by their numbers in it.
         temperature: τ > 0; scores lie in [0, 1/τ].
+        equal: what is added to the score of a string and itself.
     """
 
-    def __init__(self, texts: Sequence[str], temperature: float) -> None:
+    def __init__(self, texts: Sequence[str], temperature: float, *, equal: float = 0.0) -> None:
         super().__init__()
-        self.temperature = temperature
+        self.temperature, self.equal = temperature, equal
         known: dict[str, int] = {}
         counts = [_counts(text) for text in texts]
         which = [[known.setdefault(gram, len(known)) for gram in count] for count in counts]
@@ -54,7 +55,8 @@ class TrigramCosine(Score):
         which, shares, bags = self._of(theirs)
         begins = bags.cumsum(0) - bags
         products = F.embedding_bag(which, table, begins, mode="sum", per_sample_weights=shares)  # (Tk, Tq)
-        return (products.T / self.temperature)[None, None].to(query.dtype)
+        scores = products.T / self.temperature + self.equal * (ours[:, None] == theirs)
+        return scores[None, None].to(query.dtype)
 
     def _of(self, texts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The trigrams of some strings one after the other, their shares, and how many each has."""

@@ -12,6 +12,7 @@ import torch
 from attent.data.batches import ROWS, BatchSize, Bitext, round_up
 from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
+from attent.errors import DataError
 from attent.models.encoder_decoder import EncoderDecoder
 
 # The logits of one batch, at 32,000 tokens of vocabulary, are then a quarter of a gigabyte.
@@ -46,13 +47,19 @@ def score(model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, 
         source: encodes the sources.
         target: encodes the targets.
         size: how many are computed side by side; a score does not depend on it.
+
+    Raises:
+        DataError: a side has more tokens than the model can read.
     """
     device = next(model.parameters()).device
     bitext = Bitext(pairs, source, target)
+    for number, tokens in enumerate(np.maximum(bitext.source.lengths, bitext.target.lengths - 1).tolist(), start=1):
+        if model.longest is not None and tokens > model.longest:
+            raise DataError(f"pair {number} has {tokens:,} tokens, more than the {model.longest:,} that this model can read")
     scores = [Score(0.0, 1)] * len(pairs)
     for rows, _ in bitext.once(size):
         filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROWS) - len(rows))))
-        batch = bitext.batch(filled).to(device)
+        batch = bitext.batch(filled).within(model.longest).to(device)
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
         logits = model.output(features).float()  # (B, T, V)
         told = logits.gather(2, batch.target_out[..., None])[..., 0] - logits.logsumexp(-1)  # (B, T)

@@ -52,6 +52,13 @@ class Translator:
         """The most tokens that a text may have to be translated; None where there is no limit."""
         return None if self.model.longest is None else self.model.longest // KEYS * KEYS
 
+    def reads(self, source: str, target: str) -> bool:
+        """Whether the model can read a text, and a translation of it with START before."""
+        longest, most = self.model.longest, self.longest_source
+        if longest is None or most is None:
+            return True
+        return len(self.source_tokenizer.encode(source)) <= most and len(self.target_tokenizer.encode(target)) < longest
+
     def translate(
         self,
         texts: Sequence[str],

@@ -37,8 +37,8 @@ def rule_of_thumb(x: np.ndarray) -> np.ndarray:
 
     The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2.
     """
-    spread = x.std(0)
-    return np.where(spread > 0, 1.06 * spread * len(x) ** (-1.0 / (4 + x.shape[1])), 1.0)
+    # a mean rounds, so that the spread about it of what is constant may be more than none
+    return np.where(np.ptp(x, 0) > 0, 1.06 * x.std(0) * len(x) ** (-1.0 / (4 + x.shape[1])), 1.0)
 
 
 class LeaveOneOut:

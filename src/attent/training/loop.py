@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from attent.data.batches import BatchSize, Examples
+from attent.errors import AttentError
 from attent.models.model import Model
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
@@ -91,7 +93,7 @@ def train(
     Raises:
         DataError: there is nothing to learn.
         RunError: a checkpoint cannot be written, or is damaged; another process has other data.
-        AttentError: the loss is no longer finite.
+        AttentError: the loss, a weight or a score of validation is no longer finite.
         KeyboardInterrupt: after Ctrl-C, once everything is saved.
     """
     progress = progress or Progress()
@@ -232,6 +234,9 @@ class Training:
         """Judge the weights that would be kept."""
         with kept_weights(self.model, self.average), self.processes.gathered(self.model):
             scores = self.processes.by_first(lambda: dict(self._validate()))
+        for name, score in scores.items():
+            if not math.isfinite(score):
+                raise AttentError(f"validation's {name} is {score} at update {self.state.update}; a smaller learning_rate may help")
         self.unsaved = True
         self._log({"update": self.state.update, "seconds": self.meter.seconds, "validation": scores})
         self._progress.say_scores(self.state.update, scores)
@@ -242,6 +247,7 @@ class Training:
         if not self.saves or not self.unsaved:
             return
         self.record(done)
+        self._check()
         self.state.place, self.state.seconds = self.batches.place, self.meter.seconds
         # Saved before their validation, the weights are the same.
         new = self.stored != self.state.update
@@ -251,6 +257,14 @@ class Training:
         else:
             deque(contents or (), maxlen=0)
         self.unsaved, self.stored = False, self.state.update
+
+    def _check(self) -> None:
+        """Check that no weight is lost, before a checkpoint with it takes the place of the one before."""
+        for parameter in self.parameters:
+            # of divided weights those that are here
+            here = getattr(parameter, "to_local", lambda parameter=parameter: parameter)()
+            if not bool(here.isfinite().all()):
+                raise AttentError(f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help")
 
     def stop(self) -> None:
         """Save after Ctrl-C, say how to go on, and pass it on."""

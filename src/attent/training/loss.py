@@ -43,6 +43,6 @@ def mean_loss(model: EncoderDecoder[Any], data: Bitext, size: BatchSize) -> floa
         size: how many are looked at side by side.
     """
     device = next(model.parameters()).device
-    batches = [batch for _, batch in data.once(size)]
+    batches = [batch.within(model.longest) for _, batch in data.once(size)]
     total = sum(loss_of(model, batch.to(device), 0.0, "float32")[0].item() * batch.tokens for batch in batches)
     return total / sum(batch.tokens for batch in batches)

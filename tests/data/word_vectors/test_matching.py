@@ -4,7 +4,7 @@ import torch
 
 from attent.data.batches import Sequences
 from attent.data.subword_tokenizer import BpeTokenizer
-from attent.data.tokenizer import START, STOP, UNK, CharTokenizer
+from attent.data.tokenizer import SPECIALS, START, STOP, UNK, CharTokenizer
 from attent.data.word_tokenizer import WordTokenizer
 from attent.data.word_vectors import WordVectors
 from attent.data.word_vectors.matching import matched, wanted
@@ -61,3 +61,10 @@ def test_characters_are_words_and_signs() -> None:
     found = matched(CharTokenizer("aB "), vectors("a", "b"))
     assert np.array(found.ids).tolist() == [4, 5]
     assert (found.lowered, found.parts) == (1, 1)
+
+
+def test_a_space_alone_makes_no_vectors_of_pieces() -> None:
+    tokenizer = BpeTokenizer.learn(["the dog and the cat"] * 9, 300)
+    assert "▁" in map(tokenizer.piece, range(SPECIALS, tokenizer.size))
+    found = matched(tokenizer, vectors("▁", "the", "dog"))
+    assert {tokenizer.word(token) for token in found.ids} == {"the", "dog"}

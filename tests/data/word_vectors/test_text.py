@@ -95,3 +95,9 @@ def test_prose_is_no_file_of_vectors(content: str) -> None:
 def test_an_empty_file_is_said() -> None:
     with pytest.raises(DataError, match=r"^x: empty$"):
         read("")
+
+
+def test_a_number_too_many_makes_no_word() -> None:
+    found, report = read("cat 0.1 0.2 0.3\ndog 1e-05 0.1 0.2 0.3\nbird 0.4 0.5 0.6\nbird nan 1 2 3\n")
+    assert list(found) == ["cat", "bird"]
+    assert dropped(report) == {OTHER_WIDTH: [2, 4]}

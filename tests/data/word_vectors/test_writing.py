@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from attent.data.word_vectors import WordVectors, read, write
+from attent.data.word_vectors.writing import writable
 from attent.errors import ArgumentError, DataError, UnknownNameError
 
 FOUND = WordVectors(["</s>", "Straße", "日本", "\xa0"], torch.tensor([[0.1, -2.0], [1e-30, 3.0], [1 / 3, 1e20], [0.0, 0.0]]))
@@ -50,3 +51,8 @@ def test_the_name_must_say_the_format(tmp_path: Path) -> None:
         write(tmp_path / "a.bin", FOUND, "bin")
     with pytest.raises(DataError, match="cannot be written: No such file or directory"):
         write(tmp_path / "nowhere" / "a.bin", FOUND)
+
+
+def test_a_word_that_ends_in_a_number_of_a_vector_is_not_written() -> None:
+    assert not any(writable(word, "glove") for word in ("a 0.5", "dog 1e-05", "dog nan"))
+    assert writable("at 5", "glove")

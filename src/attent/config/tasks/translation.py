@@ -37,10 +37,12 @@ class Translation(Task[Material]):
         return Learnt(corpus.kinds, corpus.learn())
 
     def encoded(self, corpus: Material, learnt: Learnt) -> Bitext:
-        return corpus.bitext(*learnt.tokenizers)
+        source, target = learnt.tokenizers
+        return corpus.bitext(source, target, learnt.longest)
 
     def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> Bitext:
-        return borrowed(settings, folder, *learnt.tokenizers)
+        source, target = learnt.tokenizers
+        return borrowed(settings, folder, source, target, learnt.longest)
 
     def judged(self, model: EncoderDecoder[Any], corpus: Material, learnt: Learnt, settings: RunSettings) -> Judged:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
@@ -50,22 +52,26 @@ class Translation(Task[Material]):
 class _Judged(Judged):
     def __init__(self, translator: Translator, corpus: Material, size: BatchSize) -> None:
         self._translator, self._corpus, self._size = translator, corpus, size
-        self._held_out = Bitext(corpus.validation, translator.source_tokenizer, translator.target_tokenizer)
+        validation = corpus.validation
+        if translator.model.longest is not None:
+            validation = [pair for pair in validation if translator.reads(pair.source, pair.target)]
+        self._held_out = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)
+        held, most = len(validation), min(corpus.translated, len(validation))
+        self._translated = [validation[number * held // most] for number in range(most)]
 
     def validate(self, say: Say) -> dict[str, float]:
-        corpus = self._corpus
-        if not corpus.validation:
+        pairs = self._translated
+        if not pairs:
             return {}
-        pairs = corpus.validation[: corpus.translated]
         translations = self._translator.translate([pair.source for pair in pairs])
         for sample in samples(pairs, translations):
             say(str(sample))
         loss = mean_loss(self._translator.model, self._held_out, self._size)
-        return {"loss": loss} | corpus.measure(translations, [pair.target for pair in pairs])
+        return {"loss": loss} | self._corpus.measure(translations, [pair.target for pair in pairs])
 
     def results(self, last: Mapping[str, float]) -> Results:
         found = judge(self._translator, self._corpus.held_out)
-        return found or {"validation": {"pairs": len(self._corpus.validation), **last}}
+        return found or {"validation": {"pairs": len(self._held_out), "translated": len(self._translated), **last}}
 
 
 def judge(translator: Translator, held_out: Mapping[str, Sequence[Pair]]) -> Results:

@@ -55,10 +55,11 @@ def wanted(tokenizer: Tokenizer) -> set[str]:
 def matched(tokenizer: Tokenizer, vectors: WordVectors) -> Matched:
     """The ids whose word has a vector, as it is written or else lower-cased.
 
-    Vectors of pieces, which write "▁" for a space as a vocabulary of pieces does, are found by piece.
+    Vectors of pieces, which write "▁" for a space as a vocabulary of pieces does, are found by piece; "▁" alone may be a word of
+    any file.
     """
     ids = range(SPECIALS, tokenizer.size)
-    by_piece = any(piece.startswith(SPACE) and piece in vectors for piece in map(tokenizer.piece, ids))
+    by_piece = any(len(piece) > 1 and piece.startswith(SPACE) and piece in vectors for piece in map(tokenizer.piece, ids))
     found = list(_found(tokenizer, vectors, by_piece))
     parts = 0 if by_piece else sum(tokenizer.word(token) is None and bool(tokenizer.piece(token)) for token in ids)
     tokens, rows, lowered = zip(*found, strict=True) if found else ((), (), ())

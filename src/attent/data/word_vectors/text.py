@@ -22,7 +22,7 @@ HEADER = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Lines from which the width is told, and lines whose numbers are read at once.
 AHEAD, TOGETHER = 100, 512
-DECIMAL = re.compile(rb"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
+DECIMAL = re.compile(rb"[-+]?(\d*\.\d+(e[-+]?\d+)?|\d+e[-+]?\d+|nan|inf)", re.IGNORECASE)
 
 Entry = tuple[bytes, np.ndarray]
 

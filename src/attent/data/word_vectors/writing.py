@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attent.data.word_vectors.text import DECIMAL
 from attent.data.word_vectors.vectors import WordVectors
 from attent.errors import ArgumentError, DataError, UnknownNameError
 
@@ -76,7 +77,10 @@ def writable(word: str, form: str) -> bool:
     within = SPACE.findall(word)
     if not word or SPACE.match(word) or SPACE.match(word[-1]):
         return False
-    return not within or (FORMATS[form].spaces and set(within) <= set(BLANKS))
+    if not within:
+        return True
+    # what a word of several parts ends in would be taken for one of its vector's numbers
+    return FORMATS[form].spaces and set(within) <= set(BLANKS) and not DECIMAL.fullmatch(word.split()[-1].encode())
 
 
 def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gzipped: bool | None = None) -> None:
