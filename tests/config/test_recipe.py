@@ -256,6 +256,6 @@ def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -
     assert (results["validation"]["pairs"], results["validation"]["translated"]) == (2, 2)
     translator = load(tmp_path / "run")
     # as long as can be numbered, and no longer
-    assert translator.score([("a " * 20, "a " * 19)])[0].tokens == 20
+    assert translator.score([(" ".join("a" * 20), " ".join("a" * 19))])[0].tokens == 20
     with pytest.raises(DataError, match="pair 2 has 21 tokens, more than the 20 that this model can read"):
-        translator.score([("a", "a"), ("a", "a " * 20)])
+        translator.score([("a", "a"), ("a", " ".join("a" * 20))])

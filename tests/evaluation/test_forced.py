@@ -42,14 +42,15 @@ def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_neither_neighbours_nor_order_change_a_bit(name: str) -> None:
+def test_neither_neighbours_nor_order_change_more_than_the_last_bits(name: str) -> None:
+    """On some processors the last bit of a product depends on the place of its row."""
     model = MODELS[name]()
     together = looked_at(model, SOURCES, TARGETS)
     turned = looked_at(model, SOURCES[::-1], TARGETS[::-1])[::-1]
     alone = [looked_at(model, [source], [target])[0] for source, target in zip(SOURCES, TARGETS, strict=True)]
     for one, other, single in zip(together, turned, alone, strict=True):
-        assert torch.equal(one, other)
-        assert torch.equal(one, single)
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+        torch.testing.assert_close(one, single, rtol=0, atol=1e-6)
 
 
 def test_every_layer_and_head_is_there_with_a_row_for_each_step() -> None:

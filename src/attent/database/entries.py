@@ -127,7 +127,7 @@ def numbers(given: Sequence[Any], count: int) -> Tensor | None:
     return values
 
 
-def _finite(number: Real) -> bool:
+def _finite(number: Real | int) -> bool:
     try:
         return math.isfinite(number)
     except OverflowError:

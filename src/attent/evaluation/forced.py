@@ -90,7 +90,8 @@ def forced(
 ) -> Iterator[tuple[int, dict[str, Tensor]]]:
     """How each step looks at the source's tokens, while the model is given the target.
 
-    Weights depend neither on the batch nor on the order of the pairs.
+    Weights depend neither on the batch nor on the order of the pairs, but for the last bits on processors on which those of a matrix
+    product depend on the place of a row.
 
     Args:
         model: in evaluation mode.
