@@ -23,8 +23,9 @@ from attent.runs.config import read_config
 from attent.training.checkpoint import newest, read_state
 from attent.training.progress import Progress
 
+SMALL = "encoder_layers = 1\ndecoder_layers = 1\nwidth = 16\nfeed_forward = 17\nheads = 2"
 TINY = parse(
-    """
+    f"""
     [dates]
     locales = ["en", "de"]
     training_pairs = 53
@@ -33,11 +34,7 @@ TINY = parse(
     held_out_pairs = 7
     held_out_combinations = 2
     [model]
-    encoder_layers = 1
-    decoder_layers = 1
-    width = 16
-    feed_forward = 17
-    heads = 2
+    {SMALL}
     [training]
     updates = 3
     batch_pairs = 8
@@ -238,11 +235,7 @@ def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -
         valid = "{tmp_path}/valid.tsv"
         tokenizer = "word"
         [model]
-        encoder_layers = 1
-        decoder_layers = 1
-        width = 16
-        feed_forward = 17
-        heads = 2
+        {SMALL}
         position = "learned"
         maximum_length = 20
         [training]

@@ -161,8 +161,8 @@ def lines(results: Results) -> list[str]:
 def _counted(scores: Mapping[str, float]) -> str:
     """How much was judged; of a long validation a part is translated."""
     said = next((f"{scores[what]:,.0f} {what}" for what in COUNTED if what in scores), "")
-    part = scores.get("translated", scores.get("pairs"))
-    return said if part == scores.get("pairs") else f"{said}, {part:,.0f} of them translated"
+    part = scores.get("translated")
+    return said if part in (None, scores.get("pairs")) else f"{said}, {part:,.0f} of them translated"
 
 
 def _evaluate_files(

@@ -66,11 +66,17 @@ def where(name: str) -> str:
     return "standard input" if name == "-" else name
 
 
-def until_broken(read: Iterator[Item], most: int) -> tuple[list[Item], DataError | None]:
-    """The next so many that are read, and the error that what is behind them raised: those before it are to be answered first."""
-    some: list[Item] = []
-    try:
-        some.extend(islice(read, most))
-    except DataError as error:
-        return some, error
-    return some, None
+def some_at_a_time(read: Iterator[Item], most: int) -> Iterator[list[Item]]:
+    """What is read, so many together; where an error ends it, those before it come first, to be answered."""
+    broken = None
+    while broken is None:
+        some: list[Item] = []
+        try:
+            some.extend(islice(read, most))
+        except DataError as error:
+            broken = error
+        if not some:
+            break
+        yield some
+    if broken is not None:
+        raise broken

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attent.cli.lines import lines_of, opened, until_broken, where
+from attent.cli.lines import lines_of, opened, some_at_a_time, where
 from attent.errors import ArgumentError, DataError
 
 # Pairs scored together: enough to sort them by length, few enough to see results soon.
@@ -32,16 +32,10 @@ def score(
     translator = load(run)
     with opened(pairs) as stream:
         read = (_pair(line, f"{where(pairs)}, line {number}") for number, line in enumerate(lines_of(stream, pairs), start=1))
-        broken = None
-        while broken is None:
-            some, broken = until_broken(read, LINES)
+        for some in some_at_a_time(read, LINES):
             for found in translator.score(some):
                 print(f"{found.log_probability:.6f}\t{found.tokens}\t{found.per_token:.6f}")
             sys.stdout.flush()
-            if not some:
-                break
-    if broken is not None:
-        raise broken
 
 
 def _pair(line: str, place: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.lines import lines_of, opened, until_broken
+from attent.cli.lines import lines_of, opened, some_at_a_time
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -118,11 +118,7 @@ def translate(
     with opened(source) as stream:
         lines = enumerate(lines_of(stream, source))
         # somebody who types wants each answer at once
-        together, broken = 1 if stream.isatty() else LINES, None
-        while broken is None:
-            some, broken = until_broken(lines, together)
-            if not some:
-                break
+        for some in some_at_a_time(lines, 1 if stream.isatty() else LINES):
             texts = [_as_known(line, translator) for _, line in some]
             asked = ["" if dates and why_no_date(text) else text for text in texts]
             translations = translator.search(asked, settings, prefixes=[prefix] * len(texts), batch=size)
@@ -132,8 +128,6 @@ def translate(
                     print(one)
                 well &= _is_well(number + 1, text, best[0].text, translator, dates=dates)
             sys.stdout.flush()
-    if broken is not None:
-        raise broken
     if not well:
         raise typer.Exit(2)
 

@@ -13,7 +13,7 @@ from attent.benchmarking.report import Column, Report, Table
 from attent.comparing import captions, settings
 from attent.comparing.confidence import BLEU_OF_WORDS, EXACT_MATCH, RESAMPLES, Estimate, Measure, estimate
 from attent.comparing.results import Figure, Point, Result, Series, table
-from attent.comparing.runs import Planned, Say, claim, outcome, train, translated
+from attent.comparing.runs import Planned, Say, averaged, claim, outcome, train, translated
 from attent.comparing.settings import MODELS, TITLES, Options, chosen
 from attent.data.dates.corpus import HELD_OUT_DATES
 from attent.data.text import Pair
@@ -113,16 +113,11 @@ def _judged(corpus: Corpus, name: str, seeds: Sequence[int], options: Options, s
         part = estimate(corpus.measure, [statistics[rows] for statistics in found])
         middle = float(np.mean([corpus.length(sources[row]) for row in rows]))
         points.append(Point(middle, part.score, part.low, part.high, part.sentences, part.by_seed))
-    outcomes = [outcome(one, options.out) for one in planned]
     row = {
         "model": TITLES[name],
         "score": said(whole),
         "values": whole._asdict(),
-        "parameters": outcomes[0].parameters,
-        "updates": float(np.mean([one.updates for one in outcomes])),
-        "minutes": float(np.mean([one.seconds for one in outcomes])) / 60,
-        "computed": "; ".join(sorted({one.computed for one in outcomes})),
-        "tokens_per_second": float(np.mean([one.tokens_per_second for one in outcomes])),
+        **averaged([outcome(one, options.out) for one in planned]),
         "translated_per_second": len(sources) * len(made) / sum(one.seconds for one in made),
     }
     return row, Series(TITLES[name], points)

@@ -147,6 +147,17 @@ def outcome(one: Planned, folder: Path) -> Outcome:
     return Outcome(found["updates"], found["seconds"], parameters, speed, found["validation"].get("loss", float("nan")), *pace)
 
 
+def averaged(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """What the trainings of several seeds came to, for a row of a table."""
+    return {
+        "parameters": outcomes[0].parameters,
+        "updates": statistics.fmean(one.updates for one in outcomes),
+        "minutes": statistics.fmean(one.seconds for one in outcomes) / 60,
+        "computed": "; ".join(sorted({one.computed for one in outcomes})),
+        "tokens_per_second": statistics.fmean(one.tokens_per_second for one in outcomes),
+    }
+
+
 def translated(one: Planned, folder: Path, name: str, texts: Sequence[str], say: Say = print) -> Translated:
     """What a finished training's model makes of some texts, greedily; kept beside the run folder, so that it is done once.
 

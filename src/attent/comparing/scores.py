@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from attent.attention.scores import SCORES
 from attent.benchmarking.machine import machine
 from attent.benchmarking.report import Column, Report
@@ -14,7 +12,7 @@ from attent.comparing import settings
 from attent.comparing.confidence import EXACT_MATCH, RESAMPLES, estimate
 from attent.comparing.length import JUDGING_DATES, said, said_of
 from attent.comparing.results import Figure, Point, Result, Series, table
-from attent.comparing.runs import Planned, Say, claim, outcome, train, translated
+from attent.comparing.runs import Planned, Say, averaged, claim, outcome, train, translated
 from attent.comparing.settings import Options, chosen
 from attent.data.dates.corpus import HELD_OUT_COMBINATIONS, HELD_OUT_DATES
 from attent.errors import ArgumentError
@@ -73,14 +71,7 @@ def _judged(model: str, score: str, planned: Sequence[Planned], options: Options
         row |= {key: said(found), f"{key}_values": found._asdict()}
         if key == "dates":
             row["point"] = Point(score, found.score, found.low, found.high, found.sentences, found.by_seed)
-    outcomes = [outcome(one, options.out) for one in planned]
-    return row | {
-        "parameters": outcomes[0].parameters,
-        "updates": float(np.mean([one.updates for one in outcomes])),
-        "minutes": float(np.mean([one.seconds for one in outcomes])) / 60,
-        "computed": "; ".join(sorted({one.computed for one in outcomes})),
-        "tokens_per_second": float(np.mean([one.tokens_per_second for one in outcomes])),
-    }
+    return row | averaged([outcome(one, options.out) for one in planned])
 
 
 def _columns() -> list[Column]:

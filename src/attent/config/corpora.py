@@ -12,7 +12,7 @@ from attent.data import corpus as files
 from attent.data.batches import Bitext
 from attent.data.dates import DatesSettings, dates
 from attent.data.index import StoredBitext, put
-from attent.data.settings import TextSettings
+from attent.data.settings import TextSettings, limited
 from attent.data.stored import WorkingFolder
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer, Tokenizer
@@ -79,12 +79,7 @@ def borrowed(settings: RunSettings, folder: Path, source: Tokenizer, target: Tok
     """
     if settings.text is None:
         return StoredBitext(folder / files.INDEX, keys=1)
-    return files.lent(folder, limited(settings.text, longest), source, target, keys=1)
-
-
-def limited(settings: TextSettings, longest: int | None) -> TextSettings:
-    """The settings, with sides no longer than a model can read, which has START to read too."""
-    return settings if longest is None else settings.model_copy(update={"maximum_length": min(settings.maximum_length, longest - 1)})
+    return files.lent(folder, limited(settings.text, longest, beside=1), source, target, keys=1)
 
 
 def of_dates(settings: DatesSettings) -> Material:
@@ -122,7 +117,7 @@ def of_text(settings: TextSettings) -> Material:
     del corpus
 
     def bitext(source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
-        encoded = files.bitext(texts[0], limited(settings, longest), source, target, keys=1)
+        encoded = files.bitext(texts[0], limited(settings, longest, beside=1), source, target, keys=1)
         if not settings.dropout:
             texts.clear()
         return encoded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -94,3 +94,18 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
         )
         size = size or self.vocabulary
         return kind or self.tokenizer, None if size == "auto" else size
+
+
+Settings = TypeVar("Settings", LinesSettings, TextSettings)
+
+
+def limited(settings: Settings, longest: int | None, beside: int = 0) -> Settings:
+    """The settings, with nothing longer than a model can read.
+
+    Args:
+        settings: of lines or of pairs.
+        longest: the most tokens that it can read; None where there is no limit.
+        beside: how many of these are not of the text, as START is.
+    """
+    most = settings.maximum_length if longest is None else min(settings.maximum_length, longest - beside)
+    return settings.model_copy(update={"maximum_length": most})

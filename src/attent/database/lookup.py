@@ -128,9 +128,10 @@ def _alike(
             torch.tensor([number[text] for text in side.items], dtype=torch.float64).reshape(len(side), 1) for side in (queries, keys)
         )
         heat = 1.0 if how == "nearest" else TEMPERATURE if temperature is None else temperature
+        if score is not None:
+            return _Parts(query, key, Alike(texts, score, heat), normaliser, None)  # pyright: ignore[reportArgumentType]
         # of keys whose trigrams are the same, such as those that differ in letter case, an equal one is the nearest
-        cosine = TrigramCosine(texts, heat, equal=1.0 if how == "nearest" else 0.0)
-        return _Parts(query, key, cosine if score is None else Alike(texts, score, heat), normaliser, None)  # pyright: ignore[reportArgumentType]
+        return _Parts(query, key, TrigramCosine(texts, heat, equal=1.0 if how == "nearest" else 0.0), normaliser, None)
     query, key = queries.features(), keys.features()
     if len(query) and len(key) and query.shape[1] != key.shape[1]:
         raise ShapeError(f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers")

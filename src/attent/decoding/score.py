@@ -53,9 +53,9 @@ def score(model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, 
     """
     device = next(model.parameters()).device
     bitext = Bitext(pairs, source, target)
-    for number, tokens in enumerate(np.maximum(bitext.source.lengths, bitext.target.lengths - 1).tolist(), start=1):
-        if model.longest is not None and tokens > model.longest:
-            raise DataError(f"pair {number} has {tokens:,} tokens, more than the {model.longest:,} that this model can read")
+    lengths = np.maximum(bitext.source.lengths, bitext.target.lengths - 1)
+    if model.longest is not None and len(long := (lengths > model.longest).nonzero()[0]):
+        raise DataError(f"pair {long[0] + 1} has {lengths[long[0]]:,} tokens, more than the {model.longest:,} that this model can read")
     scores = [Score(0.0, 1)] * len(pairs)
     for rows, _ in bitext.once(size):
         filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROWS) - len(rows))))

@@ -13,7 +13,7 @@ from attent.data import lines as files
 from attent.data.batches import BatchSize, Sequences
 from attent.data.blanks import BlankedLines
 from attent.data.corpus import TextCorpus
-from attent.data.settings import LinesSettings
+from attent.data.settings import LinesSettings, limited
 from attent.models.encoder import EncoderModel
 from attent.training.blank_loss import blank_loss, blanks_guessed
 from attent.training.loss import LossFunction
@@ -56,25 +56,20 @@ class Blanks(Task[Lines]):
         return Learnt({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
 
     def encoded(self, corpus: Lines, learnt: Learnt) -> BlankedLines:
-        return files.encoded(corpus.text, _limited(corpus.settings, learnt.longest), *learnt.tokenizers, keys=1)
+        return files.encoded(corpus.text, limited(corpus.settings, learnt.longest), *learnt.tokenizers, keys=1)
 
     def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> BlankedLines:
         assert settings.lines is not None
-        return files.lent(folder, _limited(settings.lines, learnt.longest), *learnt.tokenizers, keys=1)
+        return files.lent(folder, limited(settings.lines, learnt.longest), *learnt.tokenizers, keys=1)
 
     def judged(self, model: EncoderModel, corpus: Lines, learnt: Learnt, settings: RunSettings) -> Judged:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         return _Judged(model, corpus, learnt, size)
 
 
-def _limited(settings: LinesSettings, longest: int | None) -> LinesSettings:
-    """The settings, with lines no longer than a model can read."""
-    return settings if longest is None else settings.model_copy(update={"maximum_length": min(settings.maximum_length, longest)})
-
-
 class _Judged(Judged):
     def __init__(self, model: EncoderModel, corpus: Lines, learnt: Learnt, size: BatchSize) -> None:
-        (tokenizer,), settings = learnt.tokenizers, _limited(corpus.settings, model.longest)
+        (tokenizer,), settings = learnt.tokenizers, limited(corpus.settings, model.longest)
         encoded = (tokenizer.encode(pair.source) for pair in corpus.text.validation)
         kept = [tokens for tokens in encoded if len(tokens) <= settings.maximum_length]
         self._model, self._size, self._lines = model, size, BlankedLines(Sequences(kept), tokenizer.size, settings.blanks)
