@@ -69,6 +69,15 @@ def test_statsmodels_says_the_same(features: int) -> None:
         np.testing.assert_allclose(found, expected, rtol=tolerance)
 
 
+@pytest.mark.parametrize("features", [2, 4])
+def test_many_keys_keep_the_digits_of_float32(features: int) -> None:
+    dice = np.random.default_rng(features)
+    x, query = dice.normal(size=(100_000, features)), dice.normal(size=(500, features))
+    y = np.sin(x.sum(1)) + 0.1 * dice.normal(size=len(x))
+    found, expected = (AttentionRegressor("rule", dtype=dtype).fit(x, y).predict(query) for dtype in ("float32", "float64"))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_learnt_is_at_least_as_good_as_what_statsmodels_finds(seed: int) -> None:
