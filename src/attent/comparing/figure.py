@@ -14,8 +14,12 @@ from attent.runs.durable import new_file
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 DOTS_PER_INCH = 150
-# Letters of a title's line, and marks along a line of many points.
-TITLE_WIDTH, MARKED = 80, 12
+# Letters of a title's line, marks along a line of many points, and letters of names that need no slant.
+TITLE_WIDTH, MARKED, SHORT = 80, 12, 4
+# How many times the least value the largest must be for powers of ten to be ticks enough.
+WIDE = 1000
+# Names of series side by side.
+ACROSS = 5
 
 
 def draw(figure: Figure, path: Path) -> Path:
@@ -42,22 +46,34 @@ def draw(figure: Figure, path: Path) -> Path:
         places = sorted({float(point.x) for series in figure.series for point in series.points})
         axes.set_xticks(places, [f"{place:g}" for place in places])
     if figure.log_y:
-        axes.set_yscale("log")
+        _logarithmic(axes)
     elif figure.kind == "lines":
         axes.set_ylim(bottom=0)
     if names:
-        axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
+        slanted = {"rotation": 40, "ha": "right"} if max(map(len, names)) > SHORT else {}
+        axes.set_xticks(range(len(names)), names, **slanted)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if len(figure.series) > 1:
-        # among dots there is no room
-        place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(figure.series)} if names else {"loc": "best"}
-        (drawing if names else axes).legend(frameon=False, fontsize=9, **place)
+        # among dots and bands there is no room
+        drawing.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=min(len(figure.series), ACROSS))
     with new_file(path) as file:
         drawing.savefig(file, dpi=DOTS_PER_INCH, format="png")
     return path
+
+
+def _logarithmic(axes: Any) -> None:
+    """A logarithmic axis of heights, with numbers that are read at a glance where it spans few powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_yscale("log")
+    least, largest = axes.get_ylim()
+    if largest < WIDE * least:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _names(figure: Figure) -> list[str]:
