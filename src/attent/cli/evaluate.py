@@ -30,7 +30,7 @@ SHOWN = (
     ("BLEU", "BLEU", "5.1f", ""),
     ("chrF2", "chrF2", "5.1f", ""),
     ("exact match", "exact match", "5.1f", " %"),
-    ("loss", "loss", "5.1f", " nats per token"),
+    ("loss", "loss", "5.3f", " nats per token"),
     ("accuracy", "top-1", "5.1f", " %"),
     ("macro F1", "macro F1", "5.1f", " %"),
 )
