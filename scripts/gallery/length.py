@@ -66,12 +66,11 @@ def plate(values: Mapping[str, Any]) -> Plate:
 
 
 def _said(figure: Mapping[str, Any]) -> str:
-    """The first and last point of each line."""
-    lines = [(series["name"], series["points"][0], series["points"][-1]) for series in figure["series"]]
-    first, last = lines[0][1]["x"], lines[0][2]["x"]
-    each = "; ".join(f"{name} {short['y']:.0f} and {long['y']:.0f}" for name, short, long in lines)
+    """The highest and the last point of each line."""
+    lines = [(series["name"], max(point["y"] for point in series["points"]), series["points"][-1]) for series in figure["series"]]
+    each = "; ".join(f"{name} {best:.0f} and {last['y']:.0f}" for name, best, last in lines)
     corpus, measure, unit = figure["title"].split(":")[0], figure["y"].split(",")[0], figure["x"].split(", ")[-1]
-    return f"{corpus}, {measure} at {first:.0f} and at {last:.0f} {unit}: {each}."
+    return f"{corpus}, {measure} at the best length and at {lines[0][2]['x']:.0f} {unit}, the longest: {each}."
 
 
 def _trained(values: Mapping[str, Any]) -> str:
