@@ -17,7 +17,7 @@ class ResampledBitext(EncodedBitext):
     """Pairs that are cut into pieces anew each time that they are trained on.
 
     Batches are planned by the lengths of the likeliest pieces, so that those of drawn ones are larger: of English and German captions
-    by a third at a dropout of 0.1.
+    by two fifths at a dropout of 0.1 and 4,000 pieces.
 
     Args:
         encoded: the pairs in their likeliest pieces.

@@ -262,7 +262,8 @@ class Training:
         """Check that no weight is lost, before a checkpoint with it takes the place of the one before."""
         for parameter in self.parameters:
             # of divided weights those that are here
-            here = getattr(parameter, "to_local", lambda parameter=parameter: parameter)()
+            of_here = getattr(parameter, "to_local", None)
+            here = parameter if of_here is None else of_here()
             if not bool(here.isfinite().all()):
                 raise AttentError(f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help")
 
