@@ -16,6 +16,7 @@ VARIANTS = [
     {"attention": "bahdanau", "cell": "gru", "encoder_layers": 2},
     {"attention": "bahdanau", "cell": "lstm", "decoder_layers": 2, "encoder_layers": 2, "encoder_width": 7},
     {"attention": "bahdanau", "cell": "gru", "score": "gated", "layer_norm": True},
+    {"attention": "bahdanau", "cell": "gru", "token_in_query": True},
     {"attention": "luong", "cell": "gru"},
     {"attention": "luong", "cell": "lstm", "score": "concat", "attention_hidden": 3, "decoder_layers": 2},
     {"attention": "luong", "cell": "gru", "score": "dot", "input_feeding": False, "decoder_layers": 2},
@@ -165,10 +166,17 @@ def test_one_map_a_call_whose_row_is_about_the_token_that_the_step_emits(variant
         torch.testing.assert_close(seen["decoder.cross_attention"].dense(), weights[:, :, step : step + 1])
 
 
-@pytest.mark.parametrize(("attention", "steps_that_move"), [("bahdanau", [2, 3, 4]), ("luong", [1, 2, 3, 4])])
+@pytest.mark.parametrize(
+    ("settings", "steps_that_move"),
+    [
+        ({"attention": "bahdanau"}, [2, 3, 4]),
+        ({"attention": "bahdanau", "token_in_query": True}, [1, 2, 3, 4]),
+        ({"attention": "luong"}, [1, 2, 3, 4]),
+    ],
+)
 @torch.no_grad()
-def test_bahdanau_looks_before_it_reads_the_token_and_luong_behind(attention: str, steps_that_move: list[int]) -> None:
-    model, (source, lengths), tokens = make({"attention": attention}), some_source(), some_target()
+def test_bahdanau_looks_before_it_reads_the_token_and_luong_behind(settings: dict[str, object], steps_that_move: list[int]) -> None:
+    model, (source, lengths), tokens = make(settings), some_source(), some_target()
     memory, other = model.encode(source, lengths), tokens.clone()
     other[:, 1] = tokens[:, 1] % 9 + 2
     with watch(model) as seen:

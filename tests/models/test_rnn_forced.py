@@ -26,6 +26,8 @@ VARIANTS = [
     ADDITIVE | {"decoder_layers": 3},
     ADDITIVE | {"cell": "lstm"},
     {"attention": "bahdanau", "score": "general", "cell": "lstm", "decoder_layers": 2, "layer_norm": True},
+    ADDITIVE | {"token_in_query": True, "decoder_layers": 2},
+    {"attention": "bahdanau", "score": "general", "token_in_query": True},
     LUONG,
     LUONG | {"score": "additive", "attention_hidden": 5, "decoder_layers": 2},
     LUONG | {"cell": "lstm", "decoder_layers": 2},

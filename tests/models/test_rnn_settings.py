@@ -41,6 +41,7 @@ def test_settings_survive_json_and_name_their_kind() -> None:
         ({"attention": "self"}, "'none', 'bahdanau' or 'luong'"),
         ({"width": 7}, "width must be even unless encoder_width is given, got 7"),
         ({"attention": "none", "score": "dot"}, "need an attention"),
+        ({"attention": "luong", "token_in_query": True}, 'token_in_query needs attention = "bahdanau", got "luong"'),
         ({"widht": 4}, "widht"),
         ({"kind": "transformer"}, "kind"),
     ],

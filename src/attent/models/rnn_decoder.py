@@ -185,21 +185,23 @@ class BahdanauDecoder(AttendingDecoder):
         c_t = Σⱼ α(s_{t−1}, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t]),  output = tanh(W [s_t; e_t; c_t])
 
     Source: Bahdanau et al. (2015), §3.1 and A.1.2, arXiv 1409.0473; there the output is a maxout of s_{t−1}, e_t and c_t, here
-    a tanh of s_t, e_t and c_t.
+    a tanh of s_t, e_t and c_t. With token_in_query it is asked by s_{t−1} + P e_t instead.
     """
 
     def __init__(self, settings: RnnSettings) -> None:
         super().__init__(settings, settings.memory_width, settings.width + settings.embedding_width + settings.memory_width)
+        self.asked = linear(settings.embedding_width, settings.width) if settings.token_in_query else None
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         layers, attention, share = state.layers, self.cross_attention, self.recurrent.share(embedded.shape[-1])
+        asked = None if self.asked is None else self.asked(embedded)  # (B, T, E)
         prepared = attention.look(layers[-1].hidden[:, None], self.remembered(state), state.lengths)
         states: list[Tensor] = []
         contexts: list[Tensor] = []
         queries: list[Tensor] = []
         # The tokens are known, so their share in the gates is computed for all steps at once.
-        for gates in self.recurrent.gates(embedded).unbind(1):
-            query = layers[-1].hidden
+        for place, gates in enumerate(self.recurrent.gates(embedded).unbind(1)):
+            query = layers[-1].hidden if asked is None else layers[-1].hidden + asked[:, place]
             context = attention.context(prepared, query[:, None])[:, 0]  # (B, memory_width)
             layers = self.recurrent.step(gates + share(context), layers)
             states.append(layers[-1].hidden)
@@ -215,7 +217,8 @@ class BahdanauDecoder(AttendingDecoder):
         if read is None:
             return super().forced(embedded, memory)
         steps = embedded.transpose(0, 1).to(read[0].values.dtype)  # (T, B, embedding_width)
-        states, contexts = bahdanau(steps, *read)
+        asked = None if self.asked is None else torch.matmul(self.asked(steps), read[0].weight)
+        states, contexts = bahdanau(steps, *read, asked)
         return self.shown(states, steps, contexts).transpose(0, 1)
 
 

@@ -15,20 +15,21 @@ Gradients = tuple[Tensor | None, ...]
 FIELDS = len(Layer._fields)
 
 
-def bahdanau(embedded: Tensor, source: Source, layers: list[Layer]) -> tuple[Tensor, Tensor]:
+def bahdanau(embedded: Tensor, source: Source, layers: list[Layer], asked: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The topmost states and the contexts of all steps, in the type of the values.
 
-        c_t = Σⱼ α(s_{t−1}, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t])
+        c_t = Σⱼ α(s_{t−1} + p_t, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t])
 
     Args:
         embedded: of each step, (T, B, embedding_width).
         source: what the attention reads.
         layers: from the lowest.
+        asked: W p_t of each step, (T, B, D); p_t = 0 unless given.
 
     Returns:
         (T, B, E) and (T, B, n).
     """
-    return _Bahdanau.apply(embedded, *source, *(tensor for layer in layers for tensor in layer))
+    return _Bahdanau.apply(embedded, asked, *source, *(tensor for layer in layers for tensor in layer))
 
 
 def luong(embedded: Tensor, source: Source, layers: list[Layer], weight: Tensor, bias: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ def _read(tensors: tuple[Any, ...]) -> tuple[Source, list[Layer]]:
 # What these functions return they also keep, under another name: a result that its own function held would never be let go of.
 class _Bahdanau(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, embedded: Tensor, *tensors: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, embedded: Tensor, asked: Tensor | None, *tensors: Any) -> tuple[Tensor, Tensor]:
         source, layers = _read(tensors)
         dtype = source.values.dtype
         embedded, (steps, rows, width) = embedded.to(dtype).contiguous(), embedded.shape
@@ -69,9 +70,11 @@ class _Bahdanau(torch.autograd.Function):
         given = (embedded.flatten(0, 1) @ of_token.T).view(steps, rows, -1)
         beside = embedded.new_empty(rows, stack.gates)
         for place in range(steps):
-            torch.mm(glances.look(place, stack.said), of_context.T, out=beside)
+            product = stack.said if asked is None else stack.said + asked[place].to(dtype)
+            torch.mm(glances.look(place, product), of_context.T, out=beside)
             stack.advance(place, given, beside)
         ctx.held = embedded, stack, glances, of_token, of_context
+        ctx.asked = None if asked is None else asked.dtype
         ctx.set_materialize_grads(False)
         return stack.units[-1].operands_after.detach(), glances.contexts.detach()
 
@@ -92,7 +95,8 @@ class _Bahdanau(torch.autograd.Function):
         of_layers, weight, bias = stack.summed(dlowest, tokens.sum(0).float())
         dvalues, dkeys, dv = glances.summed()
         of_bias = None if glances.source.bias is None else bias
-        return (tokens @ of_token).view_as(embedded), dvalues, dkeys, None, weight.T, of_bias, dv, *of_layers
+        of_asked = None if ctx.asked is None else stack.dsaid.to(ctx.asked, copy=True)
+        return (tokens @ of_token).view_as(embedded), of_asked, dvalues, dkeys, None, weight.T, of_bias, dv, *of_layers
 
 
 class _Luong(torch.autograd.Function):

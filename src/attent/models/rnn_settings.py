@@ -35,6 +35,9 @@ class RnnSettings(BaseModel):
         local: whether luong's attention sees a window of the source alone, about the step's own place ("m") or one that it
             predicts ("p"), or all of it ("none"); their §3.2.
         local_window: how far the window reaches to either side, their D, in tokens.
+        token_in_query: whether bahdanau's attention is asked by the token given at the step too, which the state before it has
+            not read, so that it knows what was written last as that of a conditional GRU does (Sennrich et al. 2017,
+            arXiv 1703.04357); here by a linear map of its embedding.
         input_feeding: whether luong's attentional vector enters the next step (their §3.3).
         context_every_step: whether, without attention, the source's vector enters every step (Cho) or the first state
             alone (Sutskever).
@@ -62,6 +65,7 @@ class RnnSettings(BaseModel):
     normaliser: str = "softmax"
     local: Literal["none", "m", "p"] = "none"
     local_window: int = Field(default=10, ge=1)
+    token_in_query: bool = False
     input_feeding: bool = True
     context_every_step: bool = True
     embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -108,6 +112,8 @@ class RnnSettings(BaseModel):
             raise ValueError('score and attention_hidden need an attention, got attention = "none"')
         if self.local != "none" and self.attention != "luong":
             raise ValueError(f'local needs attention = "luong", got "{self.attention}"')
+        if self.token_in_query and self.attention != "bahdanau":
+            raise ValueError(f'token_in_query needs attention = "bahdanau", got "{self.attention}"')
         return self
 
 

@@ -41,7 +41,12 @@ def test_the_state_says_what_a_search_moves(exported) -> None:
     }
 
 
-RNNS: list[dict[str, Any]] = [{"attention": "bahdanau"}, {"attention": "luong", "cell": "lstm"}, {"attention": "none", "decoder_layers": 2}]
+RNNS: list[dict[str, Any]] = [
+    {"attention": "bahdanau"},
+    {"attention": "bahdanau", "token_in_query": True},
+    {"attention": "luong", "cell": "lstm"},
+    {"attention": "none", "decoder_layers": 2},
+]
 
 
 @pytest.mark.parametrize("settings", RNNS, ids=lambda settings: settings["attention"])
