@@ -59,7 +59,7 @@ def plate(values: Mapping[str, Any]) -> Plate:
             f"`attent compare length`: {_trained(values)}. Bands hold 95 % of resamples of the test sentences.",
             " ".join(_said(figure) for figure in figures),
             "That which learns fastest ends best, or that the same gap stands at any size and any budget: these are small models, "
-            "trained briefly and alike. The bands say how much the sentences matter; how much another seed would, they do not say.",
+            "trained briefly and alike. The bands say how much the sentences matter; how much another seed would, the scores of each seed do, in the comparison's tables.",
         ),
         drawing,
     )

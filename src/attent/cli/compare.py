@@ -47,8 +47,8 @@ def length(
 ) -> None:
     """Quality by source length: the RNN without attention, with Bahdanau's and with Luong's, and the Transformer.
 
-    On dates, and on captions joined 1 to 5 at a time, up to about sixty words, trained and tested so. Models: none, bahdanau, luong,
-    transformer. At most 3 minutes a model on dates and 6 on captions, 2 seeds.
+    On dates, and on captions joined 1 to 5 at a time, a sixth of them longer than sixty words, trained and tested so. Models: none, bahdanau, luong,
+    transformer. At most 3 minutes a model on dates and 5 on captions, 2 seeds.
     """
     from attent.comparing.length import compare
 
@@ -78,7 +78,7 @@ def scores(
 def why(out: Out = None, minutes: Minutes = None, updates: Updates = None, seeds: Seeds = None, copy: Copy = None) -> None:
     """Gradients by distance, the time of a step by length, dot and scaled dot by width, and heads.
 
-    The first two are measured on untrained layers; the others are trainings on dates of at most 1 and 2 minutes, 1 seed.
+    The first two are measured on untrained layers; the others are trainings on dates of at most 2 minutes each, 1 seed.
     """
     from attent.comparing.why import compare
 

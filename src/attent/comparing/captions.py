@@ -1,4 +1,4 @@
-"""Captions joined, so that sentences of up to about sixty words can be trained on and tested."""
+"""Captions joined, so that sentences of sixty words and more can be trained on and tested."""
 
 from __future__ import annotations
 
