@@ -139,6 +139,11 @@ def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
     said(there, ".tokens .readout", "Point at")
 
 
+def test_the_module_is_named_where_it_has_a_path(opened: Any) -> None:
+    assert "of 5 × 5; module layers.0.attention." in opened(scene(layers=1)).inner_text("body")
+    assert "of 5 × 5." in opened(arranged({"": torch.randn(3, 5, 5).softmax(-1)}, TOKENS)).inner_text("body")
+
+
 def test_figures_of_every_head(opened: Any) -> None:
     shown = scene()
     there = opened(shown)

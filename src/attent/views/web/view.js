@@ -56,5 +56,7 @@ function told(group, layer) {
   const sums = group.distribution ? "each row sums to 1" : "rows do not sum to 1";
   const size = `${group.layers.length} × ${group.heads} maps (layers × heads) of ${group.height} × ${group.width}`;
   const note = group.note ? ` ${group.note}` : "";
-  return `A row is about ${group.about}, a column about a token that is looked at; ${sums}. ${size}; module ${group.layers[layer]}.${note}`;
+  // a module that was watched itself has no path
+  const path = group.layers[layer] && `; module ${group.layers[layer]}`;
+  return `A row is about ${group.about}, a column about a token that is looked at; ${sums}. ${size}${path}.${note}`;
 }
