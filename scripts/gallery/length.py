@@ -59,18 +59,19 @@ def plate(values: Mapping[str, Any]) -> Plate:
             f"`attent compare length`: {_trained(values)}. Bands hold 95 % of resamples of the test sentences.",
             " ".join(_said(figure) for figure in figures),
             "That which learns fastest ends best, or that the same gap stands at any size and any budget: these are small models, "
-            "trained briefly and alike. The bands say how much the sentences matter; how much another seed would, the scores of each seed do, in the comparison's tables.",
+            "trained briefly and alike. The bands say how much the sentences matter; how much another seed would is not in them.",
         ),
         drawing,
     )
 
 
 def _said(figure: Mapping[str, Any]) -> str:
-    """The highest and the last point of each line."""
-    lines = [(series["name"], max(point["y"] for point in series["points"]), series["points"][-1]) for series in figure["series"]]
-    each = "; ".join(f"{name} {best:.0f} and {last['y']:.0f}" for name, best, last in lines)
+    """The lowest, the highest and the last point of each line."""
+    lines = {series["name"]: [point["y"] for point in series["points"]] for series in figure["series"]}
+    each = "; ".join(f"{name} {min(heights):.0f}, {max(heights):.0f} and {heights[-1]:.0f}" for name, heights in lines.items())
+    longest = figure["series"][0]["points"][-1]["x"]
     corpus, measure, unit = figure["title"].split(":")[0], figure["y"].split(",")[0], figure["x"].split(", ")[-1]
-    return f"{corpus}, {measure} at the best length and at {lines[0][2]['x']:.0f} {unit}, the longest: {each}."
+    return f"{corpus}, {measure} at the worst length, at the best and at the longest, {longest:.0f} {unit}: {each}."
 
 
 def _trained(values: Mapping[str, Any]) -> str:

@@ -1,15 +1,39 @@
 import gzip
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from attent.cli.lines import lines_of, opened, where
+from attent.cli.lines import lines_of, opened, some_at_a_time, where
 from attent.errors import DataError
 
 
 def test_only_a_line_feed_ends_a_line() -> None:
     assert list(lines_of(io.BytesIO("\ufeffa\u2028b\r\n\nc".encode()), "-")) == ["a\u2028b", "", "c"]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+@pytest.mark.parametrize("good", [0, 1, 3, 4])
+def test_what_stands_before_an_error_comes_first(most: int, good: int) -> None:
+    read = 0
+
+    def broken() -> Iterator[int]:
+        nonlocal read
+        while read < good:
+            read += 1
+            yield read
+        raise DataError("no more")
+
+    found: list[int] = []
+    with pytest.raises(DataError, match="no more"):
+        for some in some_at_a_time(broken(), most):
+            found += some
+            # nothing is read ahead, so that who types has an answer to each line
+            assert len(some) <= most
+            assert read == len(found)
+    assert found == list(range(1, good + 1))
+    assert list(some_at_a_time(iter(range(good)), most)) == [list(range(good))[at : at + most] for at in range(0, good, most)]
 
 
 def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from attent.cli import score
 from attent.decoding.translator import load
+from attent.models.transformer import Transformer
 
 
 def test_one_pair_in_one_line_out(attent, run_folder: Path, tmp_path: Path) -> None:
@@ -25,6 +27,17 @@ def test_a_line_is_a_pair(attent, run_folder: Path, tmp_path: Path, text: str, t
     # what stands before it is scored
     assert len(done.out) == 1
     assert done.err == [f"attent: {file}, line 2: must be source, tab, target, got {tabs} tabs"]
+
+
+def test_a_pair_that_is_too_long_is_named_by_its_line(attent, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score, "LINES", 2)
+    monkeypatch.setattr(Transformer, "longest", 16)
+    file = tmp_path / "pairs.tsv"
+    # START counts
+    file.write_text("a\tb\n" * 3 + f"a\t{15 * '0'}\na\t{16 * '0'}\na\tb\n", encoding="utf-8")
+    done = attent("score", run_folder, file)
+    assert (done.code, len(done.out)) == (2, 4)
+    assert done.err == [f"attent: {file}, line 5: 17 tokens, more than the 16 that this model can read"]
 
 
 def test_a_file_must_be_there(attent, run_folder: Path) -> None:

@@ -1,3 +1,5 @@
+import hashlib
+import json
 from pathlib import Path
 from shutil import copytree
 
@@ -5,6 +7,7 @@ import pytest
 
 from attent.errors import ArgumentError, RunError
 from attent.export.manifest import MANIFEST, Manifest, StateTensor, identity, read, version_of, write
+from attent.runs.config import CONFIG, read_config
 
 
 @pytest.fixture
@@ -52,6 +55,19 @@ def test_a_run_without_weights_has_no_identity(exported: Path) -> None:
     (exported / "model.safetensors").unlink()
     with pytest.raises(RunError, match=r"model.safetensors cannot be read"):
         identity(exported)
+
+
+def test_what_later_versions_may_be_set_to_changes_no_identity(exported: Path) -> None:
+    def hashed(settings: object) -> str:
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+    assert identity(exported)["model"] == hashed(read_config(exported).model.model_dump(mode="json"))
+    file = exported / CONFIG
+    config = json.loads(file.read_text(encoding="utf-8"))
+    # a run of before there was a choice of positions
+    del config["model"]["position"]
+    file.write_text(json.dumps(config), encoding="utf-8")
+    assert identity(exported)["model"] == hashed(config["model"])
 
 
 def test_versions_are_those_installed() -> None:

@@ -75,10 +75,11 @@ def test_every_layer_starts_from_its_own_part(cell: str) -> None:
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("attention", DECODERS)
+@pytest.mark.parametrize(("attention", "token_in_query"), [*((name, False) for name in DECODERS), ("bahdanau", True)])
 @torch.no_grad()
-def test_every_kind_is_what_its_paper_writes_step_by_step(attention: str, cell: str) -> None:
-    settings = RnnSettings.model_validate({"attention": attention, "cell": cell, "embedding_width": 3, "width": 4})
+def test_every_kind_is_what_its_paper_writes_step_by_step(attention: str, cell: str, token_in_query: bool) -> None:
+    given = {"attention": attention, "cell": cell, "embedding_width": 3, "width": 4, "token_in_query": token_in_query}
+    settings = RnnSettings.model_validate(given)
     decoder, memory, embedded = DECODERS[attention](settings), Memory(torch.randn(2, 5, 4), torch.tensor([3, 5])), torch.randn(2, 6, 3)
     start = decoder.start(memory)
     output, _ = decoder(embedded, start)
@@ -96,7 +97,7 @@ def test_every_kind_is_what_its_paper_writes_step_by_step(attention: str, cell: 
 
     for step, token in enumerate(embedded.unbind(1)):
         if attention == "bahdanau":
-            beside = context(hidden)
+            beside = context(hidden + decoder.asked(token) if token_in_query else hidden)
         state = textbook(torch.cat((token, beside), -1), state)
         hidden = state if cell == "gru" else state[0]
         shown = (context(hidden), hidden) if attention == "luong" else (hidden, token, beside)

@@ -32,7 +32,7 @@ VARIANTS = [
     LUONG | {"score": "additive", "attention_hidden": 5, "decoder_layers": 2},
     LUONG | {"cell": "lstm", "decoder_layers": 2},
 ]
-both = pytest.mark.parametrize("kind", [ADDITIVE, LUONG], ids=["bahdanau", "luong"])
+both = pytest.mark.parametrize("kind", [ADDITIVE, ADDITIVE | {"token_in_query": True}, LUONG], ids=["bahdanau", "asked", "luong"])
 
 
 def decoder_of(variant: dict[str, Any]) -> AttendingDecoder:

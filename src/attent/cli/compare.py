@@ -47,8 +47,8 @@ def length(
 ) -> None:
     """Quality by source length: the RNN without attention, with Bahdanau's and with Luong's, and the Transformer.
 
-    On dates, and on captions joined 1 to 5 at a time, a sixth of them longer than sixty words, trained and tested so. Models: none, bahdanau, luong,
-    transformer. At most 3 minutes a model on dates and 5 on captions, 2 seeds.
+    On dates, and on captions joined 1 to 5 at a time, a sixth of them longer than sixty words, trained and tested so.
+    Models: none, bahdanau, luong, transformer. At most 3 minutes a model on dates and 5 on captions, 2 seeds.
     """
     from attent.comparing.length import compare
 

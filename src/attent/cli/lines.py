@@ -67,7 +67,15 @@ def where(name: str) -> str:
 
 
 def some_at_a_time(read: Iterator[Item], most: int) -> Iterator[list[Item]]:
-    """What is read, so many together; where an error ends it, those before it come first, to be answered."""
+    """What is read, so many together; where an error ends it, those before it come first, to be answered.
+
+    Args:
+        read: one after another; no more is read than what is asked for.
+        most: how many come together, ≥ 1; fewer at the end.
+
+    Raises:
+        DataError: that of what is read, behind all that stands before it.
+    """
     broken = None
     while broken is None:
         some: list[Item] = []

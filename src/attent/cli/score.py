@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attent.cli.lines import lines_of, opened, some_at_a_time, where
 from attent.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from attent.decoding.translator import Translator
 
 # Pairs scored together: enough to sort them by length, few enough to see results soon.
 LINES = 2048
@@ -31,15 +34,18 @@ def score(
 
     translator = load(run)
     with opened(pairs) as stream:
-        read = (_pair(line, f"{where(pairs)}, line {number}") for number, line in enumerate(lines_of(stream, pairs), start=1))
+        lines = enumerate(lines_of(stream, pairs), start=1)
+        read = (_pair(line, f"{where(pairs)}, line {number}", translator) for number, line in lines)
         for some in some_at_a_time(read, LINES):
             for found in translator.score(some):
                 print(f"{found.log_probability:.6f}\t{found.tokens}\t{found.per_token:.6f}")
             sys.stdout.flush()
 
 
-def _pair(line: str, place: str) -> tuple[str, str]:
+def _pair(line: str, place: str, translator: Translator) -> tuple[str, str]:
     source, *targets = line.split("\t")
     if len(targets) != 1:
         raise DataError(f"{place}: must be source, tab, target, got {len(targets)} tabs")
+    if why := translator.why_not_scored(source, targets[0]):
+        raise DataError(f"{place}: {why}")
     return source, targets[0]

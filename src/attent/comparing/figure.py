@@ -18,8 +18,6 @@ DOTS_PER_INCH = 150
 TITLE_WIDTH, MARKED, SHORT = 80, 12, 4
 # How many times the least value the largest must be for powers of ten to be ticks enough.
 WIDE = 1000
-# Names of series side by side.
-ACROSS = 5
 
 
 def draw(figure: Figure, path: Path) -> Path:
@@ -28,6 +26,18 @@ def draw(figure: Figure, path: Path) -> Path:
     Raises:
         AttentError: matplotlib is not installed.
         RunError: the file cannot be written.
+    """
+    drawing = drawn(figure)
+    with new_file(path) as file:
+        drawing.savefig(file, dpi=DOTS_PER_INCH, format="png")
+    return path
+
+
+def drawn(figure: Figure) -> Any:
+    """A figure as matplotlib's.
+
+    Raises:
+        AttentError: matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure as Drawing
@@ -58,10 +68,17 @@ def draw(figure: Figure, path: Path) -> Path:
         axes.spines[side].set_visible(False)
     if len(figure.series) > 1:
         # among dots and bands there is no room
-        drawing.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=min(len(figure.series), ACROSS))
-    with new_file(path) as file:
-        drawing.savefig(file, dpi=DOTS_PER_INCH, format="png")
-    return path
+        _legend(drawing, len(figure.series))
+    return drawing
+
+
+def _legend(drawing: Any, count: int) -> None:
+    """The names of so many series, as many side by side as there is room for."""
+    for across in range(count, 0, -1):
+        legend = drawing.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=across)
+        if across == 1 or legend.get_window_extent().width < drawing.bbox.width:
+            return
+        legend.remove()
 
 
 def _logarithmic(axes: Any) -> None:

@@ -148,7 +148,15 @@ def outcome(one: Planned, folder: Path) -> Outcome:
 
 
 def averaged(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What the trainings of several seeds came to, for a row of a table."""
+    """What the trainings of several seeds came to, for a row of a table.
+
+    Args:
+        outcomes: of each seed, one at least.
+
+    Returns:
+        parameters, which are as many for every seed; updates, minutes and tokens_per_second (target tokens), the means; computed, in what
+        and on how many threads, each that there was.
+    """
     return {
         "parameters": outcomes[0].parameters,
         "updates": statistics.fmean(one.updates for one in outcomes),

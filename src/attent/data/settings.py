@@ -96,10 +96,10 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
         return kind or self.tokenizer, None if size == "auto" else size
 
 
-Settings = TypeVar("Settings", LinesSettings, TextSettings)
+AnySettings = TypeVar("AnySettings", LinesSettings, TextSettings)
 
 
-def limited(settings: Settings, longest: int | None, beside: int = 0) -> Settings:
+def limited(settings: AnySettings, longest: int | None, beside: int = 0) -> AnySettings:
     """The settings, with nothing longer than a model can read.
 
     Args:

@@ -138,6 +138,15 @@ class Translator:
         made = [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
         return score(self.model, made, self.source_tokenizer, self.target_tokenizer, size)
 
+    def why_not_scored(self, source: str, target: str) -> str | None:
+        """Why `score` would refuse a pair; None where it would not."""
+        longest = self.model.longest
+        if longest is None:
+            return None
+        # what is given begins with START
+        tokens = max(len(self.source_tokenizer.encode(source)), len(self.target_tokenizer.encode(target)) + 1)
+        return None if tokens <= longest else f"{tokens:,} tokens, more than the {longest:,} that this model can read"
+
     def _choice(self, settings: SearchSettings, sources: Sequence[Sequence[int]], steps: int) -> Choice:
         if not settings.sample:
             return likeliest

@@ -7,11 +7,11 @@ question of its own, and both answers are offered:
 - **the token read in**: row t is about y_{t−1}, so that y_t is told of by the row of the step after it.
 
 The default is the token produced. Bahdanau's decoder can have no other: the state that asks, s_{t−1}, has not read y_{t−1} yet
-(`BahdanauDecoder`). Luong's state and a Transformer's layer have read it, so that a row may be about either. Luong et al. (2015,
-footnote 14, arXiv 1508.04025) found location-based weights to be about the word produced and content-based ones about the word read
-in; Garg et al. (2019, arXiv 1909.02074) read the word produced from a layer next to the last; Chen et al. (2020, arXiv 2004.14837)
-found the lower layers of a Transformer's decoder to align the word read in, and better. `attent.evaluation.ranking` tells for a model
-at hand; docs/alignments.md has what was found for ours.
+(`BahdanauDecoder`), unless `token_in_query` has it ask by that token too. Luong's state and a Transformer's layer have read it, so that
+a row may be about either. Luong et al. (2015, footnote 14, arXiv 1508.04025) found location-based weights to be about the word produced
+and content-based ones about the word read in; Garg et al. (2019, arXiv 1909.02074) read the word produced from a layer next to the
+last; Chen et al. (2020, arXiv 2004.14837) found the lower layers of a Transformer's decoder to align the word read in, and better.
+`attent.evaluation.ranking` tells for a model at hand; docs/alignments.md has what was found for ours.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from attent.errors import ArgumentError, AttentError, RunError
-from attent.runs.config import read_config, versions
+from attent.runs.config import CONFIG, read_config, versions
 from attent.runs.durable import new_file
 from attent.runs.folder import MODEL, tokenizer_file
 
@@ -74,7 +74,9 @@ def identity(run: Path) -> dict[str, str]:
         RunError: the run is damaged, or has no weights.
     """
     config = read_config(run)
-    settings = json.dumps(config.model.model_dump(mode="json"), sort_keys=True)
+    # as they were written, without what later versions of the library may be set to besides
+    written = json.loads((run / CONFIG).read_text(encoding="utf-8"))["model"]
+    settings = json.dumps(written, sort_keys=True)
     found = {"model": hashlib.sha256(settings.encode()).hexdigest()}
     for name in (MODEL, *map(tokenizer_file, config.tokenizers)):
         try:

@@ -185,7 +185,7 @@ class BahdanauDecoder(AttendingDecoder):
         c_t = Σⱼ α(s_{t−1}, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t]),  output = tanh(W [s_t; e_t; c_t])
 
     Source: Bahdanau et al. (2015), §3.1 and A.1.2, arXiv 1409.0473; there the output is a maxout of s_{t−1}, e_t and c_t, here
-    a tanh of s_t, e_t and c_t. With token_in_query it is asked by s_{t−1} + P e_t instead.
+    a tanh of s_t, e_t and c_t. With token_in_query it is asked by s_{t−1} + P e_t + b instead.
     """
 
     def __init__(self, settings: RnnSettings) -> None:

@@ -37,7 +37,7 @@ class RnnSettings(BaseModel):
         local_window: how far the window reaches to either side, their D, in tokens.
         token_in_query: whether bahdanau's attention is asked by the token given at the step too, which the state before it has
             not read, so that it knows what was written last as that of a conditional GRU does (Sennrich et al. 2017,
-            arXiv 1703.04357); here by a linear map of its embedding.
+            arXiv 1703.04357); here by a linear layer on its embedding.
         input_feeding: whether luong's attentional vector enters the next step (their §3.3).
         context_every_step: whether, without attention, the source's vector enters every step (Cho) or the first state
             alone (Sutskever).

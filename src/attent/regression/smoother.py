@@ -108,7 +108,7 @@ def estimate(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out
         others = Excluded(left_out[:, None])
         mask = others if mask is None else mask & others
     # a further value, 1 everywhere, tells whether there are weights
-    # column by column in memory, for products with a few columns are several times as fast so
+    # column by column in memory, for products with a few columns are several times as fast so, and add up with less rounding
     value = torch.cat((value.mT, value.new_ones(1, len(value)))).mT
     step = max(PAIRS // max(len(key), 1), ROWS) if mask is None else max(len(query), 1)
     parts = [attend(some, key, value, score=score, mask=mask, implementation="tiled") for some in query.split(step)]

@@ -87,6 +87,7 @@ MODELS: list[dict[str, Any]] = [
     {"score": "gated", "normaliser": "sigmoid"},
     {"score": "general", "normaliser": "softmax"},
     {"kind": "rnn", "encoder_layers": 2, "layer_norm": True},
+    {"kind": "rnn", "token_in_query": True},
     {"kind": "rnn", "attention": "luong", "cell": "lstm"},
     {"kind": "rnn", "attention": "luong", "input_feeding": False, "score": "concat"},
     {"kind": "rnn", "attention": "none", "decoder_layers": 2},

@@ -49,7 +49,7 @@ RNNS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("settings", RNNS, ids=lambda settings: settings["attention"])
+@pytest.mark.parametrize("settings", RNNS, ids=lambda settings: "-".join(map(str, settings.values())))
 def test_a_step_of_the_open_state_is_a_step_of_the_model(make_run, settings: dict[str, Any]) -> None:
     run = read(make_run(kind="rnn", **settings))
     with torch.no_grad():
