@@ -151,13 +151,8 @@ class Linker:
     def why_not(self, pair: tuple[str, str]) -> str | None:
         """Why a pair cannot be read; None if it can."""
         for translator, (read, given) in ((self.forward, pair), (self.backward, pair[::-1])):
-            most = None if translator is None else translator.longest_source
-            if translator is None or most is None:
-                continue
-            # what is given begins with START
-            counts = len(translator.source_tokenizer.encode(read)), len(translator.target_tokenizer.encode(given)) + 1
-            if max(counts) > most:
-                return f"{max(counts)} tokens, more than the {most} that this model can read"
+            if translator is not None and (why := translator.too_long(read, given, translator.longest_source)):
+                return why
         return None
 
 

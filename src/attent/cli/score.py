@@ -46,6 +46,6 @@ def _pair(line: str, place: str, translator: Translator) -> tuple[str, str]:
     source, *targets = line.split("\t")
     if len(targets) != 1:
         raise DataError(f"{place}: must be source, tab, target, got {len(targets)} tabs")
-    if why := translator.why_not_scored(source, targets[0]):
+    if why := translator.too_long(source, targets[0], translator.model.longest):
         raise DataError(f"{place}: {why}")
     return source, targets[0]

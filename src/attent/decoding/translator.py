@@ -138,14 +138,18 @@ class Translator:
         made = [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
         return score(self.model, made, self.source_tokenizer, self.target_tokenizer, size)
 
-    def why_not_scored(self, source: str, target: str) -> str | None:
-        """Why `score` would refuse a pair; None where it would not."""
-        longest = self.model.longest
-        if longest is None:
+    def too_long(self, source: str, target: str, most: int | None) -> str | None:
+        """Why a pair cannot be read by a model that reads so many tokens of a side; None where it can.
+
+        Args:
+            source: what is read.
+            target: what is given; START before it counts.
+            most: None where there is no limit. `score` reads as many as `model.longest`.
+        """
+        if most is None:
             return None
-        # what is given begins with START
         tokens = max(len(self.source_tokenizer.encode(source)), len(self.target_tokenizer.encode(target)) + 1)
-        return None if tokens <= longest else f"{tokens:,} tokens, more than the {longest:,} that this model can read"
+        return None if tokens <= most else f"{tokens:,} tokens, more than the {most:,} that this model can read"
 
     def _choice(self, settings: SearchSettings, sources: Sequence[Sequence[int]], steps: int) -> Choice:
         if not settings.sample:
