@@ -68,6 +68,17 @@ def test_the_gradient_is_finite_where_one_key_takes_all_and_where_there_is_but_o
         torch.testing.assert_close(scores.grad, torch.zeros_like(scores), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("scores", [[1.0, 0.0], [0.0, 3.0, 3.0, 2.5], [4.0, 4.0, 3.0, 4.0], [2.0, 2.0, 2.0, 2.0]])
+def test_a_score_on_the_threshold_has_neither_weight_nor_gradient(scores: list[float]) -> None:
+    def jacobian(weights: Tensor) -> Tensor:
+        # Martins and Astudillo 2016, eq. 9: diag(s) − s sᵀ/|S|, s marking the support S
+        support = (weights > 0).to(weights.dtype)
+        return support.diag() - torch.outer(support, support) / support.sum()
+
+    at = torch.tensor(scores)
+    torch.testing.assert_close(torch.autograd.functional.jacobian(Sparsemax().normalise, at), jacobian(Sparsemax()(at)))
+
+
 def test_a_row_of_nan_stays_its_own() -> None:
     scores = torch.randn(3, 5)
     expected = Sparsemax()(scores)[1:]

@@ -33,4 +33,5 @@ class Sparsemax(Normaliser):
             support = centred >= ordered.gather(-1, size - 1)
             size = support.sum(-1, keepdim=True).to(scores.dtype)
         threshold = ((centred * support).sum(-1, keepdim=True) - 1) / size
-        return (centred - threshold).clamp(min=0.0)
+        # of relu, unlike of clamp, a score exactly on τ gets no gradient: it has no weight, so it is none of the support
+        return torch.relu(centred - threshold)
