@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
+from torch import Tensor
 
 from attent.attention import attend
 from attent.attention.positions import Rotary
@@ -89,3 +92,25 @@ def test_with_gradients_the_same_turn(dtype: torch.dtype, transposed: bool) -> N
     up = torch.randn(2, 3, 5, 6, dtype=dtype)
     (gradient,) = torch.autograd.grad(turned, leaf, up)
     torch.testing.assert_close(gradient, rotary.turn(up, -positions))
+
+
+LAYOUTS: dict[str, Callable[[Callable[..., Tensor]], Tensor]] = {
+    "transposed": lambda randn: randn(2, 3, 6, 5).mT,
+    "sliced rows": lambda randn: randn(2, 3, 5, 7)[..., :6],
+    "odd storage offset": lambda randn: randn(2 * 3 * 5 * 6 + 1)[1:].view(2, 3, 5, 6),
+    "every second feature": lambda randn: randn(2, 3, 5, 12)[..., ::2],
+    "expanded": lambda randn: randn(1, 1, 5, 6).expand(2, 3, 5, 6),
+    "no features": lambda randn: randn(2, 3, 5, 0),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_has_gradients(layout: str, dtype: torch.dtype) -> None:
+    features = LAYOUTS[layout](partial(torch.randn, dtype=dtype))
+    leaf, plain = features.detach().requires_grad_(), features.contiguous().clone().requires_grad_()
+    assert leaf.stride() == features.stride()
+    found, expected = (attend(part, part, part, position="rotary") for part in (leaf, plain))
+    torch.testing.assert_close(found, expected)
+    up = torch.randn_like(expected)
+    torch.testing.assert_close(torch.autograd.grad(found, leaf, up)[0], torch.autograd.grad(expected, plain, up)[0])

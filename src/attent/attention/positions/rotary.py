@@ -37,7 +37,10 @@ class Rotary(Position):
         angle = positions[:, None, :, None].to(exact.dtype) * torch.exp(-math.log(self.base) * exponent)  # (B|1, 1, T, D/2)
         if not self.halves and features.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             # as complex numbers, in a third of the time; without gradients the plain form, whose bits depend on no neighbour
-            pairs = torch.view_as_complex(exact.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angle), angle)
+            if exact.stride(-1) != 1 or any(step % 2 for step in (exact.storage_offset(), *exact.stride()[:-1])):
+                # a pair of features is a complex number only where both lie side by side, from an even place on
+                exact = exact.clone(memory_format=torch.contiguous_format)
+            pairs = torch.view_as_complex(exact.unflatten(-1, (width // 2, 2))) * torch.polar(torch.ones_like(angle), angle)
             return torch.view_as_real(pairs).flatten(-2).to(features.dtype)
         sine, cosine = angle.sin(), angle.cos()
         if self.halves:
