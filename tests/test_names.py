@@ -62,3 +62,8 @@ def test_a_part_that_cannot_be_imported_is_an_argument_error(path: str) -> None:
 def test_an_unknown_name_says_which_there_are() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown score 'dott'; did you mean 'dot'\? \(known: cosine, dot\)"):
         names.find("score", "dott", {"dot": int, "cosine": int})
+
+
+@pytest.mark.parametrize(("name", "imported"), [("dot", False), ("scaled_dot", False), ("my.module:Class", True), (":", True)])
+def test_names_that_import_a_module_are_known_before_it_happens(name: str, imported: bool) -> None:
+    assert names.is_imported(name) is imported

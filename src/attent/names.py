@@ -45,6 +45,11 @@ def with_aliases(found: dict[str, type[Any]]) -> dict[str, type[Any]]:
     return table
 
 
+def is_imported(name: str) -> bool:
+    """Whether a name is "my.module:Class", so that finding its part runs that module's code."""
+    return ":" in name
+
+
 def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
     """The class that a name stands for.
 
@@ -57,7 +62,7 @@ def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
         UnknownNameError: nothing bears that name; the message lists the names there are.
         ArgumentError: "my.module:Class" cannot be imported.
     """
-    if ":" in name:
+    if is_imported(name):
         return _imported(kind, name)
     try:
         return table[name]

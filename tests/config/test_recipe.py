@@ -201,6 +201,24 @@ def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path) -> None:
     assert not (tmp_path / "three").exists()
 
 
+def test_own_parts_are_trained_as_the_settings_say_and_gone_on_with_where_trusted(tmp_path: Path) -> None:
+    """A name in the user's own settings is the user's; one that comes with a run takes trust."""
+    own = TINY.model_copy(update={"model": TINY.model.model_copy(update={"score": "attent.attention.scores.dot:Dot"})})
+    quiet, refused = Progress(io.StringIO()), r"config\.json: model\.score = 'attent\.attention\.scores\.dot:Dot' would import"
+    follow(own, tmp_path / "run", progress=quiet)
+    with pytest.raises(RunError, match=refused):
+        resume(tmp_path / "run", {"updates": 5}, progress=quiet)
+    resume(tmp_path / "run", {"updates": 5}, trust_code=True, progress=quiet)
+    assert read_config(tmp_path / "run").training["outcome"]["updates"] == 5
+    follow(own, tmp_path / "named", init_from=tmp_path / "run", progress=quiet)
+    unnamed = RunSettings.model_validate({"dates": TINY.dates, "training": TINY.training})
+    with pytest.raises(RunError, match=refused):
+        follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", progress=quiet)
+    assert not (tmp_path / "unnamed").exists()
+    follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", trust_code=True, progress=quiet)
+    assert read_config(tmp_path / "unnamed").model == own.model
+
+
 def test_a_finished_run_goes_on_when_it_is_said_for_how_long(tmp_path: Path) -> None:
     follow(longer(minutes=9.0), tmp_path / "run", progress=Progress(io.StringIO()))
     with pytest.raises(ArgumentError, match="run is finished; --updates or --minutes says for how long it shall go on"):

@@ -13,8 +13,8 @@ from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
 
 
-def translating(folder: Path, of: Filler) -> Path:
-    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=7, heads=2)
+def translating(folder: Path, of: Filler, score: str = "scaled_dot") -> Path:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=7, heads=2, score=score)
     with RunWriter(folder / "translates") as run:
         config = RunConfig(model=settings, tokenizers={"source": "word", "target": "word"})
         run.finish(config, build(settings, of.tokenizer.size, of.tokenizer.size), of.tokenizer, of.tokenizer)
@@ -34,3 +34,13 @@ def test_a_run_of_another_task_names_its_command(filler_folder: Path, tmp_path: 
         run.finish(RunConfig(task="classify", tokenizers={}, sizes=(3, 2), model=settings), build(settings, 3, 2))
     with pytest.raises(RunError, match=r"classifies classifies: attent classify \S+classifies FILE$"):
         filler.load(tmp_path / "classifies")
+
+
+def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: Filler, tmp_path: Path) -> None:
+    folder = translating(tmp_path, filler, score="attent.attention.scores.dot:Dot")
+    with pytest.raises(RunError, match=r"model\.score = 'attent\.attention\.scores\.dot:Dot' would import"):
+        attent.load(folder)
+    with pytest.raises(RunError, match="would import"):
+        translator.load(folder)
+    loaded = attent.load(folder, trust_code=True)
+    assert {type(module.score).__name__ for module in loaded.model.modules() if hasattr(module, "score")} == {"Dot"}

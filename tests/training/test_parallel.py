@@ -227,9 +227,9 @@ def followed(folder: Path, file: Path) -> tuple[Any, str]:
     return follow(changed(read(file), updates=6, save_every=2), folder, progress=Progress(stream)), stream.getvalue()
 
 
-def gone_on(folder: Path) -> Any:
+def gone_on(folder: Path, trust_code: bool = False) -> Any:
     folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
-    return resume(folder, {"updates": 9}, progress=silent())
+    return resume(folder, {"updates": 9}, trust_code=trust_code, progress=silent())
 
 
 def of_standard_input(folder: Path) -> None:
@@ -251,6 +251,16 @@ def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: 
     first, _ = together(2, of_standard_input, tmp_path / "other")
     assert str(first) == "standard input cannot be read by several processes: put the pairs into a file"
     assert not (tmp_path / "other").exists()
+
+
+def test_own_parts_are_built_by_every_process_where_the_first_may(together, settings_file: Path, tmp_path: Path) -> None:
+    own = settings_file.read_text(encoding="utf-8").replace("[model]", '[model]\nscore = "attent.attention.scores.dot:Dot"')
+    (tmp_path / "own.toml").write_text(own, encoding="utf-8")
+    (first, _), (second, _) = together(2, followed, tmp_path / "run", tmp_path / "own.toml")
+    assert first == second == read_config(tmp_path / "run").results
+    refused, _ = together(2, gone_on, tmp_path / "run")
+    assert "attent.attention.scores.dot:Dot' would import" in str(refused)
+    assert together(2, gone_on, tmp_path / "run", True) == [read_config(tmp_path / "run").results] * 2
 
 
 @pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)])

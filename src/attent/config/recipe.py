@@ -19,7 +19,7 @@ from attent.data.reading import STANDARD_INPUT
 from attent.data.tokenizer import Tokenizer
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.model import Model
-from attent.runs.config import RunConfig, must_do, read_config, versions
+from attent.runs.config import RunConfig, check_code, must_do, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, model_of, read_files, read_tokenizers, tokenizers_as_text, tokenizers_of_text
 from attent.runs.weights import fill, tensors_of
 from attent.training.checkpoint import Checkpoints, newest, read_state
@@ -36,6 +36,7 @@ def follow(
     *,
     replace: bool = False,
     init_from: Path | str | None = None,
+    trust_code: bool = False,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Results:
@@ -50,6 +51,7 @@ def follow(
         replace: whether a run folder that is there already is given up for this one.
         init_from: a run folder whose weights and tokenizers are started from, and whose model's settings are taken
             unless these settings have some.
+        trust_code: whether that run may name modules to import; `settings` always may.
         device: where the model is trained.
         progress: where a person sees it; standard error unless said otherwise.
 
@@ -81,7 +83,9 @@ def follow(
             else:
                 start = read_config(init_from)
                 must_do(init_from, start, settings.task)
-                settings = settings if "model" in settings.model_fields_set else settings.model_copy(update={"model": start.model})
+                if "model" not in settings.model_fields_set:
+                    check_code(init_from, start, trust_code=trust_code)
+                    settings = settings.model_copy(update={"model": start.model})
                 learnt = Learnt.of(start, read_tokenizers(init_from, start), read_files(init_from, start))
             config = RunConfig(
                 task=settings.task,
@@ -110,6 +114,7 @@ def resume(
     path: Path | str,
     changes: Mapping[str, Any] | None = None,
     *,
+    trust_code: bool = False,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Results:
@@ -122,6 +127,7 @@ def resume(
         path: a run folder.
         changes: settings of training with other values, of those in `attent.training.settings.MAY_CHANGE`; a limit
             takes the place of both.
+        trust_code: whether the run may name modules to import, such as the score "my.module:Class".
         device: where the model is trained.
         progress: where a person sees it; standard error unless said otherwise.
 
@@ -131,11 +137,13 @@ def resume(
     Raises:
         ArgumentError: the run is finished and nothing says for how long it shall go on, or a setting cannot be changed.
         DataError: the examples that a run holds out are others than they were.
-        RunError: the run folder is missing or damaged, has no checkpoint to go on from, or is trained by another process.
+        RunError: the run folder is missing or damaged, has no checkpoint to go on from, names code and is not trusted, or is
+            trained by another process.
     """
     with joined(device) as processes:
         if not processes.first:
             return _helped(processes, device)
+        check_code(path, read_config(path), trust_code=trust_code)
         with RunWriter.again(path) as run:
             config, changes = read_config(path), dict(changes or {})
             settings = _settings_of(config, changes)

@@ -176,13 +176,13 @@ class Classifier:
         return TextRows(Sequences([self.tokenizer.encode(text) for text in data]))
 
 
-def load(path: Path | str, device: torch.device | str = "cpu") -> Classifier:
+def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> Classifier:
     """The classifier that a run folder holds.
 
     Raises:
         RunError: the folder is missing, damaged, or written by a newer version, or holds something else.
     """
-    run = read(path, "classify")
+    run = read(path, "classify", trust_code)
     if INPUTS not in run.files:
         raise RunError(f"{path} is damaged: it has no {INPUTS}")
     try:

@@ -167,11 +167,11 @@ class Filler:
         return self.tokenizer.decode([token + SPECIALS])
 
 
-def load(path: Path | str, device: torch.device | str = "cpu") -> Filler:
+def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> Filler:
     """The filler that a run folder holds.
 
     Raises:
         RunError: the folder is missing, damaged, or written by a newer version, or holds something else.
     """
-    run = read(path, "fill-mask")
+    run = read(path, "fill-mask", trust_code)
     return Filler(run.model.to(device), run.tokenizers["text"])

@@ -13,24 +13,25 @@ from attent.decoding.translator import Translator
 from attent.errors import RunError
 from attent.runs.config import Task, read_config
 
-LOADERS: dict[Task, Callable[[Path | str, torch.device | str], Any]] = {
+LOADERS: dict[Task, Callable[..., Any]] = {
     "translate": translator.load,
     "fill-mask": filler.load,
     "classify": classifier.load,
 }
 
 
-def load(path: Path | str, device: torch.device | str = "cpu") -> Translator | Any:
+def load(path: Path | str, device: torch.device | str = "cpu", trust_code: bool = False) -> Translator | Any:
     """What a run folder holds: a `Translator`, a `Filler` or a `Classifier`, by what the run does.
 
     Args:
         path: the run folder.
         device: where the model is to be.
+        trust_code: whether the run may name modules to import, such as the score "my.module:Class"; their code then runs.
 
     Raises:
-        RunError: the folder is missing, damaged, or written by a newer version.
+        RunError: the folder is missing, damaged, or written by a newer version, or names code and is not trusted.
     """
     task = read_config(path).task
     if task not in LOADERS:
         raise RunError(f"{path} cannot be loaded: nothing is known of the task {task!r}")
-    return LOADERS[task](path, device)
+    return LOADERS[task](path, device, trust_code=trust_code)

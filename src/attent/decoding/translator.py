@@ -206,11 +206,11 @@ def batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) ->
     return cut(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
 
 
-def load(path: Path | str, device: torch.device | str = "cpu") -> Translator:
+def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> Translator:
     """The translator that a run folder holds.
 
     Raises:
         RunError: the folder is missing, damaged, or written by a newer version, or holds something else.
     """
-    run = read(path, "translate")
+    run = read(path, "translate", trust_code)
     return Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer)

@@ -20,7 +20,13 @@ ENGINES = {"ctranslate2": "attent.export.ctranslate2.engine", "onnx": "attent.ex
 
 
 def export(
-    run: Path, engine: str, out: Path | None = None, *, quantisation: str | None = None, sample: Path | None = None
+    run: Path,
+    engine: str,
+    out: Path | None = None,
+    *,
+    quantisation: str | None = None,
+    sample: Path | None = None,
+    trust_code: bool = False,
 ) -> tuple[Path, Comparison]:
     """Write a run's model as another engine reads it, and compare the two on some lines.
 
@@ -30,6 +36,7 @@ def export(
         out: the folder to write, which may hold an older export; RUN/export/ENGINE unless given.
         quantisation: of the weights, by the engine's own name for it.
         sample: lines to compare on; unless given, those that the run was validated on.
+        trust_code: whether the run may name modules to import.
 
     Returns:
         The folder, and the comparison.
@@ -45,7 +52,7 @@ def export(
         raise RunError(f"{target} is there already and is no export")
     must_do(run, read_config(run), "translate")
     identity = manifests.identity(run)
-    found = read(run)
+    found = read(run, trust_code=trust_code)
     lines = sample_of(found.config, found.source_tokenizer, sample)
     with new_folder(target) as folder:
         manifest = made_by.write(found, str(run), folder, quantisation)

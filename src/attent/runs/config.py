@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from attent import names
 from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import RunError
 from attent.models.settings import ModelSettings
@@ -124,6 +125,26 @@ def read_config(path: Path | str) -> RunConfig:
     except ValidationError as error:
         first = error.errors()[0]
         raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None:
+    """Check that building a run's model imports no module that the run names.
+
+    Args:
+        path: the run folder.
+        config: what its config.json holds.
+        trust_code: whether the run may name modules.
+
+    Raises:
+        RunError: it names one, and is not trusted.
+    """
+    for key, value in config.model:
+        if not trust_code and isinstance(value, str) and names.is_imported(value):
+            module = value.partition(":")[0]
+            raise RunError(
+                f"{Path(path) / CONFIG}: model.{key} = {value!r} would import and run the module {module}; "
+                "trust_code=True (--trust-code) allows it, for a run whose code you trust"
+            )
 
 
 def must_do(path: Path | str, config: RunConfig, task: Task) -> None:

@@ -27,7 +27,7 @@ from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import KINDS
 from attent.errors import AttentError, DataError, RunError
 from attent.models.settings import build
-from attent.runs.config import CONFIG, RunConfig, Task, must_do, read_config, write_config
+from attent.runs.config import CONFIG, RunConfig, Task, check_code, must_do, read_config, write_config
 from attent.runs.durable import draft_of, new_file, said_clearly, settle, sweep, sync
 from attent.runs.lock import claim
 from attent.runs.weights import fill, tensors_of, write_tensors
@@ -210,20 +210,22 @@ def _claimed(path: Path) -> IO[str]:
     return log
 
 
-def read(path: Path | str, task: Task | None = None) -> Run:
+def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -> Run:
     """Read a run folder.
 
     Args:
         path: the folder.
         task: what the run must do; anything unless given.
+        trust_code: whether it may name modules to import, such as the score "my.module:Class".
 
     Raises:
-        RunError: it is missing, damaged, or written by a newer version, or does something else.
+        RunError: it is missing, damaged, or written by a newer version, does something else, or names code and is not trusted.
     """
     path = Path(path)
     config = read_config(path)
     if task is not None:
         must_do(path, config, task)
+    check_code(path, config, trust_code=trust_code)
     if config.state == "unfinished" and not (path / MODEL).is_file():
         raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} goes on with it")
     tokenizers = read_tokenizers(path, config)

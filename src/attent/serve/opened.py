@@ -54,20 +54,21 @@ class Opened:
         return VectorSequences(self.examples.vectors[[row]], self.examples.lengths[[row]], None, ())
 
 
-def opened(path: Path | str, *, score: str | None = None, normaliser: str | None = None) -> Opened:
+def opened(path: Path | str, *, score: str | None = None, normaliser: str | None = None, trust_code: bool = False) -> Opened:
     """Open a run.
 
     Args:
         path: the run folder.
         score: computed by every attention in the place of its own, if given; one without parameters.
         normaliser: the same of the normaliser.
+        trust_code: whether the run itself may name modules to import.
 
     Raises:
         ArgumentError: there is no attention whose score or normaliser could be another, or the score has parameters.
         RunError: the folder is missing, damaged, or written by a newer version.
         UnknownNameError: there is no such score or normaliser.
     """
-    task, tool = read_config(path).task, load(path)
+    task, tool = read_config(path).task, load(path, trust_code=trust_code)
     swapped = swap(tool.model, score=score, normaliser=normaliser)
     return Opened(" · ".join((Path(path).name or str(path), *swapped)), task, tool)
 

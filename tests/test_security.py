@@ -1,0 +1,92 @@
+"""A run folder from elsewhere: what docs/security.md promises of it, with nothing imported, nothing outside it touched."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attent
+from attent.config.recipe import follow, resume
+from attent.config.settings import parse
+from attent.errors import RunError
+from attent.export.exporting import export
+from attent.runs.config import CONFIG
+from attent.serve.opened import opened
+from attent.training.progress import Progress
+
+MODEL = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 5\nheads = 2\n"
+CORPUS = """
+[dates]
+locales = ["en"]
+training_pairs = 11
+validation_pairs = 5
+held_out_dates = 31
+held_out_pairs = 3
+held_out_combinations = 1
+[training]
+updates = 2
+batch_pairs = 8
+precision = "float32"
+threads = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    follow(parse(MODEL + CORPUS, "tiny.toml"), folder, progress=silence())
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A run folder that each test may spoil."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def silence() -> Progress:
+    return Progress(io.StringIO())
+
+
+def change(run: Path, table: str | None = None, **values: Any) -> None:
+    """Write values into a run's config.json, or into one of its tables."""
+    content = json.loads((run / CONFIG).read_text(encoding="utf-8"))
+    (content if table is None else content[table]).update(values)
+    (run / CONFIG).write_text(json.dumps(content), encoding="utf-8")
+
+
+def everything(folder: Path) -> dict[str, bytes | str]:
+    """What lies in a folder at any depth, links as where they lead."""
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    return {
+        name: str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else "" for name, path in paths.items()
+    }
+
+
+LOADERS: dict[str, Callable[[Path], object]] = {
+    "load": attent.load,
+    "explore": opened,
+    "resume": lambda run: resume(run, {"updates": 3}, progress=silence()),
+    "init_from": lambda run: follow(parse(CORPUS, "own.toml"), run.parent / "another", init_from=run, progress=silence()),
+    "export": lambda run: export(run, "onnx"),
+}
+
+
+@pytest.mark.parametrize("slot", ["score", "normaliser"])
+@pytest.mark.parametrize("loader", list(LOADERS))
+def test_a_run_imports_no_code(run: Path, loader: str, slot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even from itself, where Python looks for modules in it."""
+    (run / "stranger.py").write_text(f"open({str(run.parent / 'imported')!r}, 'w').close()\nclass Part: ...\n", encoding="utf-8")
+    change(run, "model", **{slot: "stranger:Part"})
+    monkeypatch.syspath_prepend(run)
+    before = everything(run.parent)
+    says = rf"config\.json: model\.{slot} = 'stranger:Part' would import and run the module stranger; trust_code=True \(--trust-code\)"
+    with pytest.raises(RunError, match=says):
+        LOADERS[loader](run)
+    assert everything(run.parent) == before
