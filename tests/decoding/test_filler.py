@@ -25,6 +25,11 @@ def test_every_blank_has_its_best_words_and_where_it_looked(filler: Filler) -> N
         assert blank.most(2)[0].weight == max(look.weight for look in blank.looks)
 
 
+def test_a_string_gives_one_result_and_a_sequence_a_list(filler: Filler) -> None:
+    assert filler.fill([TEXT, "the [MASK]"], 2, layer=1) == [filler.fill(TEXT, 2, layer=1), filler.fill("the [MASK]", 2, layer=1)]
+    assert filler.fill([]) == []
+
+
 def test_probabilities_are_those_of_all_words_and_of_nothing_else(filler: Filler) -> None:
     (only,) = filler.fill("the [MASK]", best=1000)
     assert len(only.guesses) == filler.tokenizer.size - SPECIALS

@@ -88,6 +88,29 @@ def test_what_is_found_scores_as_what_is_given() -> None:
     assert made.score([Pair("cab", "1")]) == made.score([("cab", "1")], batch=1)
 
 
+def test_a_string_gives_one_result_and_a_sequence_a_list() -> None:
+    made, beam = translator(), SearchSettings(beam=3, n_best=2)
+    assert made.translate("bad") == made.translate(["bad"])[0]
+    assert made.translate("bad", prefixes="12") == made.translate(["bad"], prefixes=["12"])[0]
+    assert made.search("bad", beam) == made.search(["bad"], beam)[0]
+    prefix = TARGET.encode("12")
+    assert made.search("bad", prefixes=prefix) == made.search("bad", prefixes="12") == made.search(["bad"], prefixes=[prefix])[0]
+    assert made.translate(("bad", "cab")) == made.translate(["bad", "cab"])
+    assert made.score(("bad", "12")) == made.score(Pair("bad", "12")) == made.score([("bad", "12")])[0]
+    assert made.score((("bad", "12"), ("cab", "3"))) == made.score([["bad", "12"], Pair("cab", "3")])
+
+
+def test_strings_are_not_read_letter_by_letter() -> None:
+    made = translator()
+    with pytest.raises(ArgumentError, match="a prefix for each of 2 texts, got '12'"):
+        made.translate(["bad", "cab"], prefixes="12")
+    with pytest.raises(ArgumentError, match="a prefix must be a string or the ids of its tokens"):
+        made.search("bad", prefixes=["12"])
+    for wrong in (["ab", "cd"], "ab", ("a", "b", "c"), [("a", "b", "c")]):
+        with pytest.raises(ArgumentError, match=r"a pair must be \(source, target\), got "):
+            made.score(wrong)
+
+
 def test_maps_are_labelled_by_what_their_rows_emit() -> None:
     maps = translator().map("bad", "10")
     read, said, heard = ("b", "a", "d"), ("1", "0", "</s>"), ("<s>", "1", "0")

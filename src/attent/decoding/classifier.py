@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -71,18 +71,24 @@ class Classifier:
         """The most tokens, vectors or patches that an example may have; None where there is no limit."""
         return self.model.longest
 
-    def classify(self, examples: Any, *, best: int = 1) -> list[Told]:
+    @overload
+    def classify(self, examples: str | Path, *, best: int = ...) -> Told: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def classify(self, examples: Any, *, best: int = ...) -> list[Told]: ...
+    def classify(self, examples: Any, *, best: int = 1) -> Told | list[Told]:
         """The likeliest classes of each example.
 
         Args:
             examples: texts; or files of pictures, or pictures (N, H, W) or (N, H, W, C), bytes or floats from 0 to 1; or sequences of
-                vectors (N, T, D), or several of (T, D).
+                vectors (N, T, D), or several of (T, D). A single text or file, not in a list, gives a single result.
             best: how many classes of each; all of them where there are fewer.
 
         Raises:
             ArgumentError: these are not what the model reads.
             DataError: a picture cannot be read, numbers are not such as a file may have, or an example is longer than the model can read.
         """
+        if isinstance(examples, str | Path):
+            return self.classify([examples], best=best)[0]
         if best < 1:
             raise ArgumentError(f"best must be at least 1, got {best}")
         data = self.data(examples)
@@ -153,6 +159,8 @@ class Classifier:
 
     def data(self, examples: Any) -> Data:
         """What people have as what is known here; errors as for `classify`."""
+        if isinstance(examples, str | Path):
+            examples = [examples]
         match self.inputs.inputs:
             case TextInputs():
                 return _texts(examples)
@@ -193,7 +201,7 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
 
 
 def _texts(examples: Any) -> tuple[str, ...]:
-    if isinstance(examples, str) or not isinstance(examples, Sequence) or not all(isinstance(text, str) for text in examples):
+    if not isinstance(examples, Sequence) or not all(isinstance(text, str) for text in examples):
         raise ArgumentError(f"the run reads texts: give a list of them, got {_called(examples)}")
     return tuple(examples)
 
@@ -204,7 +212,7 @@ def _pictures(examples: Any, how: PictureInputs) -> Pictures:
         pixels = examples.pixels
     elif isinstance(examples, np.ndarray | Tensor):
         pixels = arrays.pixels(np.asarray(examples), "pictures")
-    elif isinstance(examples, Sequence) and not isinstance(examples, str) and all(isinstance(file, str | Path) for file in examples):
+    elif isinstance(examples, Sequence) and all(isinstance(file, str | Path) for file in examples):
         files = [Path(file) for file in examples]
         pixels = pictures.read(files, size, how.colours) if files else np.zeros((0, *size, len(how.mean)), np.uint8)
     else:

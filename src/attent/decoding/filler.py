@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 import torch
@@ -77,15 +78,23 @@ class Filler:
         """The most tokens that a line may have; None where there is no limit."""
         return self.model.longest
 
+    @overload
+    def fill(  # pyright: ignore[reportOverlappingOverload]
+        self, text: str, best: int = ..., *, layer: int | None = ..., head: int | None = ...
+    ) -> list[Filled]: ...
+    @overload
+    def fill(self, text: Sequence[str], best: int = ..., *, layer: int | None = ..., head: int | None = ...) -> list[list[Filled]]: ...
     @torch.no_grad()
-    def fill(self, text: str, best: int = BEST, *, layer: int | None = None, head: int | None = None) -> list[Filled]:
-        """Guess the blanks of a text, each written as `[MASK]`.
+    def fill(
+        self, text: str | Sequence[str], best: int = BEST, *, layer: int | None = None, head: int | None = None
+    ) -> list[Filled] | list[list[Filled]]:
+        """Guess the blanks of a text, each written as `[MASK]`; or those of each of several texts.
 
         All are guessed at once, and none knows of the others' guesses. A word that the model does not know is read in lower case, or
         with a space before it, where it knows that.
 
         Args:
-            text: a line such as "the dog was [MASK] ."
+            text: a line such as "the dog was [MASK] .", or a sequence of lines.
             best: how many words are guessed for each.
             layer: what a blank looked at in this layer, from 0; the mean over all of them unless given.
             head: the same of one head, from 0.
@@ -94,6 +103,8 @@ class Filler:
             ArgumentError: there is no such layer or head.
             DataError: there is no blank, a blank is part of a word, or the text is longer than the model can read.
         """
+        if not isinstance(text, str):
+            return [self.fill(line, best, layer=layer, head=head) for line in text]
         line = self._cut(text)
         with watch(self.model) as seen:
             logits = self.logits([line.tokens], [0] * len(line.blanks), line.blanks)

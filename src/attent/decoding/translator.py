@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -59,42 +59,70 @@ class Translator:
             return True
         return len(self.source_tokenizer.encode(source)) <= most and len(self.target_tokenizer.encode(target)) < longest
 
+    @overload
+    def translate(  # pyright: ignore[reportOverlappingOverload]
+        self, texts: str, settings: SearchSettings = ..., *, prefixes: str | None = ..., batch: int | BatchSize = ...
+    ) -> str: ...
+    @overload
+    def translate(
+        self, texts: Sequence[str], settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
+    ) -> list[str]: ...
     def translate(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         settings: SearchSettings = GREEDY,
         *,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Any = None,
         batch: int | BatchSize = BATCH,
-    ) -> list[str]:
-        """Translate each text; the order is kept. A text that is empty, or too long for the model, has an empty translation.
+    ) -> str | list[str]:
+        """Translate a text, or each of several; the order is kept. One that is empty or too long has an empty translation.
 
         Args:
-            texts: one sentence each.
+            texts: one sentence each, which gives a list; or a single string, which gives a string.
             settings: of the search.
-            prefixes: how each translation must begin; freely unless given.
+            prefixes: how each translation must begin, a string for a single text; freely unless given.
             batch: how many are translated side by side, in texts unless said otherwise; a translation does not depend on it.
         """
+        if isinstance(texts, str):
+            return self.translate([texts], settings, prefixes=None if prefixes is None else [prefixes], batch=batch)[0]
         return [found[0].text for found in self.search(texts, settings, prefixes=prefixes, batch=batch)]
 
+    @overload
+    def search(  # pyright: ignore[reportOverlappingOverload]
+        self, texts: str, settings: SearchSettings = ..., *, prefixes: str | Sequence[int] | None = ..., batch: int | BatchSize = ...
+    ) -> list[Translation]: ...
+    @overload
     def search(
         self,
         texts: Sequence[str],
+        settings: SearchSettings = ...,
+        *,
+        prefixes: Sequence[str | Sequence[int]] | None = ...,
+        batch: int | BatchSize = ...,
+    ) -> list[list[Translation]]: ...
+    def search(
+        self,
+        texts: str | Sequence[str],
         settings: SearchSettings = GREEDY,
         *,
-        prefixes: Sequence[str | Sequence[int]] | None = None,
+        prefixes: Any = None,
         batch: int | BatchSize = BATCH,
-    ) -> list[list[Translation]]:
-        """The n_best translations of each text with their scores, the best first; arguments as for `translate`.
+    ) -> list[Translation] | list[list[Translation]]:
+        """The n_best translations of a text, or of each of several, with their scores, the best first; arguments as for `translate`.
 
         A prefix may also be the ids of its tokens.
 
         Raises:
             ArgumentError: there are not as many prefixes as texts.
         """
-        if prefixes is not None and len(prefixes) != len(texts):
-            raise ArgumentError(f"there must be a prefix for each of {len(texts)} texts, got {len(prefixes)}")
+        if isinstance(texts, str):
+            return self.search([texts], settings, prefixes=None if prefixes is None else [prefixes], batch=batch)[0]
+        if isinstance(prefixes, str) or (prefixes is not None and len(prefixes) != len(texts)):
+            count = repr(prefixes) if isinstance(prefixes, str) else len(prefixes)
+            raise ArgumentError(f"there must be a prefix for each of {len(texts)} texts, got {count}")
         begun = [self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix] for prefix in prefixes or [()] * len(texts)]
+        if any(isinstance(token, str) for tokens in begun for token in tokens):
+            raise ArgumentError(f"a prefix must be a string or the ids of its tokens, got {prefixes}")
         encoded = [self.source_tokenizer.encode(text) for text in texts]
         sources = Sequences(encoded)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
@@ -127,15 +155,26 @@ class Translator:
                 found[row] = [self._read(hypothesis) for hypothesis in best]
         return found
 
-    def score(self, pairs: Sequence[Pair | tuple[str, str]], *, batch: int | BatchSize = SCORED) -> list[Score]:
+    @overload
+    def score(self, pairs: Pair | tuple[str, str], *, batch: int | BatchSize = ...) -> Score: ...
+    @overload
+    def score(self, pairs: Sequence[Pair | tuple[str, str]], *, batch: int | BatchSize = ...) -> list[Score]: ...
+    def score(
+        self, pairs: Pair | tuple[str, str] | Sequence[Pair | tuple[str, str]], *, batch: int | BatchSize = SCORED
+    ) -> Score | list[Score]:
         """The log-probability of each pair's target given its source, in nats, of the whole and per token.
 
         Args:
-            pairs: source and target.
+            pairs: sources and targets, which give a list; or a single pair, which gives a single score.
             batch: how many are scored side by side, in pairs unless said otherwise.
+
+        Raises:
+            ArgumentError: something is no pair of texts.
         """
+        if isinstance(pairs, Pair) or (isinstance(pairs, tuple) and isinstance(next(iter(pairs), None), str)):
+            return self.score([_pair(pairs)], batch=batch)[0]
         size = BatchSize(pairs=batch) if isinstance(batch, int) else batch
-        made = [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
+        made = [_pair(pair) for pair in pairs]
         return score(self.model, made, self.source_tokenizer, self.target_tokenizer, size)
 
     def too_long(self, source: str, target: str, most: int | None) -> str | None:
@@ -191,6 +230,15 @@ class Translator:
             else:
                 maps[name] = LabelledMap(weights, targets, (START_LABEL, *targets[:-1]))
         return maps
+
+
+def _pair(given: object) -> Pair:
+    match given:
+        case Pair():
+            return given
+        case (str() as source, str() as target):
+            return Pair(source, target)
+    raise ArgumentError(f"a pair must be (source, target), got {given!r}")
 
 
 def batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) -> Iterator[np.ndarray]:

@@ -48,6 +48,11 @@ def test_it_says_what_our_own_engine_says(make_run, tmp_path: Path, settings: di
             assert [found[0].tokens for found in theirs.search(TEXTS, search, batch=batch)] == tokens
 
 
+def test_a_string_gives_one_result_and_a_sequence_a_list(run: Run, tmp_path: Path) -> None:
+    _, engine = both(run, tmp_path)
+    assert [one.text for one in engine.search("abc", WELL_SAID)] == [one.text for one in engine.search(["abc"], WELL_SAID)[0]]
+
+
 def test_scores_are_log_probabilities_over_what_may_be_said(run: Run, tmp_path: Path) -> None:
     with torch.no_grad():
         # STOP likely, so that translations end by themselves; what is never said, unlikely, so that it weighs nothing

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -94,15 +94,23 @@ class CTranslate2Engine:
         """The most tokens that a text may have to be translated; None where there is no limit."""
         return None if self._longest is None else self._longest // KEYS * KEYS
 
+    @overload
+    def search(  # pyright: ignore[reportOverlappingOverload]
+        self, texts: str, settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
+    ) -> list[Translation]: ...
+    @overload
+    def search(
+        self, texts: Sequence[str], settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
+    ) -> list[list[Translation]]: ...
     def search(
         self,
-        texts: Sequence[str],
+        texts: str | Sequence[str],
         settings: SearchSettings = GREEDY,
         *,
         prefixes: Sequence[str] | None = None,
         batch: int | BatchSize = BATCH,
-    ) -> list[list[Translation]]:
-        """The n_best translations of each text with their scores, the best first; see `Translator.search`.
+    ) -> list[Translation] | list[list[Translation]]:
+        """The n_best translations of a text, or of each of several, with their scores, the best first; see `Translator.search`.
 
         Raises:
             ArgumentError: samples or prefixes are asked for.
@@ -111,6 +119,8 @@ class CTranslate2Engine:
             raise ArgumentError("the engine ctranslate2 does not draw samples as attent does; leave --engine out, or take onnx")
         if any(prefixes or ()):
             raise ArgumentError("the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx")
+        if isinstance(texts, str):
+            return self.search([texts], settings, batch=batch)[0]
         encoded = [self.source_tokenizer.encode(text) for text in texts]
         lengths = Sequences(encoded).lengths
         limits = np.minimum(settings.limits(lengths), np.iinfo(np.int64).max if self._longest is None else self._longest - 1)
