@@ -5,7 +5,7 @@ import torch
 
 from attent.attention import attend
 from attent.attention.masks import Causal, Padding, PerHead, Table, Window
-from attent.errors import ShapeError
+from attent.errors import ArgumentError, ShapeError
 
 
 def test_each_head_attends_as_its_own_mask_says() -> None:
@@ -14,6 +14,22 @@ def test_each_head_attends_as_its_own_mask_says() -> None:
     found = attend(query, key, key, mask=PerHead(masks))
     for head, mask in enumerate(masks):
         torch.testing.assert_close(found[:, head], attend(query[:, head], key[:, head], key[:, head], mask=mask))
+
+
+@pytest.mark.parametrize("implementation", ["auto", "formula", "tiled", "sdpa", "short"])
+def test_a_head_of_no_mask_sees_everything(implementation: str) -> None:
+    query, key = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7)
+    found = attend(query, key, key, mask=PerHead([Window(1, 1), None, None]), implementation=implementation)
+    for head, mask in enumerate([Window(1, 1), None, None]):
+        expected = attend(query[:, head], key[:, head], key[:, head], mask=mask, query_start=6)
+        torch.testing.assert_close(found[:, head], expected)
+    assert PerHead([Causal(), None]).draw(2, 3, head=1) == "■■■\n■■■"
+    assert attend(query, key, key, mask=PerHead([None] * 3)).equal(attend(query, key, key, mask=PerHead([Window(None, None)] * 3)))
+
+
+def test_what_is_no_mask_is_said() -> None:
+    with pytest.raises(ArgumentError, match=r"^per_head needs a Mask or None for each head, got \['causal', None\]$"):
+        PerHead(["causal", None])
 
 
 def test_the_picture_is_of_one_head() -> None:

@@ -8,8 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attent.attention.masks.window import Window
 from attent.attention.parts import Mask, Pairs, any_seen
-from attent.errors import ShapeError
+from attent.errors import ArgumentError, ShapeError
+
+# what the head of no mask sees
+EVERYTHING = Window(None, None)
 
 
 class PerHead(Mask):
@@ -18,13 +22,18 @@ class PerHead(Mask):
     Sukhbaatar et al. 2019, "Adaptive Attention Span in Transformers", §2 (arXiv:1905.07799) give each head its own scope.
 
     Args:
-        masks: one mask for each head, in order.
+        masks: one mask for each head, in order; None for a head that may see everything.
+
+    Raises:
+        ArgumentError: one of them is neither a Mask nor None.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("multi_scale",)
 
-    def __init__(self, masks: Sequence[Mask]) -> None:
-        self.masks = tuple(masks)
+    def __init__(self, masks: Sequence[Mask | None]) -> None:
+        self.masks = tuple(EVERYTHING if mask is None else mask for mask in masks)
+        if not all(isinstance(mask, Mask) for mask in self.masks):
+            raise ArgumentError(f"per_head needs a Mask or None for each head, got {masks!r}")
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, H, Tq, Tk)."""
