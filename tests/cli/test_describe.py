@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from attent.decoding.translator import load
@@ -12,3 +13,10 @@ def test_the_tree_ends_in_the_number_of_parameters(attent, run_folder: Path) -> 
     assert done.out[-1].startswith(f"{total:,} parameters in all")
     assert any("cross_attention" in line for line in done.out)
     assert "source and" in " ".join(done.out[:3])
+
+
+def test_no_line_is_wrapped_where_there_is_no_terminal(attent, run_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 20) / "run"
+    shutil.copytree(run_folder, folder)
+    title = attent("describe", folder).out[0]
+    assert title.startswith(f"{folder}: ") and title.endswith(" tokens")

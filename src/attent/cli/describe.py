@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+# Columns, more than any line has.
+UNWRAPPED = 10_000
+
 
 def describe(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
     """Draw a run's model as a tree of parts, with their equations, shapes and parameter counts."""
@@ -18,4 +21,8 @@ def describe(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> No
     found = read(run)
     sizes = [f"{tokenizer.size} {name}" for name, tokenizer in found.tokenizers.items()]
     title = ", ".join([f"{run}: {type(found.model).__name__}", *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
-    Console(highlight=False).print(tree(found.model, title))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        # a file or a pipe has no width to wrap at
+        console.width = UNWRAPPED
+    console.print(tree(found.model, title))
