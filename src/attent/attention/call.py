@@ -54,6 +54,11 @@ class Call:
         return self.normaliser.distribution and self.weighting is None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no pair to compute: no sequence, no head, no query or no key."""
+        return not (self.batch and self.heads and self.queries and self.keys)
+
+    @property
     def exact(self) -> torch.dtype:
         """The type in which scores are summed and normalised: float32 at least."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32

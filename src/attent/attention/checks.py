@@ -52,7 +52,7 @@ def shapes(query: torch.Size, key: torch.Size, value: torch.Size) -> None:
         raise ShapeError(f"key must be (B, …) with B = {batch} as in query, got {tuple(key)}")
     if tuple(value[:3]) != (batch, key_heads, keys):
         raise ShapeError(f"value must be (B, H, Tk, Dv) = ({batch}, {key_heads}, {keys}, Dv) as key, got {tuple(value)}")
-    if key_heads == 0 or heads % key_heads:
+    if heads % key_heads if key_heads else heads:
         raise ShapeError(f"query heads must be a multiple of key heads, got {heads} and {key_heads}")
 
 

@@ -121,7 +121,7 @@ static inline void put(const float* from, int64_t line, int64_t rows, int64_t wi
 
 static void empty(void* to, bool half, int64_t place, int64_t rows, int64_t width, int64_t step) {
   const int64_t size = half ? 2 : 4;
-  for (int64_t i = 0; i < rows; ++i) memset(static_cast<char*>(to) + size * (place + i * step), 0, size * width);
+  for (int64_t i = 0; width && i < rows; ++i) memset(static_cast<char*>(to) + size * (place + i * step), 0, size * width);
 }
 
 // The hash of hash.h.

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from attent.attention import formula
 from attent.attention.call import Call
 from attent.attention.dropout import Drops
 from attent.attention.kernels import probe, rows
@@ -48,16 +49,10 @@ def why_not(call: Call) -> str | None:
 
 def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
-    assert isinstance(call.score, DotScore)
+    if call.is_empty:
+        return formula.run(call, query, key, value)
     ours, theirs, value = rows.lower(call, query, key, value)
-    features, scale = theirs.features, call.score.scale(ours.features.shape[-1])
-    query = ours.features
-    if theirs.bias is not None:
-        # as one more feature, against a constant
-        query = torch.cat((query, torch.full_like(query[..., :1], 1.0 / scale)), -1)
-        features = torch.cat((features, theirs.bias[..., None]), -1)
-    if not call.queries or not call.keys or not call.batch:
-        return value.new_zeros(call.batch, call.heads, call.queries, call.value_width, dtype=call.dtype)
+    query, features, scale = rows.products_of(call, ours, theirs)
     return context(call, query, features, value, scale).to(call.dtype)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attent.attention import formula
 from attent.attention.call import Call, lower_key
-from attent.attention.parts import Either, Mask, Pairs, Side
+from attent.attention.parts import DotScore, Either, Mask, Pairs, Side
 
 # Numbers that a tile may hold at a time: 4 MiB of float32, so that what is made of them stays in a CPU's caches; and how many tiles'
 # worth is rather computed at once than twice.
@@ -95,6 +95,20 @@ def lower(call: Call, query: Tensor, key: Side, value: Tensor) -> Lowered:
     if not call.lowered:
         theirs = lower_key(call.score, theirs.features, call.heads, call.score.origin(theirs.features, seen))
     return Lowered(call.score.lower_query(query.to(call.exact), theirs.origin), theirs, value)
+
+
+def products_of(call: Call, query: Side, key: Side) -> tuple[Tensor, Tensor, float]:
+    """Features of two lowered sides of a dot form whose product times the scale, also returned, is the score under softmax.
+
+    The key's bias is one more feature, against a constant: it keeps its gradient and the fused kernel; the query's own bias shifts
+    whole rows, which softmax does not see.
+    """
+    assert isinstance(call.score, DotScore)
+    scale = call.score.scale(query.features.shape[-1])
+    if key.bias is None:
+        return query.features, key.features, scale
+    constant = query.features.new_full((*query.features.shape[:-1], 1), 1.0 / scale)
+    return torch.cat((query.features, constant), -1), torch.cat((key.features, key.bias[..., None]), -1), scale
 
 
 def some(side: Side, tokens: Tensor | slice) -> Side:

@@ -91,15 +91,7 @@ def _whole(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
 def _sides(call: Call, query: Tensor, key: Side, seen: Tensor | None) -> tuple[Tensor, Tensor, float]:
     """Both sides lowered to features whose product times the scale, also returned, is the score."""
     theirs = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.origin(key.features, seen))
-    assert isinstance(call.score, DotScore)
-    ours = call.score.lower_query(query, theirs.origin)
-    scale = call.score.scale(ours.features.shape[-1])
-    if theirs.bias is None:
-        return ours.features, theirs.features, scale
-    # the key's bias as one more feature, against a constant: it keeps its gradient and the fused kernel; the query's own bias
-    # shifts whole rows, which softmax does not see
-    constant = torch.full_like(ours.features[..., :1], 1.0 / scale)
-    return torch.cat((ours.features, constant), -1), torch.cat((theirs.features, theirs.bias[..., None]), -1), scale
+    return rows.products_of(call, call.score.lower_query(query, theirs.origin), theirs)
 
 
 def _slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:

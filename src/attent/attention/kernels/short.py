@@ -41,7 +41,7 @@ def why_not(call: Call) -> str | None:
         return "it has neither a soft cap nor a bias of position"
     if call.bias is not None and call.bias.requires_grad:
         return "it has no gradient for a bias"
-    if not call.batch or not call.keys or not call.queries:
+    if call.is_empty:
         return "there is nothing to attend to"
     if not probe.plain():
         return "it has no forward-mode derivatives, no vmap, and nothing for a compiler or a dispatch mode"

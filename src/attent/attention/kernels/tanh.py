@@ -26,7 +26,7 @@ def why_not(call: Call) -> str | None:
 
 def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
-    spans = None if operators.why_not(call) else operators.spans(call)
+    spans = None if call.is_empty or operators.why_not(call) else operators.spans(call)
     if spans is not None:
         lowered = rows.lower(call, query, key, value)
         ours, theirs = lowered.query.features, lowered.key.features

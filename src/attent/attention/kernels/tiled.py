@@ -29,6 +29,8 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor, between: Callable[[
 
     `between` computes the scores of two lowered sides in the place of the score's own, holding no more than these.
     """
+    if call.is_empty:
+        return formula.run(call, query, key, value)
     lowered = rows.lower(call, query, key, value)
 
     def tile(ours: Side, theirs: Side, value: Tensor, band: Band) -> Tensor:
@@ -39,8 +41,6 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor, between: Callable[[
     per_pair = 1 if between is not None else probe.per_pair(call, lowered)
     whole = rows.per_row(call, per_pair) * call.queries <= rows.WHOLE * rows.TILE
     tiles = Tiles(call, bands(call, per_pair, rows.WHOLE * rows.TILE if whole else rows.TILE), tile)
-    if not tiles.bands:
-        return value.new_zeros(call.batch, call.heads, 0, call.value_width, dtype=call.dtype)
     if len(tiles.bands) == 1:
         # one tile alone is within bounds as it is
         return tiles.context(lowered, tiles.bands[0])

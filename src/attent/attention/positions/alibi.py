@@ -25,8 +25,8 @@ class Alibi(Position):
     @staticmethod
     def slopes(heads: int) -> list[float]:
         """The slope of each head, in nats a token."""
-        power = 2 ** int(math.log2(heads))
-        own = [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
+        power = 2 ** int(math.log2(max(heads, 1)))
+        own = [2.0 ** (-8.0 * (head + 1) / power) for head in range(min(power, heads))]
         return own + [2.0 ** (-4.0 * (2 * head + 1) / power) for head in range(heads - power)]
 
     def bias(self, pairs: Pairs) -> Tensor:
