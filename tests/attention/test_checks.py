@@ -46,6 +46,19 @@ def test_what_cannot_be_used_is_said(arguments: dict[str, Any], kind: type[Atten
         attend(QUERY, KEY, VALUE, **arguments)
 
 
+def test_leading_axes_are_not_broadcast() -> None:
+    message = "query, key and value must have the same number of axes, for leading axes are not broadcast, got {}"
+    for tensors, shapes in (
+        ((QUERY[:, 0], KEY, VALUE), "(2, 5, 7), (2, 3, 11, 7), (2, 3, 11, 13)"),
+        ((QUERY[0, 0], KEY[:1, 0], VALUE[:1, 0]), "(5, 7), (1, 11, 7), (1, 11, 13)"),
+        ((QUERY, KEY, VALUE[:, 0]), "(2, 3, 5, 7), (2, 3, 11, 7), (2, 11, 13)"),
+    ):
+        with pytest.raises(ShapeError, match=f"^{re.escape(message.format(shapes))}$"):
+            attend(*tensors)
+    with pytest.raises(ShapeError, match=re.escape("key must be (B, …) with B = 1 as in query, got (2, 3, 11, 7)")):
+        attend(QUERY[:1], KEY, VALUE)
+
+
 def test_a_list_of_lengths_and_a_number_of_numpy_will_do() -> None:
     expected = attend(QUERY, KEY, VALUE, lengths=torch.tensor([4, 11]), query_start=6, mask="causal")
     assert attend(QUERY, KEY, VALUE, lengths=[4, 11], query_start=numpy.int64(6), mask="causal").equal(expected)  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -100,7 +100,7 @@ def attend(
     (arXiv:1409.0473); the names query, key and value: Vaswani et al. 2017, §3.2 (arXiv:1706.03762).
 
     Args:
-        query: (B, H, Tq, Dq); or (B, T, D) or (T, D), the three tensors alike.
+        query: (B, H, Tq, Dq); or (B, T, D) or (T, D), the three tensors alike: leading axes are not broadcast.
         key: (B, G, Tk, Dk), H a multiple of G: query heads share key heads in runs of H/G.
         value: (B, G, Tk, Dv).
         score: how well a key fits a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).

@@ -135,7 +135,9 @@ def prepare(
     query, features, value = checks.agreeing(query, features, value, lowered=lowered)
     axes = query.dim()
     if axes != 4 or features.dim() != 4 or value.dim() != 4:
-        query, features, value = (checks.four_axes(tensor) for tensor in (query, features, value))
+        four = [checks.four_axes(tensor) for tensor in (query, features, value)]
+        checks.alike(query, value if lowered else features, value)
+        query, features, value = four
     given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normaliser, mask)
     more = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
     if not more and choices.ready(score, normaliser, mask) and not torch.compiler.is_compiling():

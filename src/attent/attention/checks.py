@@ -34,6 +34,13 @@ def agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tup
     raise DTypeError(f"query, key and value must have one dtype, got {', '.join(map(str, dtypes))}")
 
 
+def alike(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raise where one tensor has more axes than another: of (B, T, D) and (B, H, T, D) the first axes mean different things."""
+    if not query.dim() == key.dim() == value.dim():
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
+        raise ShapeError(f"query, key and value must have the same number of axes, for leading axes are not broadcast, got {shapes}")
+
+
 def four_axes(tensor: Tensor) -> Tensor:
     """(B, H, T, D) of a tensor with four, three or two axes."""
     if tensor.dim() == 4:
