@@ -82,6 +82,12 @@ def test_a_file_is_compared_in_small_letters(attent, run_folder: Path, files: tu
     assert "case:lc" in small["chrf_signature"]
 
 
+def test_lines_that_are_no_dates_are_counted(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
+    files[0].write_text("\n".join([SOURCES[0], "banana", "apple"]), encoding="utf-8")
+    done = attent("evaluate", run_folder, "--source", files[0], "--target", files[1])
+    assert (done.code, done.out[-1].split(", ")[1:]) == (0, ["3 pairs", "2 of them not translated"])
+
+
 def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
     plain = attent("evaluate", run_folder, "--source", files[0], "--target", files[1], "--json")
     packed = [file.with_suffix(".gz") for file in files]

@@ -65,6 +65,26 @@ def test_a_text_that_is_no_date_has_no_answer(attent, run_folder: Path) -> None:
     assert attent("translate", run_folder, "banana") == expected
 
 
+def test_a_refused_line_has_no_score(attent, run_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("en | 3/3/2026\nbanana\n\n", encoding="utf-8")
+    done = attent("translate", run_folder, file, "--format", "jsonl")
+    assert done.code == NO_DATES
+    written, refused, empty = map(json.loads, done.out)
+    assert written["translations"][0]["score"] < 0
+    nothing = [{"text": "", "score": None, "log_probability": None, "length_penalty": None}]
+    why = "'banana' holds no year from 1800 to 2200 in four digits"
+    assert refused == {"source": "banana", "translations": nothing, "error": why}
+    assert empty == {"source": "", "translations": nothing}
+
+
+@pytest.mark.parametrize("command", ["translate", "show", "walk"])
+def test_every_command_refuses_what_is_no_date(attent, run_folder: Path, command: str) -> None:
+    done = attent(command, run_folder, "banana")
+    assert done.code == 2
+    assert done.err[-1].endswith(": 'banana' holds no year from 1800 to 2200 in four digits")
+
+
 @pytest.mark.parametrize(
     ("name", "says"), [("nowhere.txt", "there is no file nowhere.txt; "), (".", ". is a folder, neither a file nor a text")]
 )

@@ -22,8 +22,8 @@ def test_without_a_text_the_cat_sits_on_the_mat(attent) -> None:
 
 
 def test_a_run_and_a_text(attent, run_folder: Path) -> None:
-    done = attent("walk", run_folder, "3 mars", "--kind", "cross", "--layer", 0, "--head", 1)
-    assert done.out == str(walk_run(load(run_folder), "3 mars", kind="cross", layer=0, head=1)).splitlines()
+    done = attent("walk", run_folder, "3 mars 2026", "--kind", "cross", "--layer", 0, "--head", 1)
+    assert done.out == str(walk_run(load(run_folder), "3 mars 2026", kind="cross", layer=0, head=1)).splitlines()
 
 
 @pytest.mark.parametrize(

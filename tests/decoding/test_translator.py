@@ -6,6 +6,7 @@ import torch
 from attent.data.batches import BatchSize
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
+from attent.decoding.growing import Growing
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, RunError
@@ -130,6 +131,20 @@ def test_a_map_is_of_the_models_own_translation_unless_one_is_given() -> None:
     made = translator()
     own = made.map("bad")["decoder.layers.1.cross_attention"]
     assert "".join(own.rows[:-1]) == made.translate(["bad"])[0]
+
+
+def test_a_text_that_fails_the_input_check_is_refused() -> None:
+    def check(text: str) -> str | None:
+        return f"{text!r} has no b" if "b" not in text else None
+
+    made = Translator(translator().model, SOURCE, TARGET, check)
+    assert made.translate(["bad", "add", "cab"]) == [translator().translate("bad"), "", translator().translate("cab")]
+    assert [made.refusal(text) for text in ("bad", "add", "")] == [None, "'add' has no b", None]
+    with pytest.raises(ArgumentError, match="'add' has no b"):
+        made.map("add")
+    with pytest.raises(ArgumentError, match="'add' has no b"):
+        Growing(made, "add")
+    assert made.map("add", "1").keys() == translator().map("add", "1").keys()
 
 
 def test_nothing_has_no_map() -> None:

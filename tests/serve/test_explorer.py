@@ -36,6 +36,11 @@ def test_the_weights_of_each_step_are_those_of_the_layer_that_is_shown(explorer:
     assert last["weights"] is None
 
 
+def test_characters_are_read_as_attent_translate_reads_them(explorer: Explorer) -> None:
+    start, *_ = explorer.translate(Translate(text="a\u202fb"))
+    assert (start["source"], start["unknown"]) == (("a", " ", "b"), [])
+
+
 def test_too_many_tokens_are_refused(explorer: Explorer) -> None:
     explorer.longest = 5
     with pytest.raises(DataError, match="the text has 6 tokens, more than the 5 that are read at once here"):

@@ -14,7 +14,9 @@ from attent.errors import ArgumentError, UnknownNameError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
+from attent.serve.explorer import Explorer
 from attent.serve.opened import Opened, opened, swap, with_examples
+from attent.serve.requests import Translate
 
 
 @pytest.fixture
@@ -29,6 +31,16 @@ def test_a_run_is_what_it_does(run_folder: Path, translator: Translator) -> None
     run = opened(run_folder)
     assert run.describe() == {"name": "dates", "task": "translate", "reads": "texts", "examples": 0}
     assert run.tool.translate(["abcd"]) == translator.translate(["abcd"])
+
+
+def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run") as writer:
+        config = RunConfig(model=translator.model.settings, corpus={"dates": {}})
+        writer.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    explorer = Explorer([opened(tmp_path / "run")])
+    with pytest.raises(ArgumentError, match="'abcd' holds no year from 1800 to 2200"):
+        next(explorer.translate(Translate(text="abcd")))
+    explorer.close()
 
 
 def test_the_same_run_with_another_normaliser_looks_otherwise(run_folder: Path) -> None:

@@ -66,7 +66,7 @@ def demo(
 
 
 def _translated(translator: Translator, dates: tuple[str, ...]) -> list[str]:
-    from attent.cli.typed import as_known
+    from attent.data.typed import as_known
     from attent.views.labels import padded, width
 
     widest = max(map(width, dates))

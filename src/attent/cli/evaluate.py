@@ -194,6 +194,7 @@ def _measure(
         say(f"{len(sources) - len(read):,} pairs have more tokens than this model can read: the loss is that of the others")
     return {
         "pairs": len(references),
+        "refusals": sum(translator.refusal(source) is not None for source in sources),
         "bleu": by_words.score,
         "bleu_signature": by_words.signature,
         "chrf": by_characters.score,
@@ -205,11 +206,10 @@ def _measure(
 
 def measured_lines(measured: dict[str, Any]) -> list[str]:
     """What was measured on a file, for a person."""
+    pairs = f"{measured['pairs']:,} pairs" + (f", {measured['refusals']:,} of them not translated" if measured["refusals"] else "")
     return [
         f"BLEU         {measured['bleu']:6.2f}    {measured['bleu_signature']}",
         f"chrF2        {measured['chrf']:6.2f}    {measured['chrf_signature']}",
         f"exact match  {measured['exact_match']:6.2f} %",
-        f"loss         {measured['loss']:7.3f} nats per token, {measured['pairs']:,} pairs"
-        if measured["loss"] is not None
-        else "loss  none",
+        f"loss         {measured['loss']:7.3f} nats per token, {pairs}" if measured["loss"] is not None else "loss  none",
     ]

@@ -60,6 +60,7 @@ def show(
 
 
 def _scene(run: Path, text: str) -> Scene:
+    from attent.data.typed import as_known
     from attent.decoding import classifier, filler, translator
     from attent.runs.config import read_config
     from attent.views.run_scene import scene_of_example, scene_of_text
@@ -70,7 +71,10 @@ def _scene(run: Path, text: str) -> Scene:
         if found.inputs.inputs.kind == "vectors":
             raise ArgumentError("this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one")
         return scene_of_example(found, [text], title=text)
-    return scene_of_text(filler.load(run) if task == "fill-mask" else translator.load(run), text)
+    if task == "fill-mask":
+        return scene_of_text(filler.load(run), text)
+    loaded = translator.load(run)
+    return scene_of_text(loaded, as_known(text, loaded.source_tokenizer))
 
 
 def _number(head: str) -> int | None:

@@ -88,7 +88,6 @@ def translate(
     The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent alone.
     """
     from attent.data.batches import BatchSize
-    from attent.data.dates.checks import why_no_date
     from attent.decoding.translator import BATCH, load
     from attent.runs.config import read_config
 
@@ -120,13 +119,14 @@ def translate(
         # somebody who types wants each answer at once
         for some in some_at_a_time(lines, 1 if stream.isatty() else LINES):
             texts = [_as_known(line, translator) for _, line in some]
-            asked = ["" if dates and why_no_date(text) else text for text in texts]
-            translations = translator.search(asked, settings, prefixes=[prefix] * len(texts), batch=size)
+            reasons = [translator.refusal(text) for text in texts]
+            translations = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
             written = _written(own, texts, translations, alignments=alignments, replace_unknown=replace_unknown)
-            for (number, line), text, best in zip(some, texts, written, strict=True):
-                for one in _json(line, best) if output is Format.jsonl else _text(number, best, scores=n_best is not None):
+            for (number, line), text, why, best in zip(some, texts, reasons, written, strict=True):
+                as_json = output is Format.jsonl
+                for one in _json(line, best, why) if as_json else _text(number, best, scores=n_best is not None):
                     print(one)
-                well &= _is_well(number + 1, text, best[0].text, translator, dates=dates)
+                well &= _is_well(number + 1, text, best[0].text, why, translator, dates=dates)
             sys.stdout.flush()
     if not well:
         raise typer.Exit(2)
@@ -157,7 +157,7 @@ def search_settings(**given: Any) -> SearchSettings:
 
 
 def _as_known(line: str, translator: Engine) -> str:
-    from attent.cli.typed import as_known
+    from attent.data.typed import as_known
 
     return as_known(line, translator.source_tokenizer)
 
@@ -206,37 +206,29 @@ def _text(number: int, best: Sequence[Written], *, scores: bool) -> Iterator[str
         yield BETWEEN.join((str(number), one.text, *aligned, *parts) if scores else (one.text, *aligned))
 
 
-def _json(line: str, best: Sequence[Written]) -> Iterator[str]:
+def _json(line: str, best: Sequence[Written], why: str | None) -> Iterator[str]:
+    # a text that was not read has no probability
+    is_read = bool(line) and why is None
     translations = [
-        {
-            "text": one.text,
-            "score": one.found.score,
-            "log_probability": one.found.log_probability,
-            "length_penalty": one.found.length_penalty,
-        }
+        {"text": one.text}
+        | {name: getattr(one.found, name) if is_read else None for name in ("score", "log_probability", "length_penalty")}
         | ({} if one.alignment is None else {"alignment": one.alignment})
         for one in best
     ]
-    yield json.dumps({"source": line, "translations": translations}, ensure_ascii=False)
+    yield json.dumps({"source": line, "translations": translations} | ({} if why is None else {"error": why}), ensure_ascii=False)
 
 
-def _is_well(number: int, text: str, translation: str, translator: Engine, *, dates: bool) -> bool:
+def _is_well(number: int, text: str, translation: str, why: str | None, translator: Engine, *, dates: bool) -> bool:
     """Say what is strange about a line or its translation, and whether there is an answer that can be used."""
-    from attent.cli.typed import named, unknown
-    from attent.data.dates.checks import is_date, why_no_date
+    from attent.data.dates.checks import is_date
+    from attent.data.typed import named, unknown
 
-    longest, tokens = translator.longest_source, len(translator.source_tokenizer.encode(text))
-    if longest is not None and tokens > longest:
-        say(f"line {number}: not translated: {tokens} tokens, more than the {longest} that this model can read")
+    if why is not None:
+        say(f"line {number}: {why}")
         return False
     if strange := unknown(text, translator.source_tokenizer):
         say(f"line {number}: unknown to this model: {', '.join(map(named, strange))}")
-    if not dates or not text:
-        return True
-    if why := why_no_date(text):
-        say(f"line {number}: {why}")
-        return False
-    if not is_date(translation):
+    if dates and text and not is_date(translation):
         say(f"line {number}: the answer {translation!r} is no date")
         return False
     return True

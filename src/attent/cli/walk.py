@@ -50,10 +50,12 @@ def walk(
 
 
 def _print_run(run: str, text: str, choice: dict[str, Any]) -> None:
+    from attent.data.typed import as_known
     from attent.decoding.translator import load
     from attent.views.walk import walk_run
 
-    print(walk_run(load(run), text, **choice))
+    translator = load(run)
+    print(walk_run(translator, as_known(text, translator.source_tokenizer), **choice))
 
 
 def _must_suffice(kind: str, name: str | None) -> None:

@@ -72,7 +72,8 @@ class Growing:
         asked: where the prefix is the whole translation, how many of its tokens were asked for; the others were found by a search.
 
     Raises:
-        ArgumentError: the text is empty, text or prefix is longer than the model can read, or the prefix has ids that there are not.
+        ArgumentError: the text is empty or fails the translator's input check, text or prefix is longer than the model can read, or the
+            prefix has ids that there are not.
     """
 
     def __init__(
@@ -88,6 +89,8 @@ class Growing:
             raise ArgumentError("there is nothing to translate: the text is empty")
         if longest is not None and len(self.sources) > longest:
             raise ArgumentError(f"the text has {len(self.sources):,} tokens, more than the {longest:,} that this model can read")
+        if translator.input_check and (why := translator.input_check(text)):
+            raise ArgumentError(why)
         # START takes a place too
         if translator.model.longest is not None and len(self.prefix) >= translator.model.longest:
             most = translator.model.longest - 1

@@ -11,6 +11,7 @@ import torch
 
 from attent.attention.watch import watch
 from attent.data.batches import KEYS, BatchSize, Sequences, cut
+from attent.data.dates.checks import InputCheck, input_check
 from attent.data.text import Pair
 from attent.data.tokenizer import START, Tokenizer
 from attent.decoding.beam import likeliest
@@ -40,17 +41,28 @@ class Translator:
         model: keeps the contract of `attent.models.encoder_decoder`; put into evaluation mode.
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
+        input_check: why a text is none of those that the model learnt to translate; None where any text may be.
     """
 
-    def __init__(self, model: EncoderDecoder[Any], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        model: EncoderDecoder[Any],
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        input_check: InputCheck | None = None,
+    ) -> None:
         model.eval()
-        self.model, self.source_tokenizer, self.target_tokenizer = model, source_tokenizer, target_tokenizer
+        self.model, self.source_tokenizer, self.target_tokenizer, self.input_check = model, source_tokenizer, target_tokenizer, input_check
         self.device = next(model.parameters()).device
 
     @property
     def longest_source(self) -> int | None:
         """The most tokens that a text may have to be translated; None where there is no limit."""
         return None if self.model.longest is None else self.model.longest // KEYS * KEYS
+
+    def refusal(self, text: str) -> str | None:
+        """Why a text has an empty translation although it is not empty; None where it has another."""
+        return refusal(text, self.source_tokenizer, self.longest_source, self.input_check)
 
     def reads(self, source: str, target: str) -> bool:
         """Whether the model can read a text, and a translation of it with START before."""
@@ -75,7 +87,7 @@ class Translator:
         prefixes: Any = None,
         batch: int | BatchSize = BATCH,
     ) -> str | list[str]:
-        """Translate a text, or each of several; the order is kept. One that is empty or too long has an empty translation.
+        """Translate a text, or each of several; the order is kept. What is empty, or refused, has an empty translation.
 
         Args:
             texts: one sentence each, which gives a list; or a single string, which gives a string.
@@ -123,7 +135,7 @@ class Translator:
         begun = [self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix] for prefix in prefixes or [()] * len(texts)]
         if any(isinstance(token, str) for tokens in begun for token in tokens):
             raise ArgumentError(f"a prefix must be a string or the ids of its tokens, got {prefixes}")
-        encoded = [self.source_tokenizer.encode(text) for text in texts]
+        encoded = encoded_sources(texts, self.source_tokenizer, self.input_check)
         sources = Sequences(encoded)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
         # of what the model can number, one is START
@@ -208,10 +220,12 @@ class Translator:
             target: a translation to look at; the model's own unless given.
 
         Raises:
-            ArgumentError: the source is empty.
+            ArgumentError: the source is empty, or refused where no target is given.
         """
         if not source:
             raise ArgumentError("an empty source has no attention to show")
+        if target is None and (why := self.refusal(source)):
+            raise ArgumentError(why)
         if target is None:
             target = self.translate([source])[0]
         sources = (*self.source_tokenizer.pieces(source),)
@@ -241,6 +255,25 @@ def _pair(given: object) -> Pair:
     raise ArgumentError(f"a pair must be (source, target), got {given!r}")
 
 
+def refusal(text: str, tokenizer: Tokenizer, longest: int | None, input_check: InputCheck | None) -> str | None:
+    """Why a text is not translated; None where it is, or is empty.
+
+    Args:
+        text: the source.
+        tokenizer: what cuts it.
+        longest: the most tokens that it may have; None where there is no limit.
+        input_check: as of a `Translator`.
+    """
+    if longest is not None and (tokens := len(tokenizer.encode(text))) > longest:
+        return f"not translated: {tokens} tokens, more than the {longest} that this model can read"
+    return input_check(text) if text and input_check else None
+
+
+def encoded_sources(texts: Sequence[str], tokenizer: Tokenizer, input_check: InputCheck | None) -> list[list[int]]:
+    """The ids of each text; none of one that fails the check."""
+    return [tokenizer.encode("" if input_check and input_check(text) else text) for text in texts]
+
+
 def batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) -> Iterator[np.ndarray]:
     """The rows that are translated side by side, from short to long; those that cannot be are left out.
 
@@ -261,4 +294,4 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
         RunError: the folder is missing, damaged, or written by a newer version, or holds something else.
     """
     run = read(path, "translate", trust_code)
-    return Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer)
+    return Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))

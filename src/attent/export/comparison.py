@@ -37,6 +37,10 @@ class Engine(Protocol):
         """The most tokens that a text may have to be translated; None where there is no limit."""
         ...
 
+    def refusal(self, text: str) -> str | None:
+        """Why a text has an empty translation although it is not empty; None where it has another."""
+        ...
+
     def search(
         self, texts: Sequence[str], settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
     ) -> list[list[Translation]]:

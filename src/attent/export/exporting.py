@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from attent.data.dates.checks import input_check
 from attent.decoding.translator import Translator
 from attent.errors import RunError, UnknownNameError
 from attent.export import manifest as manifests
@@ -78,9 +79,10 @@ def load(run: Path, engine: str, folder: Path | None = None) -> Engine:
         UnknownNameError: there is no such engine.
     """
     made_by, source = _module(engine), folder_of(run, engine, folder)
-    must_do(run, read_config(run), "translate")
+    config = read_config(run)
+    must_do(run, config, "translate")
     manifest = manifests.read(source, engine, run)
-    return made_by.load(source, manifest, *read_tokenizers(run, read_config(run)))
+    return made_by.load(source, manifest, *read_tokenizers(run, config), input_check(config.corpus))
 
 
 def folder_of(run: Path, engine: str, folder: Path | None = None) -> Path:

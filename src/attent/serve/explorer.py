@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from attent.data.tokenizer import STOP
+from attent.data.typed import as_known
 from attent.decoding.growing import Growing, Grown
 from attent.decoding.settings import SearchSettings
 from attent.errors import ArgumentError, DataError
@@ -101,6 +102,7 @@ class Explorer:
             DataError: the text is too long.
         """
         translator = self._run(asked.run, "translate").tool
+        asked = asked.model_copy(update={"text": as_known(asked.text, translator.source_tokenizer)})
         more = translator.target_tokenizer.encode(asked.more) if asked.more else []
         growing = Growing(translator, asked.text, [*asked.prefix, *more], best=asked.best)
         self._fits(len(growing.sources))

@@ -123,15 +123,17 @@ def walk_run(translator: Translator, text: str, *, kind: str = "encoder", layer:
 
     Raises:
         UnknownNameError: no such kind.
-        ArgumentError: the model has no such layer or head, or the text is empty.
+        ArgumentError: the model has no such layer or head, or the text is empty or none that it translates.
     """
-    name, _ = choose(translator.map(text), kind, layer)
-    attention = translator.model.get_submodule(name)
+    modules = {name: module for name, module in translator.model.named_modules() if name.endswith(("self_attention", "cross_attention"))}
+    name, attention = choose(modules, kind, layer)
     if not isinstance(attention, MultiHeadAttention):
         raise ArgumentError(f"{name} is a {type(attention).__name__}; a walk needs a MultiHeadAttention")
     if not 0 <= head < attention.heads:
         raise ArgumentError(f"head must be from 0 to {attention.heads - 1}, got {head}")
-    target = translator.translate([text])[0]
+    if why := translator.refusal(text):
+        raise ArgumentError(why)
+    target = translator.translate(text)
     with Listening(attention) as heard:
         labelled = translator.map(text, target)[name]
     steps = heard.steps(labelled.weights, labelled.rows, labelled.columns, head=head)

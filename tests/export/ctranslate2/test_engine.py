@@ -48,6 +48,13 @@ def test_it_says_what_our_own_engine_says(make_run, tmp_path: Path, settings: di
             assert [found[0].tokens for found in theirs.search(TEXTS, search, batch=batch)] == tokens
 
 
+def test_a_text_that_fails_the_input_check_is_refused(run: Run, tmp_path: Path) -> None:
+    manifest = write(run, "RUN", tmp_path, None)
+    engine = load(tmp_path, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a")
+    assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
+    assert [engine.refusal(text) for text in ("abc", "dig", "")] == [None, "no a", None]
+
+
 def test_a_string_gives_one_result_and_a_sequence_a_list(run: Run, tmp_path: Path) -> None:
     _, engine = both(run, tmp_path)
     assert [one.text for one in engine.search("abc", WELL_SAID)] == [one.text for one in engine.search(["abc"], WELL_SAID)[0]]

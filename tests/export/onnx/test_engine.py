@@ -35,6 +35,13 @@ def alike(ours: Translator, theirs: OnnxTranslator, settings: SearchSettings, **
         assert [one.log_probability for one in other] == pytest.approx([one.log_probability for one in mine], abs=1e-3)
 
 
+def test_a_text_that_fails_the_input_check_is_refused(exported) -> None:
+    run, folder, manifest = exported
+    engine = load(folder, manifest, run.source_tokenizer, run.target_tokenizer, lambda text: None if "a" in text else "no a")
+    assert [found[0].tokens == () for found in engine.search(["abc", "dig"])] == [False, True]
+    assert [engine.refusal(text) for text in ("abc", "dig", "")] == [None, "no a", None]
+
+
 @pytest.mark.parametrize("settings", SEARCHES, ids=["greedy", "beam", "samples", "bounds"])
 def test_our_search_finds_the_same_with_graphs(exported, settings: SearchSettings) -> None:
     ours, theirs = both(*exported)

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Mapping
 from datetime import date
 from itertools import groupby
+from typing import Any
 
 from attent.data.dates.patterns import FIRST_YEAR, LAST_YEAR
+
+InputCheck = Callable[[str], str | None]
+
+
+def input_check(corpus: Mapping[str, Any]) -> InputCheck | None:
+    """The check that a text passes to be translated by a run with this corpus, a reason if it fails; None where any text does.
+
+    Args:
+        corpus: the tables of the corpus' settings by name, as the run's config has them.
+    """
+    return why_no_date if "dates" in corpus else None
 
 
 def why_no_date(text: str) -> str | None:

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from attent.data.batches import KEYS, BatchSize, Sequences
+from attent.data.dates.checks import InputCheck
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.hypothesis import Translation, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
-from attent.decoding.translator import BATCH, batches
+from attent.decoding.translator import BATCH, batches, encoded_sources, refusal
 from attent.errors import ArgumentError, RunError
 from attent.export.ctranslate2.specification import SPECIAL, START, longest, specification, why_not
 from attent.export.manifest import Manifest, package
@@ -67,14 +68,22 @@ class CTranslate2Engine:
         manifest: its manifest.
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
+        input_check: as of a `Translator`.
 
     Raises:
         AttentError: CTranslate2 is not installed.
         RunError: the export cannot be read.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
-        self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        input_check: InputCheck | None = None,
+    ) -> None:
+        self.source_tokenizer, self.target_tokenizer, self.input_check = source_tokenizer, target_tokenizer, input_check
         self._longest = manifest.longest
         found = package(NAME, "CTranslate2", NAME)
         try:
@@ -93,6 +102,10 @@ class CTranslate2Engine:
     def longest_source(self) -> int | None:
         """The most tokens that a text may have to be translated; None where there is no limit."""
         return None if self._longest is None else self._longest // KEYS * KEYS
+
+    def refusal(self, text: str) -> str | None:
+        """Why a text has an empty translation although it is not empty; None where it has another."""
+        return refusal(text, self.source_tokenizer, self.longest_source, self.input_check)
 
     @overload
     def search(  # pyright: ignore[reportOverlappingOverload]
@@ -121,7 +134,7 @@ class CTranslate2Engine:
             raise ArgumentError("the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx")
         if isinstance(texts, str):
             return self.search([texts], settings, batch=batch)[0]
-        encoded = [self.source_tokenizer.encode(text) for text in texts]
+        encoded = encoded_sources(texts, self.source_tokenizer, self.input_check)
         lengths = Sequences(encoded).lengths
         limits = np.minimum(settings.limits(lengths), np.iinfo(np.int64).max if self._longest is None else self._longest - 1)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
@@ -170,6 +183,8 @@ class CTranslate2Engine:
         return sorted(best, key=lambda one: -one.score)[: settings.n_best]
 
 
-def load(folder: Path, manifest: Manifest, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> CTranslate2Engine:
+def load(
+    folder: Path, manifest: Manifest, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, input_check: InputCheck | None = None
+) -> CTranslate2Engine:
     """The engine that reads an export; see CTranslate2Engine."""
-    return CTranslate2Engine(folder, manifest, source_tokenizer, target_tokenizer)
+    return CTranslate2Engine(folder, manifest, source_tokenizer, target_tokenizer, input_check)

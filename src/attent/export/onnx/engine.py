@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attent.axes import Features, Lengths, Tokens
+from attent.data.dates.checks import InputCheck
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, RunError
@@ -185,14 +186,19 @@ class OnnxTranslator(Translator):
         model: the graphs.
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
+        input_check: as of a `Translator`.
     """
 
-    def __init__(self, model: OnnxModel, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, model: OnnxModel, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, input_check: InputCheck | None = None
+    ) -> None:
         # a model without parameters, which the root would look for its device at
-        self.model, self.source_tokenizer, self.target_tokenizer = model, source_tokenizer, target_tokenizer
+        self.model, self.source_tokenizer, self.target_tokenizer, self.input_check = model, source_tokenizer, target_tokenizer, input_check
         self.device = torch.device("cpu")
 
 
-def load(folder: Path, manifest: Manifest, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> OnnxTranslator:
+def load(
+    folder: Path, manifest: Manifest, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, input_check: InputCheck | None = None
+) -> OnnxTranslator:
     """The engine that reads an export."""
-    return OnnxTranslator(OnnxModel(folder, manifest), source_tokenizer, target_tokenizer)
+    return OnnxTranslator(OnnxModel(folder, manifest), source_tokenizer, target_tokenizer, input_check)

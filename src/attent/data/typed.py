@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from attent.data.tokenizer import Tokenizer
+from attent.data.tokenizer import UNK, Tokenizer
 
 # Signs that keyboards and texts use one for the other.
 ALIKE = (" \u00a0\u202f\u2009", "-‐‑–—", "'’ʼ‘", ".。．", ",，、،")
@@ -28,8 +26,6 @@ def as_known(text: str, tokenizer: Tokenizer) -> str:
 
 def unknown(text: str, tokenizer: Tokenizer) -> list[str]:
     """The pieces of a text that the tokenizer does not know, each once, in order."""
-    from attent.data.tokenizer import UNK
-
     found = zip(tokenizer.pieces(text), tokenizer.encode(text), strict=True)
     return list(dict.fromkeys(piece for piece, token in found if token == UNK))
 

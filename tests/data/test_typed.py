@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from attent.cli.typed import as_known, named, unknown
 from attent.data.tokenizer import CharTokenizer
+from attent.data.typed import as_known, named, unknown
 
 TOKENIZER = CharTokenizer("abé3\u202f'-")
 
