@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,3 +92,56 @@ def test_a_run_imports_no_code(run: Path, loader: str, slot: str, monkeypatch: p
     with pytest.raises(RunError, match=says):
         LOADERS[loader](run)
     assert everything(run.parent) == before
+
+
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def zeros(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/dev/zero")
+
+
+def holes(file: Path) -> None:
+    """A file that says that it has more than the disk."""
+    with file.open("wb") as stream:
+        stream.truncate(2**40)
+
+
+def brackets(file: Path) -> None:
+    file.write_text("[" * 100_000 + "]" * 100_000, encoding="utf-8")
+
+
+FILES = ["config.json", "source.tokenizer.json", "target.tokenizer.json", "model.safetensors", "checkpoints/00000002/state.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and devices have no names in the file system here")
+@pytest.mark.parametrize("spoil", [pipe, zeros, holes, brackets])
+@pytest.mark.parametrize("name", [*FILES, "checkpoints/00000002/model.safetensors", "checkpoints/00000002/optimizer.safetensors"])
+def test_files_that_have_no_end_are_refused_at_once(run: Path, name: str, spoil: Callable[[Path], None]) -> None:
+    spoil(run / name)
+    read = resume if name.startswith("checkpoints") else attent.load
+    start = time.monotonic()
+    with pytest.raises(RunError, match=rf"{name.rpartition('/')[2]} ") as caught:
+        resume(run, {"updates": 3}, progress=silence()) if read is resume else attent.load(run)
+    assert time.monotonic() - start < 2
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"encoder_layers": 10**7}, r"config\.json is damaged: model: encoder_layers = 10,000,000, and model\.safetensors has \d+ tensors"),
+        ({"width": 8192}, r"model\.safetensors is damaged: \S+ must be \(\d+, 8192\), got \(\d+, 8\)"),
+        ({"width": 10**30}, r"config\.json is damaged: model: sizes that no memory holds"),
+    ],
+)
+@pytest.mark.parametrize("loader", ["load", "resume", "init_from"])
+def test_sizes_that_the_weights_do_not_have_are_refused(run: Path, loader: str, changes: dict[str, int], says: str) -> None:
+    change(run, "model", **changes)
+    start = time.monotonic()
+    with pytest.raises(RunError, match=says):
+        LOADERS[loader](run)
+    assert time.monotonic() - start < 5

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from attent.errors import RunError
-from attent.runs.weights import fill, read_tensors, tensors_of, write_tensors
+from attent.runs.weights import fill, read_tensors, shapes_in, tensors_of, write_tensors
 
 
 def tied() -> nn.Module:
@@ -50,3 +50,38 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     for name in ("a.safetensors", "b.safetensors"):
         with pytest.raises(RunError, match=f"{name} is missing or damaged"):
             read_tensors(tmp_path / name)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_values_that_are_not_finite_are_refused(tmp_path: Path, value: float) -> None:
+    made = tied()
+    with torch.no_grad():
+        made[1].bias[3] = value
+    write_tensors(tensors_of(made), tmp_path / "a.safetensors")
+    with pytest.raises(RunError, match=r"a\.safetensors is damaged: 1\.bias holds values that are not finite$"):
+        fill(tensors_of(tied()), tmp_path / "a.safetensors")
+
+
+def test_another_kind_of_number_is_refused_and_another_precision_is_not(tmp_path: Path) -> None:
+    made = tied()
+    for dtype in (torch.float16, torch.float64):
+        write_tensors({name: tensor.to(dtype) for name, tensor in tensors_of(made).items()}, tmp_path / "a.safetensors")
+        fill(tensors_of(tied()), tmp_path / "a.safetensors")
+    content = (tmp_path / "a.safetensors").read_bytes().replace(b'"F64"', b'"I64"')
+    (tmp_path / "a.safetensors").write_bytes(content)
+    with pytest.raises(RunError, match=r"a\.safetensors is damaged: \S+ must be of torch\.float32, got torch\.int64$"):
+        fill(tensors_of(made), tmp_path / "a.safetensors")
+
+
+def test_shapes_are_read_without_the_tensors_and_expected_of_some(tmp_path: Path) -> None:
+    write_tensors({"a/moment": torch.zeros(5, 3), "a/step": torch.tensor(2.0)}, tmp_path / "a.safetensors")
+    assert shapes_in(tmp_path / "a.safetensors") == {"a/moment": (5, 3), "a/step": ()}
+    assert set(read_tensors(tmp_path / "a.safetensors", lambda _: torch.zeros(5, 3))) == {"a/moment", "a/step"}
+    with pytest.raises(RunError, match=r"a/moment must be \(5, 2\), got \(5, 3\)$"):
+        read_tensors(tmp_path / "a.safetensors", lambda _: torch.zeros(5, 2))
+
+
+def test_a_header_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes((2**60).to_bytes(8, "little") + b"{}")
+    with pytest.raises(RunError, match="its header says that it has more than 16,777,216 bytes"):
+        shapes_in(tmp_path / "a.safetensors")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import statistics
 import time
@@ -21,6 +20,7 @@ from attent.errors import ArgumentError, RunError
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import new_file
 from attent.runs.folder import LOG, MODEL
+from attent.runs.weights import digest
 from attent.training.progress import Progress
 
 Say = Callable[[str], None]
@@ -179,7 +179,7 @@ def translated(one: Planned, folder: Path, name: str, texts: Sequence[str], say:
         say: gets a line where they are translated.
     """
     kept = folder / f"{one.name}.{name.replace(' ', '-')}.json"
-    weights = _digest(folder / one.name / MODEL)
+    weights = digest(folder / one.name / MODEL)
     if kept.is_file():
         try:
             found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
@@ -196,14 +196,6 @@ def translated(one: Planned, folder: Path, name: str, texts: Sequence[str], say:
         values = {"weights": weights, "seconds": seconds, "sources": list(texts), "translations": made}
         file.write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
     return Translated(made, seconds)
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise RunError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _finished(one: Planned, folder: Path) -> bool:

@@ -20,8 +20,7 @@ from attent.data.tokenizer import Tokenizer
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.model import Model
 from attent.runs.config import RunConfig, check_code, must_do, read_config, versions
-from attent.runs.folder import MODEL, RunWriter, model_of, read_files, read_tokenizers, tokenizers_as_text, tokenizers_of_text
-from attent.runs.weights import fill, tensors_of
+from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, read_files, read_tokenizers, tokenizers_as_text, tokenizers_of_text
 from attent.training.checkpoint import Checkpoints, newest, read_state
 from attent.training.loop import train
 from attent.training.parallel import Processes, joined
@@ -98,9 +97,7 @@ def follow(
                 vectors=settings.vectors,
                 training=settings.training.model_dump(mode="json"),
             )
-            model = model_of(config, learnt.tokenizers)
-            if init_from is not None:
-                model = _filled(model, Path(init_from))
+            model = model_of(config, learnt.tokenizers) if init_from is None else _filled(config, learnt, Path(init_from))
             started = None
             if settings.vectors is not None:
                 tokenizers = dict(zip(learnt.kinds, learnt.tokenizers, strict=True))
@@ -163,9 +160,10 @@ def resume(
                 raise DataError(f"the corpus of {path} has changed, and the run would learn what it is judged by: train a new one")
             run.rewind(0 if state is None else state.log)
             torch.manual_seed(settings.training.seed)
-            model = model_of(config, learnt.tokenizers)
-            if state is None and (Path(path) / MODEL).is_file():
-                model = _filled(model, Path(path))
+            weights = (checkpoint or Path(path)) / MODEL
+            model = (
+                filled_model(Path(path), config, learnt.tokenizers, weights) if weights.exists() else model_of(config, learnt.tokenizers)
+            )
             word_vectors.freeze(config.vectors, model)
             training = settings.training.model_dump(mode="json")
             config = config.model_copy(update={"training": training, "versions": versions(), "results": {}})
@@ -289,9 +287,8 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
         raise ArgumentError(f"{'.'.join(map(str, first['loc']))}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
 
 
-def _filled(model: Model, run: Path) -> Model:
+def _filled(config: RunConfig, learnt: Learnt, run: Path) -> Model:
     try:
-        fill(tensors_of(model), run / MODEL)
+        return filled_model(run, config, learnt.tokenizers)
     except RunError as error:
         raise RunError(f"{error} (settings without [model] take that of {run})") from error
-    return model

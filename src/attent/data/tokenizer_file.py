@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from attent.bounded import read_json
 from attent.errors import DataError
+
+# Bytes that a tokenizer's file may have: that of a million words of ten Cyrillic letters has half of them.
+LARGEST = 2**27
 
 
 def write(path: Path, form: str, version: int, content: Mapping[str, Any]) -> None:
@@ -30,8 +34,8 @@ def read(path: Path, form: str, version: int) -> dict[str, Any]:
     """
     kind = form.removeprefix("attent ")
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = read_json(path, LARGEST)
+    except (OSError, DataError) as error:
         raise DataError(f"{path} cannot be read as a {kind}: {error}") from error
     if not isinstance(content, dict) or content.get("format") != form:
         raise DataError(f"{path} is not a {kind} (its format must be {form!r})")

@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from attent.errors import ArgumentError, AttentError, RunError
-from attent.runs.config import CONFIG, read_config, versions
+from attent.bounded import open_regular, read_json
+from attent.errors import ArgumentError, AttentError, DataError, RunError
+from attent.runs.config import CONFIG, LARGEST, read_config, versions
 from attent.runs.durable import new_file
 from attent.runs.folder import MODEL, tokenizer_file
+from attent.runs.weights import digest
 
 FORMAT = 1
 MANIFEST = "export.json"
@@ -75,15 +77,11 @@ def identity(run: Path) -> dict[str, str]:
     """
     config = read_config(run)
     # as they were written, without what later versions of the library may be set to besides
-    written = json.loads((run / CONFIG).read_text(encoding="utf-8"))["model"]
+    written = read_json(run / CONFIG, LARGEST)["model"]
     settings = json.dumps(written, sort_keys=True)
     found = {"model": hashlib.sha256(settings.encode()).hexdigest()}
     for name in (MODEL, *map(tokenizer_file, config.tokenizers)):
-        try:
-            with (run / name).open("rb") as file:
-                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise RunError(f"{run / name} cannot be read: {error.strerror}") from error
+        found[name] = digest(run / name)
     return found
 
 
@@ -106,11 +104,13 @@ def read(folder: Path, engine: str, run: Path) -> Manifest:
     """
     again = f"attent export {run} --to {engine}" + ("" if folder == run / EXPORTS / engine else f" --out {folder}")
     try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        manifest = Manifest.model_validate(content)
+        manifest = Manifest.model_validate(read_json(folder / MANIFEST, LARGEST))
+        for file in folder.iterdir():
+            if not file.is_dir():
+                open_regular(file).close()
     except OSError as error:
         raise ArgumentError(f"{folder} holds no export; {again} makes one") from error
-    except (ValueError, ValidationError) as error:
+    except (DataError, ValidationError) as error:
         raise RunError(f"{folder / MANIFEST} is damaged, or written by a newer attent; {again} makes it anew") from error
     if manifest.engine != engine:
         raise ArgumentError(f"{folder} is for the engine {manifest.engine}, not for {engine}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,15 +10,17 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from attent import names
+from attent import bounded, names
 from attent.data.word_vectors.settings import VectorsSettings
-from attent.errors import RunError
+from attent.errors import DataError, RunError
 from attent.models.settings import ModelSettings
 from attent.runs.durable import new_file
 
 Task = Literal["translate", "fill-mask", "classify"]
 FORMAT = 3
 CONFIG = "config.json"
+# Bytes that a config.json may have.
+LARGEST = 2**22
 # What a run of each task does, and by which command.
 DOES: dict[Task, tuple[str, str]] = {
     "translate": ("translates", "attent translate {run} TEXT"),
@@ -109,10 +110,10 @@ def read_config(path: Path | str) -> RunConfig:
     """
     file = Path(path) / CONFIG
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = bounded.read_json(file, LARGEST)
     except OSError as error:
         raise RunError(f"{path} is no run folder: {file.name} cannot be read ({error.strerror})") from error
-    except ValueError as error:
+    except DataError as error:
         raise RunError(f"{file} is damaged: {error}") from error
     if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
         raise RunError(f"{file} is damaged: it names no format")
@@ -127,6 +128,11 @@ def read_config(path: Path | str) -> RunConfig:
         raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from error
 
 
+def code_in(config: RunConfig) -> dict[str, str]:
+    """The settings of a run's model that name a module to import, and what they name."""
+    return {key: value for key, value in config.model if isinstance(value, str) and names.is_imported(value)}
+
+
 def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None:
     """Check that building a run's model imports no module that the run names.
 
@@ -138,13 +144,12 @@ def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None
     Raises:
         RunError: it names one, and is not trusted.
     """
-    for key, value in config.model:
-        if not trust_code and isinstance(value, str) and names.is_imported(value):
-            module = value.partition(":")[0]
-            raise RunError(
-                f"{Path(path) / CONFIG}: model.{key} = {value!r} would import and run the module {module}; "
-                "trust_code=True (--trust-code) allows it, for a run whose code you trust"
-            )
+    if not trust_code and (code := code_in(config)):
+        key, name = next(iter(code.items()))
+        raise RunError(
+            f"{Path(path) / CONFIG}: model.{key} = {name!r} would import and run the module {name.partition(':')[0]}; "
+            "trust_code=True (--trust-code) allows it, for a run whose code you trust"
+        )
 
 
 def must_do(path: Path | str, config: RunConfig, task: Task) -> None:

@@ -23,16 +23,21 @@ from typing import IO, Any, Self
 
 import torch
 
+from attent.bounded import read_text
+from attent.data import tokenizer_file as tokenizer_format
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import KINDS
 from attent.errors import AttentError, DataError, RunError
 from attent.models.settings import build
-from attent.runs.config import CONFIG, RunConfig, Task, check_code, must_do, read_config, write_config
+from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, write_config
 from attent.runs.durable import draft_of, new_file, said_clearly, settle, sweep, sync
 from attent.runs.lock import claim
+from attent.runs.sizes import check_sizes
 from attent.runs.weights import fill, tensors_of, write_tensors
 
 MODEL, LOG = "model.safetensors", "log.jsonl"
+# Bytes that a further file of a run may have.
+LARGEST = 2**24
 
 
 @dataclass(frozen=True)
@@ -229,19 +234,44 @@ def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -
     if config.state == "unfinished" and not (path / MODEL).is_file():
         raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} goes on with it")
     tokenizers = read_tokenizers(path, config)
-    try:
-        model = model_of(config, tokenizers)
-    except (AttentError, RuntimeError) as error:
-        # RuntimeError: sizes that no memory holds
-        raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
-    fill(tensors_of(model), path / MODEL)
+    model = filled_model(path, config, tokenizers)
     return Run(config, model.eval(), dict(zip(config.tokenizers, tokenizers, strict=True)), read_files(path, config))
 
 
 def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
     """A new model of the kind and the sizes that a config says."""
-    sizes = config.sizes or (tokenizers[0].size, tokenizers[-1].size)
-    return build(config.model, *sizes)
+    return build(config.model, *_sizes(config, tokenizers))
+
+
+def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None) -> Any:
+    """The model of a run folder, whose sizes are compared with those of its weights before memory is taken for them.
+
+    Args:
+        path: the run folder.
+        config: what its config.json holds, whose code is trusted.
+        tokenizers: in the order in which it names them.
+        weights: those of a checkpoint; the run folder's own unless given.
+
+    Raises:
+        RunError: the weights are missing, damaged or of another model, or the config's sizes are of none.
+    """
+    weights = weights or path / MODEL
+    try:
+        # anybody's own part may need its numbers when it is built
+        if not code_in(config):
+            check_sizes(config.model, *_sizes(config, tokenizers), weights)
+        model = model_of(config, tokenizers)
+    except RunError:
+        raise
+    except (AttentError, RuntimeError) as error:
+        # RuntimeError: sizes that no memory holds
+        raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
+    fill(tensors_of(model), weights)
+    return model
+
+
+def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
+    return config.sizes or (tokenizers[0].size, tokenizers[-1].size)
 
 
 def tokenizer_file(name: str) -> str:
@@ -264,15 +294,13 @@ def read_files(path: Path | str, config: RunConfig) -> dict[str, str]:
     Raises:
         RunError: one is missing or is no text.
     """
-    try:
-        return {name: (Path(path) / name).read_text(encoding="utf-8") for name in config.files}
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"a file of {path} is missing or damaged: {error}") from error
+    return {name: _text(Path(path) / name, LARGEST) for name in config.files}
 
 
 def tokenizers_as_text(path: Path | str) -> dict[str, str]:
     """What the files of a run folder's tokenizers hold, by name: to be sent to where the folder cannot be seen."""
-    return {tokenizer_file(name): (Path(path) / tokenizer_file(name)).read_text(encoding="utf-8") for name in read_config(path).tokenizers}
+    files = map(tokenizer_file, read_config(path).tokenizers)
+    return {name: _text(Path(path) / name, tokenizer_format.LARGEST) for name in files}
 
 
 def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tokenizer, ...]:
@@ -281,6 +309,13 @@ def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tok
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         return read_tokenizers(folder, config)
+
+
+def _text(file: Path, most: int) -> str:
+    try:
+        return read_text(file, most)
+    except (OSError, DataError) as error:
+        raise RunError(f"{file} is missing or damaged: {error}") from error
 
 
 def _tokenizer(file: Path, kind: str, name: str) -> Tokenizer:

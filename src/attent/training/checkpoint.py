@@ -20,7 +20,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
-from attent.errors import RunError
+from attent.bounded import read_text
+from attent.errors import DataError, RunError
 from attent.models.model import Model
 from attent.runs.durable import draft_of, new_file, new_folder, sweep
 from attent.runs.folder import MODEL
@@ -39,6 +40,10 @@ CHECKPOINTS, OPTIMIZER, AVERAGE, KEPT, STATE = (
     "kept.safetensors",
     "state.json",
 )
+
+
+# Bytes that a state.json may have.
+LARGEST = 2**22
 
 
 class State(BaseModel):
@@ -202,12 +207,16 @@ def _fill(model: Model, optimizer: torch.optim.Adam, average: Average, processes
     with torch.no_grad():
         for name, tensor in found.items():
             places[name].copy_(tensor)
-    found = processes.parts(read_tensors(last / OPTIMIZER) if last else {}, lambda name: weights[name.rpartition("/")[0]])
+
+    def weight(name: str) -> nn.Parameter:
+        return weights[name.rpartition("/")[0]]
+
+    found = processes.parts(read_tensors(last / OPTIMIZER, weight) if last else {}, weight)
     restore(optimizer, weights, found)
     if average.settings.averaging != "none":
         # means that are not divided are the first one's alone
         among = processes if processes.sharded else ALONE
-        average.restore(among.parts(read_tensors(last / AVERAGE) if last else {}, average.weight))
+        average.restore(among.parts(read_tensors(last / AVERAGE, average.weight) if last else {}, average.weight))
 
 
 def checkpoints_of(run: Path | str) -> list[Path]:
@@ -246,11 +255,11 @@ def read_state(checkpoint: Path) -> State:
     """
     file = checkpoint / STATE
     try:
-        return State.model_validate_json(file.read_text(encoding="utf-8"))
+        return State.model_validate_json(read_text(file, LARGEST))
     except ValidationError as error:
         first = error.errors()[0]
         raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, DataError) as error:
         raise RunError(f"{file} is missing or damaged: {error}") from error
 
 

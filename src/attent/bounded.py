@@ -1,0 +1,78 @@
+"""Files of somebody else's, read within bounds: regular ones alone, of a size and a depth that are said beforehand."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from attent.errors import DataError
+
+# Levels of lists and tables in JSON; a config has fewer than ten.
+DEEPEST = 50
+
+
+def open_regular(path: Path | str) -> io.BufferedReader:
+    """Open a file to read, which must be a regular one: a pipe or a device is refused, and not waited for. Links are followed.
+
+    Raises:
+        OSError: the system refuses it.
+        DataError: it is no regular file. This message and those below do not name the file: whoever calls does.
+    """
+    return open(regular(path, os.O_RDONLY), "rb")
+
+
+def regular(path: Path | str, flags: int) -> int:
+    """A descriptor of a regular file, opened with flags as those of `os.open`; errors as `open_regular`."""
+    extra = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
+    descriptor = os.open(path, sum(extra, flags), 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DataError("it is no regular file")
+    return descriptor
+
+
+def read_bytes(path: Path | str, most: int) -> bytes:
+    """Read a file of `most` bytes at the most.
+
+    Raises:
+        OSError, DataError: as `open_regular`, or it is larger.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(most + 1) if size <= most else b""
+    if max(size, len(content)) > most:
+        raise DataError(f"it has more than {most:,} bytes")
+    return content
+
+
+def read_text(path: Path | str, most: int) -> str:
+    """Read a file of UTF-8, with its line breaks as they are; arguments and errors as `read_bytes`, and DataError: it is no UTF-8."""
+    try:
+        return read_bytes(path, most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"it is not UTF-8: {error}") from error
+
+
+def read_json(path: Path | str, most: int) -> Any:
+    """Read a file of JSON; arguments and errors as `read_text`, and DataError: it is no JSON, or nested more than 50 deep."""
+    text = read_text(path, most)
+    try:
+        content = json.loads(text)
+    except RecursionError:
+        raise DataError(f"it is nested more than {DEEPEST} deep") from None
+    # also a number of more digits than Python reads
+    except ValueError as error:
+        raise DataError(f"it is no JSON: {error}") from error
+    level = [content]
+    for _ in range(DEEPEST):
+        inner = (
+            part for outer in level if isinstance(outer, dict | list) for part in (outer.values() if isinstance(outer, dict) else outer)
+        )
+        level = [part for part in inner if isinstance(part, dict | list)]
+    if level:
+        raise DataError(f"it is nested more than {DEEPEST} deep")
+    return content

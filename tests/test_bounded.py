@@ -1,0 +1,71 @@
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from attent.bounded import DEEPEST, open_regular, read_bytes, read_json, read_text
+from attent.errors import DataError
+
+posix = pytest.mark.skipif(os.name != "posix", reason="pipes and devices have no names in the file system here")
+
+
+def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes("é\r\n".encode())
+    (tmp_path / "link").symlink_to("text")
+    for name in ("text", "link"):
+        assert read_bytes(tmp_path / name, 4) == b"\xc3\xa9\r\n"
+        assert read_text(tmp_path / name, 4) == "é\r\n"
+        with open_regular(tmp_path / name) as file:
+            assert file.read() == b"\xc3\xa9\r\n"
+    with pytest.raises(DataError, match="it has more than 3 bytes"):
+        read_bytes(tmp_path / "text", 3)
+
+
+@posix
+def test_pipes_devices_and_folders_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zeros").symlink_to("/dev/zero")
+    start = time.monotonic()
+    for path in (tmp_path / "pipe", tmp_path / "zeros", tmp_path):
+        with pytest.raises(DataError, match="it is no regular file"):
+            read_json(path, 10**9)
+    assert time.monotonic() - start < 1
+
+
+def test_a_size_that_lies_is_believed_of_no_memory(tmp_path: Path) -> None:
+    """A file with holes says that it has more than the disk."""
+    with (tmp_path / "holes").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(DataError, match="it has more than 1,000 bytes"):
+        read_text(tmp_path / "holes", 1000)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff", "^it is not UTF-8: "),
+        (b"{", "^it is no JSON: "),
+        (b"9" * 5000, "^it is no JSON: .*digits"),
+        (b"[" * 100_000, "^it is nested more than 50 deep$"),
+        (b"[" * 100_000 + b"]" * 100_000, "^it is nested more than 50 deep$"),
+        (b'{"a":' * (DEEPEST + 1) + b"1" + b"}" * (DEEPEST + 1), "^it is nested more than 50 deep$"),
+    ],
+)
+def test_what_is_no_json_of_some_depth_is_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_json(tmp_path / "file", 10**6)
+    assert "\n" not in str(caught.value)
+
+
+def test_json_of_the_greatest_depth_is_read(tmp_path: Path) -> None:
+    deepest = [{"a": {}}]
+    for _ in range(DEEPEST - 3):
+        deepest = [deepest, "[[["]
+    (tmp_path / "file").write_text(json.dumps(deepest))
+    assert read_json(tmp_path / "file", 10**6) == deepest
+    (tmp_path / "file").write_text(json.dumps([deepest]))
+    with pytest.raises(DataError, match="nested"):
+        read_json(tmp_path / "file", 10**6)
