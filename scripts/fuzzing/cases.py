@@ -1,0 +1,229 @@
+"""Cases: a command, and what is spoilt of that which it reads; each a function of seed and number."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import shutil
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from typer.models import OptionInfo
+
+from attent.cli.app import app
+from attent.cli.overrides import toml
+from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file
+
+COMMANDS = Path(__file__).with_name("commands.txt")
+LARGE = ("1" + "0" * 30, "1" + "0" * 5000)
+TOML_VALUES = (
+    *("true", "0", "-1", "nan", "inf", "1e308", *LARGE, "0.5", '""', "[]", "{}", "1979-05-27", '"é"', "[1, 2]", "[[[]]]", '"a.b"'),
+    *('"../outside"', '"no_module:Class"', r'"\u001b]0;owned\u0007"', f'"{"x" * 100_000}"', "[" * DEEP + "]" * DEEP),
+)
+NUMBERS = ("x", "1.5", "", "-1", "0", *LARGE, "\udcff", "nan", "inf", "-inf", "1e400", "１", "0x10", "1_0")
+TEXTS = (
+    *("", "missing", "missing.txt", "caf\udce9", "caf\udce9.txt", "/dev/null/x", "x" * 5000, "\x1b[31m", "a\nb"),
+    *("..", ".", "images", "None", "-x"),
+)
+# A module that must not be imported because a run names it.
+TRAP = "import pathlib\npathlib.Path('../canary/imported').write_text('')\nclass Class:\n    pass\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command, and what was spoilt.
+
+    Args:
+        arguments: of the command.
+        mutation: what was spoilt, and what an error must name.
+        stdin: the file that is its standard input.
+    """
+
+    arguments: tuple[str, ...]
+    mutation: Mutation
+    stdin: str | None = None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether standard output must be lines of JSON."""
+        return "jsonl" in self.arguments or "--json" in self.arguments
+
+    def __str__(self) -> str:
+        command = " ".join(shlex.quote(ascii(word)[1:-1][:60]) for word in self.arguments)
+        return f"attent {command}{f' < {self.stdin}' if self.stdin else ''}  [{self.mutation.text}]"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Where a case is drawn: the seed's random numbers, the fixtures, the case's own folder, and a canary that links may lead to."""
+
+    dice: random.Random
+    fixtures: Path
+    folder: Path
+    canary: Path
+
+    def prepare(self, name: str) -> Path:
+        """Copy the fixtures into the case's folder, with the run of this name as `run`."""
+        for path in self.fixtures.iterdir():
+            if path.is_file() and not path.name.startswith("bomb"):
+                shutil.copyfile(path, self.folder / path.name)
+            elif path.name == "images":
+                shutil.copytree(path, self.folder / path.name)
+        shutil.copytree(self.fixtures / "runs" / name / name, self.folder / "run")
+        return self.folder / "run"
+
+
+def draw(seed: int, number: int, fixtures: Path, folder: Path, canary: Path) -> Case:
+    """Draw a case, and write what it reads.
+
+    Args:
+        seed: of all cases.
+        number: of this one.
+        fixtures: what `fuzzing.fixtures.write` wrote.
+        folder: the case's own, empty.
+        canary: a folder elsewhere, which links lead to.
+    """
+    kinds: dict[Callable[[Drawing], Case], int] = {_run: 9, _input: 5, _recipe: 3, _option: 4}
+    dice = random.Random(f"{seed}/{number}")
+    return dice.choices(list(kinds), list(kinds.values()))[0](Drawing(dice, fixtures, folder, canary))
+
+
+def intact(number: int, fixtures: Path, folder: Path) -> Case | None:
+    """Return the case of this number in which nothing is spoilt; None behind the last."""
+    pairs = [(run, command) for run, commands in _commands(fixtures)[0].items() for command in commands]
+    pairs += [("transformer", command) for commands in _commands(fixtures)[1].values() for command in commands]
+    if number >= len(pairs):
+        return None
+    run, command = pairs[number]
+    Drawing(random.Random(), fixtures, folder, folder).prepare(run)
+    return Case(_parsed(command), Mutation("nothing", ()), _stdin(command))
+
+
+@cache
+def _commands(fixtures: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The commands by run and by file; only those that this machine has what they need for."""
+    by_run, by_file = dict[str, list[str]](), dict[str, list[str]]()
+    for line in COMMANDS.read_text().splitlines():
+        names, _, command = line.partition("  ")
+        if line.startswith("#") or not command or ("ctranslate2" in command and find_spec("ctranslate2") is None):
+            continue
+        for name in names.split():
+            if (fixtures / "runs" / name).is_dir():
+                by_run.setdefault(name, []).append(command.strip())
+            elif (fixtures / name).exists():
+                by_file.setdefault(name, []).append(command.strip())
+    return by_run, by_file
+
+
+def _parsed(command: str) -> tuple[str, ...]:
+    return tuple(shlex.split(command.partition("<")[0]))
+
+
+def _stdin(command: str) -> str | None:
+    return command.partition("<")[2].strip() or None
+
+
+def _run(drawing: Drawing) -> Case:
+    """Spoil a file of a run folder, or put one there."""
+    dice = drawing.dice
+    name, commands = dice.choice(sorted(_commands(drawing.fixtures)[0].items()))
+    arguments = _parsed(dice.choice(commands))
+    run = drawing.prepare(name)
+    (drawing.folder / "evilmod.py").write_text(TRAP)
+    files = sorted(path for path in run.iterdir() if path.is_file())
+    checkpoints = sorted(run.glob("checkpoints/*/*"))
+    if dice.random() < 0.7:
+        # the config is what most is read of
+        file = dice.choice([run / "config.json", *files] + (checkpoints if "--resume" in arguments or "average" in arguments else []))
+        mutation = mutate_file(file, dice)
+    else:
+        planted = [run / name for name in (".config.json.part", ".model.safetensors.part", ".checkpoints.part")]
+        planted += [run / "checkpoints" / name for name in ("²", "99990000", "00000001", "00000004", "00000006", ".00000006.part")]
+        file = dice.choice([*files, *checkpoints, run / "checkpoints", *planted])
+        mutation = replace_file(file, drawing.canary, dice)
+    folders = [part.removesuffix("s") for part in file.relative_to(run).parts[:-1]]
+    return Case(arguments, mutation._replace(culprits=(*mutation.culprits, *folders, file.name.removesuffix("s"))))
+
+
+def _input(drawing: Drawing) -> Case:
+    """Spoil a file that a command is given."""
+    dice, (by_run, by_file) = drawing.dice, _commands(drawing.fixtures)
+    name = dice.choice(sorted(by_file))
+    pairs = [("transformer", command) for command in by_file[name]]
+    pairs += [(run, command) for run, commands in by_run.items() for command in commands if name in command]
+    run, command = dice.choice(pairs)
+    arguments, stdin = _parsed(command), _stdin(command)
+    drawing.prepare(run)
+    file, chance = drawing.folder / name, dice.random()
+    if name == "images":
+        file = file / "dark" / "1.png" if "images/dark/1.png" in arguments else dice.choice(sorted(file.rglob("*.png")))
+    if chance < 0.15 and file.suffix in (".gz", ".npz"):
+        shutil.copyfile(drawing.fixtures / f"bomb{file.suffix}", file)
+        mutation = Mutation(f"{file.name} is a bomb", (file.name,))
+    elif chance < 0.3 and file.name != stdin:
+        # a corpus may come through a pipe
+        mutation = replace_file(file, drawing.canary, dice, may_block=file.suffix == ".npz")
+    else:
+        mutation = mutate_file(file, dice, giant=10**7 if arguments[0] == "train" else 30_000)
+    return Case(arguments, mutation._replace(culprits=(*mutation.culprits, *(["standard input"] if stdin else []))), stdin)
+
+
+def _recipe(drawing: Drawing) -> Case:
+    """Spoil a recipe."""
+    dice = drawing.dice
+    name = dice.choice(sorted(_commands(drawing.fixtures)[0]))
+    drawing.prepare(name)
+    file = drawing.folder / f"{name}.toml"
+    if dice.random() < 0.3:
+        spoilt, done = mutate_bytes(file.read_bytes(), dice)
+        key = file.name
+    else:
+        tables: dict[str, Any] = tomllib.loads(file.read_text())
+        holder, key, path = dice.choice(list(entries(tables)))
+        key, value = "unknown_key" if dice.random() < 0.2 else key, dice.choice(TOML_VALUES)
+        holder[key] = SLOT
+        spoilt = toml(tables).replace(f'"{SLOT}"', value).encode()
+        done = f"{'.'.join(map(str, (*path[:-1], key)))} = {value[:40]}"
+    file.write_bytes(spoilt)
+    arguments = ("train", "--config", file.name, "--updates", "2", "--out", "new")
+    return Case(arguments, Mutation(f"{file.name}: {done}", (file.name, str(key))))
+
+
+def _option(drawing: Drawing) -> Case:
+    """Give an option or an argument of a command a wrong value."""
+    dice = drawing.dice
+    name, commands = dice.choice(sorted(_commands(drawing.fixtures)[0].items()))
+    arguments = _parsed(dice.choice(commands))
+    drawing.prepare(name)
+    options = _options(arguments[0])
+    number = dice.randrange(-1, len(options))
+    if number < 0:
+        first = next((index for index, word in enumerate(arguments) if word.startswith("--")), len(arguments))
+        spot, value = dice.randrange(1, max(first, 2)), dice.choice((*NUMBERS, *TEXTS))
+        spoilt, culprits = (*arguments[:spot], value, *arguments[spot + 1 :]), [arguments[spot]]
+        named = value[: 2 if value.startswith("-") else 80] or "''"
+    else:
+        option, is_number = options[number]
+        value = dice.choice(NUMBERS if is_number else (*NUMBERS, *TEXTS))
+        spoilt, culprits = (*arguments, option, value), [option, option[2:].replace("-", "_")]
+        named = value[:80] if len(value) > 1 else "''"
+    shown = tuple(" ".join(each.encode("utf-8", "backslashreplace").decode().split()) for each in (*culprits, named))
+    return Case(spoilt, Mutation(f"{culprits[0]} = {value[:40]!r}", shown))
+
+
+@cache
+def _options(command: str) -> list[tuple[str, bool]]:
+    """The options of a command that take a value, and whether that is a number."""
+    function = next(info.callback for info in app.registered_commands if info.callback is not None and info.callback.__name__ == command)
+    options = []
+    for name, hint in get_type_hints(function, include_extras=True).items():
+        kinds = {hint, *get_args(hint)} | {kind for inner in get_args(hint) for kind in get_args(inner)}
+        information = next((each for each in kinds if isinstance(each, OptionInfo)), None)
+        if information is not None and bool not in kinds:
+            options.append(((information.param_decls or (f"--{name.replace('_', '-')}",))[0], not kinds.isdisjoint((int, float))))
+    return options

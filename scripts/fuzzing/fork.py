@@ -1,0 +1,121 @@
+"""A function in a forked process, with limits on its time and its memory. Linux only: memory is read from /proc."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+MEGABYTE = 2**20
+# No file that a child writes may be larger, in bytes: what it prints included.
+LARGEST_FILE = 256 * MEGABYTE
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one process.
+
+    Args:
+        seconds: of wall-clock time.
+        megabytes: of resident memory, above that of the process it was forked from.
+    """
+
+    seconds: float = 10.0
+    megabytes: float = 250.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a process ended.
+
+    Args:
+        code: its exit code; of a signal the negative number.
+        seconds: its wall-clock time.
+        megabytes: its largest resident memory, above that of the process it was forked from.
+        out: its standard output.
+        err: its standard error.
+    """
+
+    code: int
+    seconds: float
+    megabytes: float
+    out: str
+    err: str
+
+
+class Child:
+    """A forked process that runs a function in a folder; `poll` until it has ended.
+
+    Args:
+        action: returns the exit code.
+        folder: the working directory; standard output and error are files beside it.
+        limits: the process is killed beyond them.
+        stdin: the file that is its standard input; empty unless given.
+    """
+
+    def __init__(self, action: Callable[[], int], folder: Path, limits: Limits, stdin: Path | None = None) -> None:
+        self._limits, self._printed = limits, [folder.with_name(f"{folder.name}.{name}") for name in ("out", "err")]
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._parent, self._started = resident(os.getpid()), time.monotonic()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run(action, folder, stdin or Path(os.devnull))
+
+    def _run(self, action: Callable[[], int], folder: Path, stdin: Path) -> None:
+        code = 1
+        try:
+            # a collection that went through the parent's objects would copy their pages
+            gc.freeze()
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+            os.dup2(os.open(stdin, os.O_RDONLY), 0)
+            for stream, path in enumerate(self._printed, start=1):
+                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), stream)
+            os.chdir(folder)
+            code = action()
+            sys.stdout.flush()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def poll(self) -> Outcome | None:
+        """Return how the process ended, or None while it runs within its limits."""
+        pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+        if pid == 0:
+            seconds = time.monotonic() - self._started
+            try:
+                if seconds <= self._limits.seconds and resident(self.pid) - self._parent <= self._limits.megabytes:
+                    return None
+            except (OSError, IndexError):
+                return None  # ended in this moment; the next call sees how
+            os.kill(self.pid, signal.SIGKILL)
+            _, status, usage = os.wait4(self.pid, 0)
+        # what it may have started and not waited for
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        seconds, megabytes = time.monotonic() - self._started, usage.ru_maxrss / 1024 - self._parent
+        out, err = (path.read_bytes().decode(errors="backslashreplace") if path.exists() else "" for path in self._printed)
+        return Outcome(os.waitstatus_to_exitcode(status), seconds, max(megabytes, 0.0), out, err)
+
+    def wait(self) -> Outcome:
+        """Wait until the process has ended."""
+        while (outcome := self.poll()) is None:
+            time.sleep(0.005)
+        return outcome
+
+
+def resident(pid: int) -> float:
+    """Return the resident memory of a process, in megabytes."""
+    return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE

@@ -1,0 +1,122 @@
+"""Cases in processes forked from one that has imported everything, each in a workspace with a canary beside its own folder."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import attent
+from fuzzing.cases import Case
+from fuzzing.fork import Child, Limits, Outcome
+from fuzzing.oracle import changes, faults, snapshot
+
+# Modules that only a GPU or another library needs, and third-party ones that commands import when they need them.
+WITHOUT = ("triton", "_compiled", "integrations", "__main__")
+LATE = ("PIL.Image", "PIL.PngImagePlugin", "sklearn.datasets", "ctranslate2", "sentencepiece", "sacrebleu", "babel.dates", "torch._dynamo")
+CASE, CANARY = "case", "canary"
+OWN = (CASE, f"{CASE}.out", f"{CASE}.err")
+
+# Writes what a case of this number reads: into its own folder, with links to the canary at most.
+Draw = Callable[[int, Path, Path], Case]
+Command = Callable[[Sequence[str]], int]
+
+
+class Finding(NamedTuple):
+    """A case that has ended, and what is wrong with how it did."""
+
+    number: int
+    case: Case
+    outcome: Outcome
+    faults: list[str]
+    folder: Path
+
+
+def preload() -> None:
+    """Import everything that commands use, so that a forked process need not."""
+    import torch
+
+    torch.set_num_threads(1)
+    names = [module.name for module in pkgutil.walk_packages(attent.__path__, "attent.")]
+    for name in (*(name for name in names if not any(part in name for part in WITHOUT)), *LATE):
+        with suppress(ImportError):
+            importlib.import_module(name)
+
+
+def write_canary(folder: Path) -> None:
+    """Write files that no command may touch."""
+    for name in ("photos/2019/a.jpg", "photos/20200101/b.jpg", "photos/00000002/state.json", "notes.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name}\n")
+    (folder / "notes.txt").chmod(0o600)
+
+
+class Attempt:
+    """A case that runs.
+
+    Args:
+        number: of the case.
+        draw: writes what it reads.
+        command: returns the exit code for the arguments of the command.
+        workspace: a folder that is made anew.
+        limits: of time and memory.
+    """
+
+    def __init__(self, number: int, draw: Draw, command: Command, workspace: Path, limits: Limits) -> None:
+        self._number, self._workspace, self._limits = number, workspace, limits
+        shutil.rmtree(workspace, ignore_errors=True)
+        (workspace / CASE).mkdir(parents=True)
+        write_canary(workspace / CANARY)
+        self._case = case = draw(number, workspace / CASE, workspace / CANARY)
+        self._before = snapshot(workspace, skip=OWN)
+
+        def action() -> int:
+            # as `python -m attent` has it
+            sys.path.insert(0, "")
+            return command(case.arguments)
+
+        stdin = None if case.stdin is None else workspace / CASE / case.stdin
+        self._child = Child(action, workspace / CASE, limits, stdin)
+
+    def poll(self) -> Finding | None:
+        """Return what came of it, or None while it runs."""
+        if (outcome := self._child.poll()) is None:
+            return None
+        case = self._case
+        wrong = faults(outcome, case.mutation.culprits, self._limits, is_json=case.is_json)
+        wrong += changes(self._before, snapshot(self._workspace, skip=OWN))
+        return Finding(self._number, case, outcome, wrong, self._workspace / CASE)
+
+
+def findings(numbers: Sequence[int], draw: Draw, command: Command, folder: Path, jobs: int, limits: Limits) -> Iterator[Finding]:
+    """Run cases, several at a time, and yield what came of each; one that took too long beside others is tried again, alone.
+
+    Args:
+        numbers: of the cases.
+        draw: writes what each reads.
+        command: what is run, with a case's arguments.
+        folder: where workspaces are made.
+        jobs: how many processes at a time.
+        limits: of each process.
+    """
+    queue, slow, running = list(reversed(numbers)), list[int](), dict[int, Attempt]()
+    while queue or running:
+        for job in range(jobs):
+            if job not in running and queue:
+                running[job] = Attempt(queue.pop(), draw, command, folder / f"job{job}", limits)
+        for job, attempt in list(running.items()):
+            if (finding := attempt.poll()) is not None:
+                del running[job]
+                if finding.outcome.seconds > limits.seconds and jobs > 1:
+                    slow.append(finding.number)
+                else:
+                    yield finding
+        time.sleep(0.002)
+    if slow:
+        yield from findings(slow, draw, command, folder, 1, limits)

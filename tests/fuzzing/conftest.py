@@ -1,0 +1,32 @@
+"""The harness in a process of its own, which alone may be forked: that of the tests has threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+Fuzzing = Callable[..., str]
+
+
+@pytest.fixture
+def fuzzing(tmp_path: Path) -> Fuzzing:
+    """Runs Python code beside the harness, in a temporary folder, and returns what it prints."""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("memory is read from /proc, which Linux alone has")
+
+    def executed(code: str, seconds: float = 60) -> str:
+        paths = [str(ROOT / "scripts"), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return executed
