@@ -1,6 +1,14 @@
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
 import urllib.request
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +71,31 @@ def test_what_cannot_be_is_said_in_one_line(attent: Any, run_folder: Path, tmp_p
     assert done.code == 2
     assert len(done.err) == 1
     assert said in done.err[0]
+
+
+COMPUTES = "attent.cli.main()"
+# one step that nothing can interrupt
+STUCK = "import time; from attent.decoding.growing import Growing; Growing.__iter__ = lambda self: time.sleep(100); attent.cli.main()"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [COMPUTES, STUCK], ids=["computes", "stuck"])
+def test_ctrl_c_ends_it_in_one_line_while_a_translation_grows(run_folder: Path, script: str) -> None:
+    command = [sys.executable, "-c", f"import attent.cli; {script}", "explore", run_folder, "--port", "0", "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        address, token = process.stdout.readline().strip().split("/#")
+        body = json.dumps({"text": "fr | 3 mars 2026 " + "a" * 1500}).encode()
+        headers = {"Content-Type": "application/json", "X-Attent-Token": token}
+
+        def ask() -> None:
+            request = urllib.request.Request(f"{address}/api/translate", body, headers)
+            with suppress(OSError, HTTPException), urllib.request.urlopen(request, timeout=60) as answer:
+                answer.read()
+
+        threading.Thread(target=ask, daemon=True).start()
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read() == "Ctrl-C ends it\nattent: interrupted\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from attent.serve.opened import Opened
 
 HOST, PORT, LONGEST = "127.0.0.1", 8765, 32_768
+# Seconds that Ctrl-C waits for what is being computed.
+PATIENCE = 3.0
 
 
 def explore(
@@ -49,12 +53,21 @@ def explore(
         raise ArgumentError("--text and --file are two texts to begin with: one of them")
     others = [runs.opened(beside)] if beside else [runs.opened(run, score=score, normaliser=normaliser)] if score or normaliser else []
     asked = [runs.with_examples(one, examples) for one in (first, *others)]
-    with Exploring(Explorer(asked, text=text or given, longest=longest), host=host, port=port) as exploring:
+    exploring = Exploring(Explorer(asked, text=text or given, longest=longest), host=host, port=port)
+    try:
         print(exploring.address, flush=True)
         say("Ctrl-C ends it" if exploring.local else f"every machine that reaches {host} can ask; Ctrl-C ends it")
         if browse:
             webbrowser.open(exploring.address)
         exploring.wait()
+    finally:
+        # once is enough
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if not exploring.close(PATIENCE):
+            # a thread that still computes would abort Python's own end
+            say("attent: interrupted")
+            os._exit(130)
+        signal.signal(signal.SIGINT, handler)
 
 
 def _given(run: Opened, file: str | None) -> tuple[Data | None, str]:

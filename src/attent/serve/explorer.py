@@ -49,9 +49,9 @@ class Explorer:
         self.tiles = Tiles(self.turns, Kept())
         self.scenes = Scenes(scenes)
 
-    def close(self) -> None:
-        """Stop what is prepared in the background."""
-        self.turns.close()
+    def close(self, seconds: float | None = None) -> bool:
+        """Compute nothing more; see `Turns.close`."""
+        return self.turns.close(seconds)
 
     def describe(self) -> dict[str, Any]:
         """What there is, for JSON."""

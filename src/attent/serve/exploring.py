@@ -77,6 +77,7 @@ class Exploring:
             import uvicorn
 
             from attent.serve.app import application
+            from attent.serve.connections import TimedProtocol
         except ImportError as error:
             raise AttentError(INSTALL) from error
         if host in ("", "0.0.0.0", "::", "*"):
@@ -89,11 +90,11 @@ class Exploring:
         hosts = frozenset(f"{name}:{self.port}".lower() for name in names)
         settings = uvicorn.Config(
             application(explorer, hosts=hosts, token=self.token),
-            log_level="error", access_log=False, lifespan="off", ws="none", http="h11", loop="asyncio", server_header=False,
+            log_level="error", access_log=False, lifespan="off", ws="none", http=TimedProtocol, loop="asyncio", server_header=False,
         )  # fmt: skip
-        self._server = uvicorn.Server(settings)
+        self._server, self._ended = uvicorn.Server(settings), threading.Event()
         # of a thread that is not the first one uvicorn leaves signals alone
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, name="attent-explore", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="attent-explore", daemon=True)
         self._thread.start()
         end = time.monotonic() + STARTING
         while not self._server.started:
@@ -113,15 +114,32 @@ class Exploring:
 
     def wait(self) -> None:
         """Until it is closed, or Ctrl-C."""
-        while self._thread.is_alive():
-            self._thread.join(0.5)
+        # not by joining the thread: interrupted, Python 3.11 takes it for ended (bpo-45274)
+        while not self._ended.wait(0.5):
+            pass
 
-    def close(self) -> None:
-        """Answer nobody any longer."""
+    def close(self, seconds: float | None = None) -> bool:
+        """Answer nobody any longer; what is being computed ends at its next step.
+
+        Args:
+            seconds: the longest to wait for that step; until it has ended unless given.
+
+        Returns:
+            Whether nothing is computed any more.
+        """
         self._server.should_exit = True
+        has_stopped = self.explorer.close(seconds)
+        if not self._ended.wait(seconds):
+            return False
         self._thread.join()
         self._socket.close()
-        self.explorer.close()
+        return has_stopped
+
+    def _serve(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._ended.set()
 
     def __enter__(self) -> Self:
         return self

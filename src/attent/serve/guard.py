@@ -51,7 +51,7 @@ class Guard:
         """Answer, or refuse with the reason."""
         if scope["type"] != "http":
             return
-        read = 0
+        read, whole = 0, False
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -59,9 +59,11 @@ class Guard:
             await send(message)
 
         async def counted() -> Message:
-            nonlocal read
+            nonlocal read, whole
             message = await receive()
-            read += len(message.get("body", b""))
+            if message["type"] == "http.disconnect" and not whole:
+                raise HTTPException(408, "the body did not come")
+            read, whole = read + len(message.get("body", b"")), not message.get("more_body", False)
             if read > self.most:
                 raise HTTPException(*self._too_large())
             return message

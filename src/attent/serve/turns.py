@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
+from attent.errors import AttentError
+
 # A piece of work that nobody waits for, which stops between two steps for whoever is waited for.
 Work = Callable[[], Iterator[None]]
 # Pieces that are begun or remembered; of more the oldest are given up, since nobody looks there any longer.
@@ -30,11 +32,17 @@ class Turns:
 
     @contextmanager
     def now(self) -> Iterator[None]:
-        """Compute here, before everything in the background."""
+        """Compute here, before everything in the background.
+
+        Raises:
+            AttentError: it is closed.
+        """
         with self._change:
             self._waited_for += 1
         try:
             with self._lock:
+                if self._closed:
+                    raise AttentError("the server ends")
                 yield
         finally:
             with self._change:
@@ -54,14 +62,22 @@ class Turns:
                 self._thread.start()
             self._change.notify_all()
 
-    def close(self) -> None:
-        """Stop what runs in the background at its next step."""
+    def close(self, seconds: float | None = None) -> bool:
+        """Compute nothing more, and stop what runs in the background at its next step.
+
+        Args:
+            seconds: the longest to wait for that; until it has stopped unless given.
+
+        Returns:
+            Whether it has stopped.
+        """
         with self._change:
             self._closed = True
             self._pieces.clear()
             self._change.notify_all()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(seconds)
+        return self._thread is None or not self._thread.is_alive()
 
     def settle(self, seconds: float = 60.0) -> bool:
         """Wait until nothing is left to do in the background; whether that was so in time."""
