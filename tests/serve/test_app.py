@@ -169,6 +169,8 @@ def test_any_text_is_read(client: TestClient, text: str) -> None:
     [
         ("/api/scenes/99", 400, "view 99 is not known"),
         ("/api/scenes/x", 404, "Not Found"),
+        (f"/api/scenes/{'9' * 5000}", 404, "Not Found"),
+        (f"/api/scenes/{'9' * 5000}/row?group=cross&layer=0&head=0&query=0", 404, "Not Found"),
         ("/api/nothing", 404, "Not Found"),
         ("/api/translate", 405, "Method Not Allowed"),
         ("/api/scenes/0/row?group=cross&layer=0&head=0&query=300", 400, "query must be from 0 to 299, got 300"),

@@ -50,10 +50,10 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         Route("/", _page),
         Route("/web/{name:str}", _web),
         Route("/api/about", _json(lambda request: explorer.describe())),
-        Route("/api/scenes/{scene:int}", _json(lambda request: explorer.scenes[_scene(request)].describe())),
-        Route("/api/scenes/{scene:int}/summary", _json(lambda request: explorer.summary(_scene(request), _query(request, Summary).group))),
-        *(Route(f"/api/scenes/{{scene:int}}/{name}", _numbers(kind, ask)) for name, (kind, ask) in parts.items()),
-        Route("/api/scenes/{scene:int}/picture", _bytes(lambda request: explorer.pixels(_scene(request)))),
+        Route("/api/scenes/{scene:str}", _json(lambda request: explorer.scenes[_scene(request)].describe())),
+        Route("/api/scenes/{scene:str}/summary", _json(lambda request: explorer.summary(_scene(request), _query(request, Summary).group))),
+        *(Route(f"/api/scenes/{{scene:str}}/{name}", _numbers(kind, ask)) for name, (kind, ask) in parts.items()),
+        Route("/api/scenes/{scene:str}/picture", _bytes(lambda request: explorer.pixels(_scene(request)))),
         Route("/api/translate", _grows(explorer), methods=["POST"]),
         Route("/api/fill", _posted(lambda body: explorer.fill(Text.model_validate_json(body))), methods=["POST"]),
         Route("/api/classify", _posted(lambda body: explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), methods=["POST"]),
@@ -158,7 +158,11 @@ class _Json(JSONResponse):
 
 
 def _scene(request: Request) -> int:
-    return request.path_params["scene"]
+    scene = request.path_params["scene"]
+    # more digits than those of any scene, which int() itself may refuse
+    if not scene.isdecimal() or len(scene) > 9:
+        raise HTTPException(404)
+    return int(scene)
 
 
 def _query(request: Request, kind: type[Asked]) -> Asked:
