@@ -28,7 +28,7 @@ config · benchmarking · comparing · cli · __main__
 ATTENTION = """
 parts · extension
 scores · normalisers · masks · positions · weightings
-choices · dropout · checks
+transforms · choices · dropout · checks
 call
 formula
 kernels

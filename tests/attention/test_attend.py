@@ -12,6 +12,7 @@ from attent.attention.attend import IMPLEMENTATIONS
 from attent.attention.kernels import rows as by_rows
 from attent.attention.map import AttentionMap
 from attent.attention.masks import Causal, Padding, Window
+from attent.attention.multihead import MultiHeadAttention
 from attent.attention.positions import Rotary
 from attent.attention.scores import SCORES, Additive, Cosine
 from attent.attention.watch import watch
@@ -259,6 +260,49 @@ def test_it_is_exported(score: Any, arguments: dict[str, Any]) -> None:
     model = Attending(score, arguments)
     exported = torch.export.export(model, (QUERY, KEY, VALUE)).module()
     torch.testing.assert_close(exported(QUERY, KEY, VALUE), model(QUERY, KEY, VALUE))
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize(
+    ("score", "arguments"),
+    [
+        ("scaled_dot", {}),
+        ("scaled_dot", {"mask": "causal"}),
+        ("scaled_dot", {"mask": "causal", "query_start": 0}),
+        ("scaled_dot", {"normaliser": "sparsemax", "position": "alibi"}),
+        (Additive(4, 4, 6), {}),
+        (Additive(4, 4, 6), {"mask": "causal"}),
+        (lambda query, key: query @ key.mT, {}),
+    ],
+)
+def test_it_is_exported_with_sizes_left_open(score: Any, arguments: dict[str, Any], gradients: bool) -> None:
+    model, (batch, queries, keys) = Attending(score, arguments), map(torch.export.Dim, ("batch", "queries", "keys"))
+    ours, theirs = {0: batch, 2: queries}, {0: batch, 2: keys}
+    with torch.set_grad_enabled(gradients):
+        # not the sizes that are tried after
+        exported = torch.export.export(model, (QUERY, KEY, VALUE), dynamic_shapes=(ours, theirs, theirs)).module()
+    for sizes in ((5, 3, 11), (3, 130, 70)):
+        query, key, value = (
+            torch.randn(sizes[0], 3, length, width)
+            for length, width in zip((sizes[1], sizes[2], sizes[2]), (4, 4, VALUE.shape[-1]), strict=True)
+        )
+        torch.testing.assert_close(exported(query, key, value), model(query, key, value), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", ["auto", "formula", "tiled"])
+@pytest.mark.parametrize("name", [*SCORES, "heads"])
+def test_the_meta_device_tells_shapes(name: str, implementation: str) -> None:
+    with torch.device("meta"):
+        query, key, value = (torch.randn(2, 3, length, width, requires_grad=True) for length, width in ((130, 4), (170, 4), (170, 11)))
+        if name == "heads":
+            context = MultiHeadAttention(12, 3, score="additive")(torch.randn(2, 130, 12, requires_grad=True), mask="causal")
+            assert context.shape == (2, 130, 12)
+            return
+        score = SCORES[name].for_widths(4, 4, 3)
+        context = attend(query, key, value, score=score, mask=Window(3, 0), position="alibi", implementation=implementation)
+    assert context.device.type == "meta"
+    assert context.shape == (2, 3, 130, 11)
+    assert torch.autograd.grad(context.sum(), query)[0].shape == query.shape
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # PyTorch's own, while it compiles

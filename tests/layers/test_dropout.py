@@ -50,6 +50,17 @@ def test_gradients_go_where_features_went() -> None:
     torch.testing.assert_close(second, result)
 
 
+def test_many_gradients_at_once(way: str) -> None:
+    features, slopes = torch.randn(3, 127, 131, requires_grad=True), torch.randn(5, 3, 127, 131)
+    result = dropped(features, 4)
+    expected = torch.stack([torch.autograd.grad(result, features, slope, retain_graph=True)[0] for slope in slopes])
+    found = torch.autograd.grad(result, features, slopes, retain_graph=True, is_grads_batched=True)[0]
+    torch.testing.assert_close(found, expected)
+    assert not found.requires_grad
+    mapped = torch.vmap(lambda slope: torch.autograd.grad(result, features, slope, retain_graph=True)[0])(slopes)
+    torch.testing.assert_close(mapped, expected)
+
+
 def test_many_features_stay_by_the_hash(way: str) -> None:
     if way == "plain":
         pytest.skip("PyTorch draws numbers of its own")

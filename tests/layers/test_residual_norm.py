@@ -170,6 +170,24 @@ def test_gradients_are_differentiable(share: float) -> None:
 
 
 @needs_extension
+@pytest.mark.parametrize("which", [0, 1])
+def test_many_gradients_at_once(which: int) -> None:
+    torch.manual_seed(8)
+    features, output = (torch.randn(3, 5, 16, requires_grad=True) for _ in range(2))
+    norm = layer(16)
+    result = residual_norm(features, output, Dropout(SHARE), norm, torch.float32)[which]
+    leaves, slopes = [features, output, *(norm.parameters() if which else ())], torch.randn(7, 3, 5, 16)
+    expected = [
+        torch.stack(some) for some in zip(*(torch.autograd.grad(result, leaves, one, retain_graph=True) for one in slopes), strict=True)
+    ]
+    for name in ("PyTorch's", "vmap's"):
+        if name == "vmap's":
+            found = torch.vmap(lambda one: torch.autograd.grad(result, leaves, one, retain_graph=True))(slopes)
+        else:
+            found = torch.autograd.grad(result, leaves, slopes, retain_graph=True, is_grads_batched=True)
+        torch.testing.assert_close(list(found), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_neither_features_nor_gradients_need_be_contiguous() -> None:
     norm, features, output = layer(7), torch.randn(7, 5, requires_grad=True), torch.randn(7, 5, requires_grad=True)
     for added in (output, None):

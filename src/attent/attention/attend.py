@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, overload
 
-import torch
 from torch import Tensor, nn
 
 from attent.attention import formula
 from attent.attention.call import Call, Prepared, prepare
+from attent.attention.checks import without_autocast
 from attent.attention.kernels import dropped, ragged, sdpa, short, tanh, thresholds, tiled
-from attent.attention.kernels.tanh_op import has_tangent
 from attent.attention.map import AttentionMap
 from attent.attention.parts import Mask, Normaliser, Position, Score, Weighting
 from attent.attention.watch import report, watched
@@ -146,19 +145,12 @@ def attend(
 def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
     """What `attend` does once its arguments are checked."""
     call = prepared.call
-    given = (prepared.query, *prepared.key, prepared.value, call.bias)
-    if implementation == "auto" and any(has_tangent(tensor) for tensor in given if tensor is not None):
-        # fused kernels have no forward-mode derivatives
-        implementation = "formula" if thresholds.slower("formula", call) is None else "tiled"
     chosen = IMPLEMENTATIONS[_choose(call) if implementation == "auto" else _asked(implementation, call)]
     needed = ragged.lengths(call)
     if needed is not None:
         return call.restored(ragged.run(prepared, needed, lambda one: run(one, implementation)))
-    if torch.is_autocast_enabled(call.device.type):
-        # autocast would round the scores to 16 bits on the way
-        with torch.autocast(call.device.type, enabled=False):
-            return call.restored(chosen.run(*prepared))
-    return call.restored(chosen.run(*prepared))
+    with without_autocast(call.device):
+        return call.restored(chosen.run(*prepared))
 
 
 @dataclass(frozen=True)

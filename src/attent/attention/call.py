@@ -67,7 +67,7 @@ class Call:
         """The pairs of some rows, or of all, with some keys in ascending order, or all."""
         rows = torch.arange(self.queries, device=self.device) if rows is None else rows
         columns = torch.arange(self.keys, device=self.device) if columns is None else columns
-        positions = (rows + self.start)[None] if isinstance(self.start, int) else rows + self.start[:, None]
+        positions = rows + self.start[:, None] if isinstance(self.start, Tensor) else (rows + self.start)[None]
         return Pairs(rows, columns, positions, self.heads)
 
     def allowed(self, pairs: Pairs) -> Tensor | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
+from attent.attention import transforms
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 
 
@@ -28,7 +30,7 @@ def agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tup
     if lowered and dtypes[1] == torch.float32 and dtypes[0] == dtypes[2] and dtypes[0] in (torch.bfloat16, torch.float16):
         # a cache keeps lowered keys in float32 where lowering would have rounded them
         return query, key, value
-    if torch.is_autocast_enabled(query.device.type):
+    if is_autocast(query.device):
         common = torch.get_autocast_dtype(query.device.type)
         return query.to(common), key.to(common), value.to(common)
     raise DTypeError(f"query, key and value must have one dtype, got {', '.join(map(str, dtypes))}")
@@ -130,4 +132,14 @@ def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
     """
     if device.type != "cpu" or torch.compiler.is_compiling():
         return False
-    return torch._C._functorch.peek_interpreter_stack() is None and bool(flag())  # pyright: ignore[reportAttributeAccessIssue]
+    return not transforms.is_transformed() and bool(flag())
+
+
+def is_autocast(device: torch.device) -> bool:
+    """Whether autocast is on for a type of device; it never is for one that has none, such as meta."""
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """A context in which autocast, which would round scores to 16 bits on the way, is off."""
+    return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attent.attention import formula
 from attent.attention.call import Call, lower_key
-from attent.attention.checks import known
+from attent.attention.checks import known, without_autocast
 from attent.attention.kernels import rows as by_rows
 from attent.attention.kernels import tanh_op
 from attent.attention.parts import Score, Side, TanhScore
@@ -105,7 +105,7 @@ class LazyMatrix:
         return lowered
 
     def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._detached), torch.autocast(self.call.device.type, enabled=False):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._detached), without_autocast(self.call.device):
             return [self.step(self.steps(rows)) for rows in runs]
 
     def _all(self) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attent.attention import stale, statistics, streaming
 from attent.attention.call import Call, Prepared
+from attent.attention.checks import without_autocast
 from attent.attention.lazy import LazyMatrix
 from attent.attention.parts import Side
 from attent.attention.statistics import Span
@@ -186,7 +187,7 @@ class AttentionMap(LazyMatrix):
         Raises:
             StaleMapError: a tensor that this was made of was changed in place since.
         """
-        with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
+        with torch.no_grad(), without_autocast(self.call.device):
             self._versions.check()
             yield streaming.tiles(self, rows, heads, sequences)
 

@@ -12,6 +12,7 @@ from attent.attention import choices
 from attent.attention.attend import run
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import lower_key, prepare
+from attent.attention.checks import without_autocast
 from attent.attention.map import AttentionMap
 from attent.attention.parts import Mask, Normaliser, Position, Score, Side
 from attent.attention.projection import project
@@ -161,7 +162,7 @@ class MultiHeadAttention(nn.Module):
         start = 0 if cache is None else cache.length
         if self.position is not None and self.position.turns:
             key = self.position.turn(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
-        with torch.autocast(key.device.type, enabled=False):
+        with without_autocast(key.device):
             lowered = lower_key(self.score, key, self.heads, None if cache is None else cache.key.origin, start)
         # a score with parameters for each head has a key side for each
         value = value if lowered.features.shape[1] == value.shape[1] else value.repeat_interleave(self.heads // value.shape[1], 1)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from attent.attention.extension import library as extension
 from attent.attention.kernels import probe
+from attent.attention.transforms import needs_plain_backward
 
 # What the extension's tiles divide, the layers it takes side by side, and weights above which its sums over tokens would take much memory.
 WIDTH, LAYERS, LARGEST = 32, 3, 2**20
@@ -94,9 +95,11 @@ def of_parameters(slope: Tensor, features: Tensor, bias: bool) -> tuple[Tensor, 
 
 
 def differentiable(formula: Callable[..., Any], inputs: Sequence[Tensor | None], wanted: Sequence[bool], slopes: Any) -> tuple[Any, ...]:
-    """The gradients of what is wanted of a formula's inputs, computed in plain PyTorch, for those who differentiate them."""
+    """The gradients of what is wanted of a formula's inputs, computed in plain PyTorch, for a graph of their own or many at once."""
     asked = [one for one, needed in zip(inputs, wanted, strict=True) if needed and one is not None]
-    found = iter(torch.autograd.grad(formula(*inputs), asked, slopes, create_graph=True))
+    is_differentiated_again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        found = iter(torch.autograd.grad(formula(*inputs), asked, slopes, create_graph=is_differentiated_again))
     return tuple(next(found) if needed else None for needed in wanted)
 
 
@@ -119,7 +122,7 @@ class _Projections(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         features, *parameters = ctx.saved_tensors
         weights, biases = parameters[::2], parameters[1::2]
-        if torch.is_grad_enabled():
+        if needs_plain_backward(*slopes):
             return differentiable(_all, ctx.saved_tensors, ctx.needs_input_grad, slopes)
         slopes = tuple(slope.contiguous() for slope in slopes)
         found = [back(slopes, weights) if ctx.needs_input_grad[0] else None]

@@ -12,6 +12,7 @@ from attent.attention.dropout import Drops
 from attent.attention.extension import library as extension
 from attent.attention.kernels import probe
 from attent.attention.parts import Pairs
+from attent.attention.transforms import needs_plain_torch
 
 # Four elements share one 64-bit random number: PyTorch draws one for each.
 BITS = 16
@@ -74,4 +75,8 @@ class _Dropped(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if needs_plain_torch(gradient):
+            width = gradient.shape[-1] if gradient.dim() else 1
+            kept = drops(gradient.numel() // width, width, ctx.share, ctx.seed).kept().view(gradient.shape)
+            return gradient * kept / (1.0 - ctx.share), None, None
         return _Dropped.apply(gradient, ctx.share, ctx.seed), None, None

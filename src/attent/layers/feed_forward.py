@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention import projection
+from attent.attention.transforms import needs_plain_backward
 from attent.errors import UnknownNameError
 
 Activation = Literal["relu", "gelu"]
@@ -65,7 +66,7 @@ class _FeedForward(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         *inputs, wide = ctx.saved_tensors
-        if torch.is_grad_enabled():
+        if needs_plain_backward(slope):
             return projection.differentiable(_formula, inputs, ctx.needs_input_grad, slope)
         features, widen, widen_bias, narrow, narrow_bias = inputs
         slope = slope.contiguous()

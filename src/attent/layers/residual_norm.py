@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from attent.attention.dropout import Drops
 from attent.attention.extension import library as extension
 from attent.attention.kernels import probe
+from attent.attention.transforms import needs_plain_backward
 from attent.layers.dropout import Dropout, drops
 
 
@@ -101,7 +102,7 @@ class _ResidualNorm(torch.autograd.Function):
         together, weight, statistics = ctx.saved_tensors
         if dnormalised is None:
             dnormalised = torch.zeros_like(together, dtype=ctx.work.dtype)
-        if torch.is_grad_enabled():
+        if needs_plain_backward(*gradients):
             return *_differentiable(together, weight, dtogether, dnormalised, ctx.work, ctx.of_output), None
         width = together.shape[-1]
         dfeatures, dweight, dbias = torch.empty_like(together), torch.empty_like(weight), torch.empty_like(weight)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from attent.attention import formula
 from attent.attention.call import Call
@@ -21,6 +21,7 @@ from attent.attention.kernels.hidden import Added, added
 from attent.attention.kernels.unrounded import unrounded
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
+from attent.attention.transforms import checkpointed, needs_plain_backward, plain_gradients
 
 # Pairs that are held at a time: 1 MiB of float32 for their scores, and as much for their weights.
 CHUNK = 2**18
@@ -154,8 +155,13 @@ class _Dropped(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, kept = ctx.saved_tensors
         work: _Work = ctx.work
-        if torch.is_grad_enabled():
-            return *_again(work, query, key, value, gradient), None
+        if needs_plain_backward(gradient):
+            # slices of everything would be aliases, of which there is no batch
+            gradients = [
+                gradient.narrow(0, groups.start, groups.stop - groups.start).narrow(1, some.start, some.stop - some.start)
+                for groups, some, _ in work.chunks()
+            ]
+            return *plain_gradients(partial(_plain, work), (query, key, value), gradients), None
         dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
         memory = _Memory(query, work, 2 if kept is not None else 3)
         for groups, some, hidden in work.chunks():
@@ -172,19 +178,15 @@ class _Dropped(torch.autograd.Function):
         return dq, dk, dv, None
 
 
-def _again(work: _Work, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
-    """The gradients, through which a graph can be made."""
-    # other names for them: one may have been computed of another, and that is not to be gone through here
-    inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (query, key, value)]
-    query, key, value = inputs
+def _plain(work: _Work, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    """The chunks' contexts by steps that PyTorch differentiates, which keep none of their weights."""
 
     def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, some: slice, hidden: Added) -> Tensor:
         weights = work.weights(query, key, hidden)
         factors = torch.ones_like(weights, requires_grad=False)
         return (weights * work.drops.drop(factors, groups, some, factors)) @ value
 
-    total = query.new_zeros(())
-    for groups, some, hidden in work.chunks():
-        part = checkpoint(context, query[groups, some], key[groups], value[groups], groups, some, hidden, use_reentrant=False)
-        total = total + (part * gradient[groups, some]).sum()
-    return torch.autograd.grad(total, inputs, create_graph=True)
+    return [
+        checkpointed(context, query[groups, some], key[groups], value[groups], groups, some, hidden)
+        for groups, some, hidden in work.chunks()
+    ]

@@ -8,32 +8,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from attent.attention.call import Call
 from attent.attention.kernels import rows as by_rows
 from attent.attention.kernels.bands import Band
 from attent.attention.parts import Side
-
-
-def transformed() -> bool:
-    """Whether vmap, grad or another transform of functions is at work."""
-    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
+from attent.attention.transforms import needs_plain_torch
 
 
 def possible() -> bool:
     """Whether nothing but backward passes is to come: no compiler, no transform, no forward-mode derivatives."""
-    if transformed() or torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
-        return False
-    return forward_ad._current_level < 0  # pyright: ignore[reportPrivateUsage]
+    return not (needs_plain_torch() or torch.compiler.is_compiling() or torch.is_inference_mode_enabled())
 
 
 def plain() -> bool:
     """Whether what runs now can be left to loops that PyTorch does not see: nothing follows, records or differentiates it forward."""
-    if torch.compiler.is_compiling() or transformed() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
+    if torch.compiler.is_compiling() or needs_plain_torch() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
         return False
-    watched = torch._C._len_torch_dispatch_stack()  # pyright: ignore[reportAttributeAccessIssue]
-    return not watched and forward_ad._current_level < 0  # pyright: ignore[reportPrivateUsage]
+    return not torch._C._len_torch_dispatch_stack()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def per_pair(call: Call, lowered: by_rows.Lowered) -> int | None:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from attent.attention.call import Call, Prepared
-from attent.attention.kernels import probe, rows
+from attent.attention.kernels import rows
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import Side
+from attent.attention.transforms import is_transformed
 
 # Numbers of padding, on average over the sequences, that cost what one more call does, for each form of score: measured on a CPU with and
 # without gradients. A number of a dot form is a pair's score, one of a tanh form a feature of it.
@@ -23,7 +24,7 @@ def lengths(call: Call) -> list[int] | None:
     if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or not call.mask.splits or call.weighting:
         return None
     # a score or a normaliser of somebody's own may look at all there is
-    if call.score.form is None or not isinstance(call.normaliser, Softmax) or probe.transformed() or torch.compiler.is_compiling():
+    if call.score.form is None or not isinstance(call.normaliser, Softmax) or is_transformed() or torch.compiler.is_compiling():
         return None
     numbers, worth = rows.per_row(call) * call.queries, WORTH[call.score.form] * call.batch
     if numbers < worth:

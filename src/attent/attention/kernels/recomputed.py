@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from attent.attention.call import Call
 from attent.attention.kernels import probe
@@ -20,6 +19,7 @@ from attent.attention.kernels import rows as by_rows
 from attent.attention.kernels.bands import Band
 from attent.attention.kernels.unrounded import unrounded
 from attent.attention.parts import Side
+from attent.attention.transforms import checkpointed, needs_plain_backward
 
 # The context of a band's rows, given its part of the lowered queries, keys and values.
 Tile = Callable[[Side, Side, Tensor, Band], Tensor]
@@ -46,13 +46,8 @@ class Tiles:
         return context
 
     def checkpointed(self, lowered: by_rows.Lowered) -> Tensor:
-        """The context, whose gradients PyTorch's checkpoints take care of, of every order and whatever a score captured.
-
-        Under vmap and its kin, which know no checkpoints, everything is kept.
-        """
-        if probe.transformed():
-            return torch.cat([self.context(lowered, band) for band in self.bands], 2)
-        return torch.cat([checkpoint(self.context, lowered, band, use_reentrant=False) for band in self.bands], 2)
+        """The context, whose gradients PyTorch's checkpoints take care of, of every order and whatever a score captured."""
+        return torch.cat([checkpointed(self.context, lowered, band) for band in self.bands], 2)
 
     def differentiable(self, lowered: by_rows.Lowered) -> Tensor:
         """The context, with gradients to the lowered sides and to every leaf that tiles use besides."""
@@ -81,7 +76,8 @@ class _InPlace(torch.autograd.Function):
     @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         tensors, wanted = list(ctx.saved_tensors), ctx.needs_input_grad[2:]
-        gradients = _again(ctx, tensors, wanted, gradient) if torch.is_grad_enabled() else _by_tiles(ctx, tensors, wanted, gradient)
+        way = _plain if needs_plain_backward(gradient) else _by_tiles
+        gradients = way(ctx, tensors, wanted, gradient)
         return None, None, *gradients
 
 
@@ -116,16 +112,18 @@ def _by_tiles(ctx: Any, tensors: list[Tensor | None], wanted: tuple[bool, ...], 
     return totals
 
 
-def _again(ctx: Any, tensors: list[Tensor | None], wanted: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
-    """The same, through which a graph can be made."""
-    # other names for them: one may have been computed of another, and that is not to be gone through here
-    inputs = [
-        tensor if tensor is None or not want else tensor.view_as(tensor) for tensor, want in zip(tensors[:5], wanted[:5], strict=True)
-    ] + tensors[5:]
-    context = ctx.tiles.checkpointed(_lowered(inputs[:5], ctx.origin))
-    places = [place for place, want in enumerate(wanted) if want and inputs[place] is not None]
-    leaves: list[Any] = [inputs[place] for place in places]
-    found = torch.autograd.grad(context, leaves, gradient, create_graph=True, allow_unused=True)
+def _plain(ctx: Any, tensors: list[Tensor | None], wanted: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
+    """The same in plain PyTorch, through which a graph can be made."""
+    is_differentiated_again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # other names for them: one may have been computed of another, and that is not to be gone through here
+        inputs = [
+            tensor if tensor is None or not want else tensor.view_as(tensor) for tensor, want in zip(tensors[:5], wanted[:5], strict=True)
+        ] + tensors[5:]
+        places = [place for place, want in enumerate(wanted) if want and inputs[place] is not None]
+        leaves: list[Any] = [inputs[place] for place in places]
+        context = ctx.tiles.checkpointed(_lowered(inputs[:5], ctx.origin))
+        found = torch.autograd.grad(context, leaves, gradient, create_graph=is_differentiated_again, allow_unused=True)
     gradients: list[Tensor | None] = [None] * len(tensors)
     for place, one in zip(places, found, strict=True):
         gradients[place] = one

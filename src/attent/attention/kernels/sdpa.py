@@ -16,6 +16,7 @@ from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
+from attent.attention.transforms import is_vmap_alone, needs_plain_torch
 
 # Their lowered sides are the queries and keys themselves.
 PLAIN: tuple[type[DotScore], ...] = (Dot, ScaledDot)
@@ -41,6 +42,8 @@ def why_not(call: Call) -> str | None:
         return f"it would round the bias from {call.bias.dtype} to {call.dtype}"
     if not call.keys or not call.queries:
         return "there is nothing to attend to"
+    if needs_plain_torch() and (call.device.type == "cpu" or not is_vmap_alone()):
+        return "PyTorch's kernels have no functional derivatives, and no vmap on a CPU"
     return None
 
 
@@ -105,7 +108,7 @@ def _mask(call: Call) -> tuple[bool, Tensor | None]:
     """Whether PyTorch's own causal mask serves, and if not, which pairs may attend."""
     if call.mask is None and call.bias is None:
         return False, None
-    if isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int):
+    if isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and not thresholds.has_open_sizes(call):
         if call.start >= call.keys - 1:  # every query sees every key
             return False, None
         if call.start == 0:  # PyTorch counts from the first key, whatever the lengths

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from attent.attention.call import Call
 from attent.attention.kernels import bands, thresholds
@@ -18,6 +18,7 @@ from attent.attention.kernels.hidden import Added, added
 from attent.attention.kernels.sdpa_twice import products
 from attent.attention.kernels.unrounded import unrounded
 from attent.attention.masks.causal import Causal
+from attent.attention.transforms import checkpointed, is_transformed, needs_plain_backward, plain_gradients
 
 
 def serve(call: Call) -> list[Band] | None:
@@ -28,7 +29,7 @@ def serve(call: Call) -> list[Band] | None:
     if call.device.type != "cpu" or torch.compiler.is_compiling() or (call.bias is not None and call.bias.requires_grad):
         return None
     # vmap and its kin go through PyTorch's own
-    if torch._C._functorch.peek_interpreter_stack() is not None:  # pyright: ignore[reportAttributeAccessIssue]
+    if is_transformed():
         return None
     found = bands.sparse(call, thresholds.SPARSE, thresholds.MANY)
     return None if found is None else [band for band in found if len(band.keys)]
@@ -99,8 +100,10 @@ class _Bands(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, context, *sums = ctx.saved_tensors
         work: _Work = ctx.work
-        if torch.is_grad_enabled():
-            return *_again(work, query, key, value, gradient), None
+        if needs_plain_backward(gradient):
+            # a slice of everything would be an alias, of which there is no batch
+            gradients = [gradient.narrow(2, band.rows.start, len(band.rows)) for band in work.bands]
+            return *plain_gradients(partial(_plain, work), (query, key, value), gradients), None
         # what bands share is summed in float32 at least
         exact = torch.promote_types(query.dtype, torch.float32)
         dq, dk, dv = torch.zeros_like(query), torch.zeros_like(key, dtype=exact), torch.zeros_like(value, dtype=exact)
@@ -116,15 +119,11 @@ class _Bands(torch.autograd.Function):
         return dq, dk.to(key.dtype), dv.to(value.dtype), None
 
 
-def _again(work: _Work, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
-    """The gradients by plain products, through which a graph can be made."""
-    # other names for them: one may have been computed of another, and that is not to be gone through here
-    inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (query, key, value)]
-    query, key, value = inputs
-    total = query.new_zeros(())
+def _plain(work: _Work, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    """The bands' contexts by plain products, which keep none of their weights."""
+    found = []
     for band, term, dead in work.each(query.dtype):
         some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
-        found = checkpoint(products, *some, term, False, work.scale, use_reentrant=False)
-        found = found if dead is None else found.masked_fill(dead, 0.0)
-        total = total + (found * gradient[:, :, band.own]).sum()
-    return torch.autograd.grad(total, inputs, create_graph=True)
+        context = checkpointed(products, *some, term, False, work.scale)
+        found.append(context if dead is None else context.masked_fill(dead, 0.0))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from attent.attention.kernels import thresholds
 from attent.attention.kernels.unrounded import unrounded
+from attent.attention.transforms import is_transformed, needs_plain_backward, plain_gradients
 
 # What torch._fused_sdp_choice calls the kernel that is fused on a CPU.
 FUSED = 1
@@ -48,7 +50,7 @@ def _wanted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> b
     if query.device.type != "cpu" or (mask is not None and mask.requires_grad) or torch.compiler.is_compiling():
         return False
     # vmap and its kin go through PyTorch's own
-    return torch._C._functorch.peek_interpreter_stack() is None  # pyright: ignore[reportAttributeAccessIssue]
+    return not is_transformed()
 
 
 class _Fused(torch.autograd.Function):
@@ -63,8 +65,9 @@ class _Fused(torch.autograd.Function):
     @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, mask, context, normaliser = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return _again(query, key, value, mask, ctx.causal, ctx.scale, gradient)
+        if needs_plain_backward(gradient):
+            plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
+            return *plain_gradients(plain, (query, key, value), gradient), None, None, None
         given = (query, key, value, context, normaliser, 0.0, ctx.causal)
         return *_backward(gradient, *given, attn_mask=mask, scale=ctx.scale), None, None, None
 
@@ -85,26 +88,15 @@ class _Products(torch.autograd.Function):
     @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, mask, weights = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return _again(query, key, value, mask, ctx.causal, ctx.scale, gradient)
+        if needs_plain_backward(gradient):
+            plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
+            return *plain_gradients(plain, (query, key, value), gradient), None, None, None
         gradient = gradient.flatten(0, 1)
         dvalue = torch.bmm(weights.mT, gradient)
         dweights = torch.bmm(gradient, value.flatten(0, 1).mT)
         dscores = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)  # pyright: ignore[reportPrivateImportUsage]
         dquery, dkey = _times(dscores, key.flatten(0, 1), ctx.scale), _times(dscores.mT, query.flatten(0, 1), ctx.scale)
         return dquery.view_as(query), dkey.view_as(key), dvalue.view_as(value), None, None, None
-
-
-def _again(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, gradient: Tensor
-) -> tuple[Tensor | None, ...]:
-    """The gradients, through which a graph can be made."""
-    # other names for them: one may have been computed of another, and that is not to be gone through here
-    query, key, value = (
-        tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (query, key, value)
-    )
-    context = products(query, key, value, mask, causal, scale)
-    return *torch.autograd.grad(context, (query, key, value), gradient, create_graph=True), None, None, None
 
 
 def _times(one: Tensor, other: Tensor, factor: float) -> Tensor:

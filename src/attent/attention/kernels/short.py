@@ -7,6 +7,7 @@ written: neither splitting heads nor merging them moves a number. Only the three
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from attent.attention.kernels.sdpa import PLAIN
 from attent.attention.kernels.unrounded import unrounded
 from attent.attention.normalisers.softmax import Softmax
 from attent.attention.parts import DotScore, Side
+from attent.attention.transforms import is_transformed, needs_plain_backward, plain_gradients
 
 TYPES = (torch.float32, torch.bfloat16)
 
@@ -140,19 +142,18 @@ class _Short(torch.autograd.Function):
     @unrounded
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return *_again(ctx.work, query, key, value, gradient), None
+        if needs_plain_backward(gradient):
+            return *plain_gradients(partial(_plain, ctx.work), (query, key, value), gradient), None
         return *ctx.work.gradients(query, key, value, gradient), None
 
 
-def _again(work: _Work, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
-    """The gradients, through which a graph can be made."""
-    # other names for them: one may have been computed of another, and that is not to be gone through here
-    inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in (query, key, value)]
+def _plain(work: _Work, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """The context by steps that PyTorch differentiates."""
     call = work.call
-    query, key, value = (call.spread(tensor).to(call.exact) for tensor in inputs)
+    if is_transformed():
+        return formula.run(call, query, Side(key), value)
+    query, key, value = (call.spread(tensor).to(call.exact) for tensor in (query, key, value))
     seen, side = rows.visible(call), Side(key)
     if seen is not None:
         side, value = formula.without_hidden(seen, side, value)
-    context = dropped.context(call, query, side.features, value, work.scale).to(gradient.dtype)
-    return torch.autograd.grad(context, inputs, gradient, create_graph=True)
+    return dropped.context(call, query, side.features, value, work.scale).to(call.dtype)

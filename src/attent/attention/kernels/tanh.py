@@ -15,6 +15,7 @@ from attent.attention.call import Call
 from attent.attention.kernels import rows, tanh_op, tiled
 from attent.attention.kernels.triton import operators
 from attent.attention.parts import Side, TanhScore
+from attent.attention.transforms import needs_plain_torch
 
 
 def why_not(call: Call) -> str | None:
@@ -26,14 +27,14 @@ def why_not(call: Call) -> str | None:
 
 def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
+    if needs_plain_torch():
+        # operators of our own would hand out tangents of zero
+        return tiled.run(call, query, key, value)
     spans = None if call.is_empty or operators.why_not(call) else operators.spans(call)
     if spans is not None:
         lowered = rows.lower(call, query, key, value)
         ours, theirs = lowered.query.features, lowered.key.features
         v = cast(TanhScore, call.score).direction(ours).reshape(-1, ours.shape[-1])
-        inputs = (ours, theirs, v, lowered.value)
-        # an operator of one's own would hand out tangents of zero
-        if not any(tanh_op.has_tangent(tensor) for tensor in inputs):
-            # back to 16 bits, from which they came
-            return torch.ops.attent.tanh_attention(*inputs[:3], lowered.value.to(call.dtype), *spans)[0]
+        # back to 16 bits, from which they came
+        return torch.ops.attent.tanh_attention(ours, theirs, v, lowered.value.to(call.dtype), *spans)[0]
     return tiled.run(call, query, key, value, partial(tanh_op.between, cast(TanhScore, call.score)))

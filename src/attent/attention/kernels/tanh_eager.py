@@ -6,12 +6,13 @@ tanh(q' + k') = 1 − 1 / y; docs/design.md says why that is safe up to |q'|, |k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from attent.attention.checks import known
+from attent.attention.transforms import checkpointed
 
 # Features of pairs that are held at a time: 1 MiB of float32, which one core's cache holds.
 CHUNK = 2**18
@@ -58,3 +59,19 @@ def _rests(query: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor]]:
             yield rows, torch.addcmul(half, some, theirs, out=rest).reciprocal_()
         else:
             yield rows, torch.add(some, theirs, out=rest).tanh_().neg_().add_(1.0)
+
+
+def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """What `tanh_scores` computes, in plain PyTorch, a few rows at a time, and once more for their gradients."""
+
+    def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+        return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * v[:, None, None]).sum(-1)
+
+    return by_rows(scores, (query,), key, v)
+
+
+def by_rows(table: Callable[..., Tensor], by_query: Sequence[Tensor], key: Tensor, *rest: Tensor) -> Tensor:
+    """A table of pairs (B, H, Tq, Tk), a few rows at a time, whose steps are not kept."""
+    step = max(CHUNK // max(key.numel(), 1), 1)
+    parts = zip(*(tensor.split(step, 2) for tensor in by_query), strict=True)
+    return torch.cat([checkpointed(table, *rows, key, *rest) for rows in parts], 2)

@@ -11,27 +11,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch.utils.checkpoint import checkpoint
 
 from attent.attention.kernels import tanh_cpu, tanh_eager
 from attent.attention.kernels.triton import operators
 from attent.attention.parts import Side, TanhScore
+from attent.attention.transforms import needs_plain_torch, plain_gradients
 
 
 def between(score: TanhScore, query: Side, key: Side) -> Tensor:
-    """The scores of two lowered sides, (B, H, Tq, Tk); as `score.between`, which serves forward-mode derivatives."""
+    """The scores of two lowered sides, (B, H, Tq, Tk); as `score.between`, which serves functional derivatives."""
     ours, theirs = query.features, key.features
     v = score.direction(ours).reshape(-1, ours.shape[-1])
-    if any(has_tangent(tensor) for tensor in (ours, theirs, v)):
+    if needs_plain_torch():
         # an operator of one's own would hand out tangents of zero
         return score.between(query, key)
     return torch.ops.attent.tanh_scores(ours, theirs, v)
-
-
-def has_tangent(tensor: Tensor) -> bool:
-    """Whether a forward-mode derivative is on its way through it."""
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None  # pyright: ignore[reportPrivateUsage]
 
 
 def _way(tensor: Tensor) -> ModuleType:
@@ -70,25 +64,27 @@ def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def _scores_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _scores_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+    if needs_plain_torch(gradient):
+        return plain_gradients(tanh_eager.plain_scores, ctx.saved_tensors, gradient)
     return torch.ops.attent.tanh_gradients(*ctx.saved_tensors, gradient)
 
 
-def _gradients_backward(ctx: Any, dq: Tensor | None, dk: Tensor | None, dv: Tensor | None) -> tuple[Tensor, ...]:
+def _gradients_backward(ctx: Any, *along: Tensor | None) -> tuple[Tensor, ...]:
     """By plain PyTorch: what the gradients were multiplied with is Σ g·h, h being the scores' derivative along (dq, dk, dv)."""
-    again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # other names for them: one may have been computed of another, and that is not to be gone through here
-        inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
-        query, key, v, gradient = inputs
-        along = [torch.zeros_like(like) if tensor is None else tensor for tensor, like in zip((dq, dk, dv), inputs, strict=False)]
-        step = max(tanh_eager.CHUNK // max(key.numel(), 1), 1)
-        parts = zip(query.split(step, 2), along[0].split(step, 2), strict=True)
-        slope = torch.cat([checkpoint(_slope, row, key, v, dq, *along[1:], use_reentrant=False) for row, dq in parts], 2)
-        return torch.autograd.grad((gradient * slope).sum(), inputs, create_graph=again)
+    inputs = ctx.saved_tensors
+    along = tuple(torch.zeros_like(like) if tensor is None else tensor for tensor, like in zip(along, inputs, strict=False))
+    if any(needs_plain_torch(tensor) for tensor in along):
+        # they may be many at once, and nothing of them be differentiated here
+        return plain_gradients(lambda *sides: plain_gradients(tanh_eager.plain_scores, sides[:3], sides[3]), inputs, along)
+
+    def product(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> Tensor:
+        return (gradient * tanh_eager.by_rows(_slope, (query, along[0]), key, v, *along[1:])).sum()
+
+    return plain_gradients(product, inputs, inputs[0].new_ones(()))
 
 
-def _slope(query: Tensor, key: Tensor, v: Tensor, dq: Tensor, dk: Tensor, dv: Tensor) -> Tensor:
+def _slope(query: Tensor, dq: Tensor, key: Tensor, v: Tensor, dk: Tensor, dv: Tensor) -> Tensor:
     """The derivative of the scores along (dq, dk, dv), (B, H, Tq, Tk)."""
     hidden = torch.tanh(query[..., :, None, :] + key[..., None, :, :])
     inner = (1 - hidden.square()) * (dq[..., :, None, :] + dk[..., None, :, :])

@@ -9,6 +9,7 @@ import torch
 
 from attent.attention.call import Call
 from attent.attention.kernels import bands, rows
+from attent.attention.transforms import needs_plain_torch
 
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
 # on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45 against 75 at 2048.
@@ -37,8 +38,17 @@ def _brief(call: Call) -> int:
     return BRIEF_DROPPED if call.dropout else BRIEF if torch.is_grad_enabled() else BRIEF_ALONE
 
 
+def has_open_sizes(call: Call) -> bool:
+    """Whether a graph is exported for sizes that are known only when it runs."""
+    sizes = call.batch, call.queries, call.keys
+    return torch.compiler.is_exporting() and any(isinstance(size, torch.SymInt) for size in sizes)
+
+
 def slower(name: str, call: Call) -> str | None:
     """Why `auto` passes an implementation by at these shapes; None if it does not."""
+    if has_open_sizes(call):
+        # no threshold may be asked about them, and no number of tiles made of them
+        return None if name in ("sdpa", "formula") else "the exported graph leaves sizes open, for which there is no number of tiles"
     if name == "formula" and rows.per_row(call) * call.queries > rows.WHOLE * rows.TILE:
         return "it would hold the whole table of scores, which tiles do not"
     if name == "short" and call.queries < ALONE:
@@ -47,6 +57,8 @@ def slower(name: str, call: Call) -> str | None:
         return "without gradients PyTorch takes 16 bits in less time"
     if name == "short" and call.keys > _brief(call):
         return f"more than {_brief(call)} keys are not short"
+    if name == "tanh" and needs_plain_torch():
+        return "functional derivatives take plain PyTorch, which it leaves to tiles"
     if name == "tanh" and call.queries < FEW:
         return f"fewer than {FEW} queries do not repay its exponentials of every key"
     if name == "sdpa" and call.bias is not None and call.bias.requires_grad and bands.sparse(call, SPARSE, MANY) is not None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
+
+from attent.attention.checks import without_autocast
 
 T = TypeVar("T")
 
@@ -17,9 +18,7 @@ def unrounded(backward: Callable[[Any, Tensor], T]) -> Callable[[Any, Tensor], T
 
     @wraps(backward)
     def exact(ctx: Any, gradient: Tensor) -> T:
-        if not torch.is_autocast_enabled(gradient.device.type):
-            return backward(ctx, gradient)
-        with torch.autocast(gradient.device.type, enabled=False):
+        with without_autocast(gradient.device):
             return backward(ctx, gradient)
 
     return exact

@@ -5,6 +5,7 @@ Triton is imported when the operator first runs.
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,7 +13,9 @@ import torch
 from torch import Tensor
 
 from attent.attention.call import Call
+from attent.attention.kernels.tanh_eager import plain_scores
 from attent.attention.normalisers.softmax import Softmax
+from attent.attention.transforms import aliases, needs_plain_torch, plain_gradients
 
 INSTALLED = find_spec("triton") is not None
 
@@ -92,6 +95,10 @@ def _backward(ctx: Any, gradient: Tensor | None, of_sums: Tensor | None) -> tupl
     context, sums = ctx.saved_tensors[-2:]
     gradient = torch.zeros_like(context) if gradient is None else gradient
     of_sums = torch.zeros_like(sums) if of_sums is None else of_sums
+    if needs_plain_torch(gradient) or needs_plain_torch(of_sums):
+        first, behind = ctx.saved_tensors[4:6]
+        plain = partial(_plain, first=first, behind=behind)
+        return *plain_gradients(plain, ctx.saved_tensors[:4], (gradient, of_sums)), None, None
     return *torch.ops.attent.tanh_attention_gradients(*ctx.saved_tensors, gradient, of_sums), None, None
 
 
@@ -105,8 +112,7 @@ def _second_backward(ctx: Any, *along: Tensor | None) -> tuple[Tensor | None, ..
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         kept = (*ctx.saved_tensors[:4], *ctx.saved_tensors[6:])
-        # other names for them: one may have been computed of another, and that is not to be gone through here
-        inputs = [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in kept]
+        inputs = aliases(kept)
         outputs = _plain(*inputs[:4], first, behind)
         gradients = torch.autograd.grad(outputs, inputs[:4], inputs[4:], create_graph=True)
         followed = [(one, step) for one, step in zip(gradients, along, strict=True) if step is not None]
@@ -122,7 +128,8 @@ def _plain(query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, 
     hidden = (places < first[..., None]) | (places >= behind[..., None])  # (B, H, Tq, Tk)
     nothing = behind <= first
     exact = torch.promote_types(query.dtype, torch.float32)
-    scores = torch.ops.attent.tanh_scores(query.to(exact), key.to(exact), v.to(exact))
+    sides = query.to(exact), key.to(exact), v.to(exact)
+    scores = plain_scores(*sides) if needs_plain_torch() else torch.ops.attent.tanh_scores(*sides)
     # a finite number, so that a row that sees nothing has finite gradients
     filled = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
     weights, sums = filled.softmax(-1).masked_fill(hidden, 0.0), filled.logsumexp(-1)
