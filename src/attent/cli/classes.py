@@ -64,28 +64,37 @@ def _held_out(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequ
     """What the run was never trained on: the test of its corpus, or else the validation; and the lines that its texts come from."""
     from pydantic import ValidationError
 
-    from attent.data.labelled.corpus import of_images, of_texts
+    from attent.data.labelled.corpus import fitting, of_images, of_texts
     from attent.data.labelled.settings import ImagesSettings, LabelledSettings
+    from attent.data.reading import OVER_LONG
     from attent.runs.config import read_config
 
-    config = read_config(run)
+    config, settings = read_config(run), None
     corpus = config.corpus
     try:
         if "images" in corpus:
             found = of_images(ImagesSettings.model_validate(corpus["images"]))
         else:
-            found = of_texts(LabelledSettings.model_validate(corpus["labelled"]))
+            settings = LabelledSettings.model_validate(corpus["labelled"])
+            found = of_texts(settings)
     except (KeyError, ValidationError) as error:
         raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
-    rows = found.test if len(found.test) else found.validation
-    if not len(rows):
+    if not len(found.test) and not len(found.validation):
         raise ArgumentError(f"{run} holds nothing out to be judged on: --images or --labelled names other examples")
     if found.inputs.labels != classifier.labels:
         raise DataError(f"the corpus of {run} has other labels than it had")
     if config.digests.get("held out") not in (None, found.held_out):
         changed = f"the corpus of {run} has changed, and what it holds out now may have been trained on"
         raise DataError(f"{changed}: --images or --labelled names others")
-    return classifier.examples(found.data, found.classes, rows), found.lines
+    if len(found.test):
+        return classifier.examples(found.data, found.classes, found.test), found.lines
+    if settings is not None:
+        # as training has validated it
+        found = fitting(found, classifier.examples(found.data).lengths(), settings.maximum_length, "validation")
+        for reason, tally in found.reports[0].dropped.items():
+            if reason == OVER_LONG:
+                say(f"{tally.count:,} dropped: {reason} ({tally.where()})")
+    return classifier.examples(found.data, found.classes, found.validation), found.lines
 
 
 def _images(classifier: Classifier, source: str) -> LabelledExamples:

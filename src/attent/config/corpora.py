@@ -12,6 +12,7 @@ from attent.data import corpus as files
 from attent.data.batches import Bitext
 from attent.data.dates import DatesSettings, dates
 from attent.data.index import StoredBitext, put
+from attent.data.reading import Report
 from attent.data.settings import TextSettings, limited
 from attent.data.stored import WorkingFolder
 from attent.data.text import Pair
@@ -35,6 +36,7 @@ class Material:
         validation: pairs that are not trained on.
         held_out: test sets by name.
         kinds: of the source's and the target's tokenizer.
+        fitting: those of them whose source and target have at most so many tokens, and no more than are trained on; reports the others.
         learn: learns the two tokenizers.
         bitext: encodes what is trained on, but for pairs with a side longer than so many tokens, START counted, if there is a limit.
         lend: puts what `bitext` made into a folder, from where `borrowed` opens it as long as this is kept.
@@ -48,6 +50,7 @@ class Material:
     validation: Sequence[Pair]
     held_out: Mapping[str, Sequence[Pair]]
     kinds: dict[str, str]
+    fitting: Callable[[Tokenizers, tuple[float, float]], Sequence[Pair]]
     learn: Callable[[], Tokenizers]
     bitext: Callable[[Tokenizer, Tokenizer, int | None], Bitext]
     lend: Callable[[Bitext], Path]
@@ -95,6 +98,9 @@ def of_dates(settings: DatesSettings) -> Material:
         validation=corpus.validation,
         held_out=corpus.held_out,
         kinds={"source": "char", "target": "char"},
+        fitting=lambda tokenizers, most: files.fitting(
+            corpus.validation, range(1, len(corpus.validation) + 1), tokenizers, most, Report("validation")
+        ),
         learn=lambda: (
             CharTokenizer.learn(pair.source for pair in corpus.train),
             CharTokenizer.learn(pair.target for pair in corpus.train),
@@ -114,6 +120,7 @@ def of_text(settings: TextSettings) -> Material:
     reports, folder, texts = corpus.reports, corpus.folder, [corpus]
     # few enough to be held, so that nothing else need be once the others are encoded
     validation = list(corpus.validation) if len(corpus.validation) <= HELD else corpus.validation
+    lines = corpus.validation.numbers
     del corpus
 
     def bitext(source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
@@ -122,8 +129,13 @@ def of_text(settings: TextSettings) -> Material:
             texts.clear()
         return encoded
 
+    def fitting(tokenizers: Tokenizers, most: tuple[float, float]) -> Sequence[Pair]:
+        limits = [min(limit, settings.maximum_length) for limit in most]
+        return files.fitting(validation, lines.tolist(), tokenizers, limits, reports[-1])
+
     return Material(
         validation=validation,
+        fitting=fitting,
         held_out={},
         kinds={"source": settings.of("source")[0], "target": settings.of("target")[0]},
         learn=lambda: files.tokenizers(texts[0], settings),

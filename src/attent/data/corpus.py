@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from attent.data.batches import KEYS, Bitext
 from attent.data.index import StoredBitext, index
-from attent.data.reading import Report, pairs, parallel
+from attent.data.reading import OVER_LONG, Report, pairs, parallel
 from attent.data.resampled import ResampledBitext
 from attent.data.settings import TextSettings
 from attent.data.splitting import split, without
@@ -112,6 +114,33 @@ def _resampled(encoded: StoredBitext, pairs: StoredPairs | None, settings: TextS
         raise ArgumentError("dropout of pieces needs bpe or unigram on both sides")
     assert pairs is not None
     return ResampledBitext(encoded, pairs, source, target, settings.dropout, maximum_length=settings.maximum_length)
+
+
+def fitting(
+    pairs: Sequence[Pair], lines: Sequence[int], tokenizers: Sequence[Tokenizer], most: Sequence[float], report: Report
+) -> Sequence[Pair]:
+    """The pairs that are not too long, to be validated on.
+
+    Args:
+        pairs: all of them.
+        lines: the number of each one's line.
+        tokenizers: of source and target.
+        most: tokens that source and target may have, START and STOP not counted.
+        report: takes up the pairs that are longer.
+    """
+    keep = np.ones(len(pairs), bool)
+    for row, pair in enumerate(pairs):
+        sides = zip(tokenizers, (pair.source, pair.target), most, strict=True)
+        if any(len(tokenizer.encode(text)) > limit for tokenizer, text, limit in sides):
+            keep[row] = False
+            report.drop(OVER_LONG, int(lines[row]))
+    if keep.all():
+        return pairs
+    return (
+        pairs.only(np.flatnonzero(keep))
+        if isinstance(pairs, StoredPairs)
+        else [pair for pair, is_kept in zip(pairs, keep, strict=True) if is_kept]
+    )
 
 
 class _Texts(Iterable[str]):

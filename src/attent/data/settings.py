@@ -22,7 +22,7 @@ class LinesSettings(BaseModel, extra="forbid", frozen=True):
     tokenizer: Kind = Field("word", description="what lines are cut into: char, word, bpe or unigram; a blank is one of these")
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
     blanks: float = Field(0.15, gt=0.0, lt=1.0, description="the share of each line that is to be guessed, at least one token")
-    maximum_length: int = Field(256, ge=1, description="tokens: lines that are longer are not trained on")
+    maximum_length: int = Field(256, ge=1, description="tokens: lines that are longer are neither trained nor validated on")
     seed: int = Field(0, ge=0, description="of the split into training and validation")
 
     @model_validator(mode="after")
@@ -56,7 +56,7 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
     dropout: float = Field(
         0.0, ge=0.0, le=1.0, description="of the pieces of bpe and unigram while training; common is 0.1, 0 turns it off"
     )
-    maximum_length: int = Field(256, ge=1, description="tokens: pairs that are longer on either side are not trained on")
+    maximum_length: int = Field(256, ge=1, description="tokens: pairs that are longer on either side are neither trained nor validated on")
     seed: int = Field(0, ge=0, description="of the split into training and validation")
 
     @model_validator(mode="after")

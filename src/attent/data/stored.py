@@ -75,6 +75,11 @@ class StoredPairs(Sequence[Pair]):
         """Some of these pairs, in the order given; nothing is copied."""
         return StoredPairs(self._folder, self._name, self._starts, self._numbers, self._rows[rows])
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """The lines that the pairs come from, from 1, (M,)."""
+        return self._numbers[self._rows]
+
     def number(self, row: int) -> int:
         """The line that a pair comes from, from 1."""
         return int(self._numbers[self._rows[row]])

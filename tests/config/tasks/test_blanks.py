@@ -20,7 +20,7 @@ LINES = [f"the {noun} was {state} , so it {verb} ." for noun, state, verb in (
 
 def settings(folder: Path, **training: object) -> RunSettings:
     (folder / "train.txt").write_text("\n".join(LINES + [f"{line} yes" for line in LINES]) + "\n", encoding="utf-8")
-    (folder / "valid.txt").write_text("\n".join(LINES[:3]) + "\n", encoding="utf-8")
+    (folder / "valid.txt").write_text("\n".join([*LINES[:3], "dog " * 300]) + "\n", encoding="utf-8")
     least = {"updates": 8, "batch_pairs": 4, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
     said = "\n".join(f"{name} = {json.dumps(value)}" for name, value in (least | training).items())
     return parse(
@@ -54,6 +54,8 @@ def test_lines_end_in_a_run_folder_that_fills_blanks(tmp_path: Path) -> None:
     assert set(results["validation"]) == {"lines", "loss", "accuracy"}
     config = read_config(tmp_path / "run")
     assert (config.task, config.tokenizers, list(config.corpus)) == ("fill-mask", {"text": "word"}, ["lines"])
+    assert "valid.txt: 4 lines read, 3 kept\n  1 dropped: longer than the maximum length (line 4)" in stream.getvalue()
+    assert results["validation"]["lines"] == 3
     (blank,) = load(tmp_path / "run").fill("the dog [MASK] tired , so it slept .")
     assert blank.guesses[0].word == "was"
     assert "3 dropped: also in validation" in stream.getvalue()

@@ -122,6 +122,28 @@ def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
     assert "warning: the examples to learn are others than those that the run began with" in stream.getvalue()
 
 
+@pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
+def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str], has_file: bool) -> None:
+    table = texts(tmp_path) + "maximum_length = 4\n"
+    long = [f"{number} slow and slow steps\tlate" for number in range(60, 100)]
+    if has_file:
+        (tmp_path / "valid.tsv").write_text("\n".join(["some quick steps\tfast", "some slow steps\tlate", long[0]]) + "\n")
+        table += f"valid = {json.dumps(str(tmp_path / 'valid.tsv'))}\n"
+    else:
+        (tmp_path / "a.tsv").write_text((tmp_path / "a.tsv").read_text() + "\n".join(long) + "\n")
+    stream = io.StringIO()
+    results = follow(settings(table, updates=2), tmp_path / "run", progress=Progress(stream))
+    if has_file:
+        assert results["validation"]["examples"] == 2
+        assert "valid.tsv: 3 lines read, 2 kept\n  1 dropped: longer than the maximum length (line 3)" in stream.getvalue()
+    else:
+        assert "  40 dropped: longer than the maximum length " in stream.getvalue()
+    evaluate_classes(tmp_path / "run", None, None, as_json=True)
+    written = capsys.readouterr()
+    assert json.loads(written.out)["examples"] == results["validation"]["examples"]
+    assert "dropped: longer than the maximum length (line" in written.err
+
+
 def test_a_loss_worked_by_hand(tmp_path: Path) -> None:
     task, made = Classification(), settings(pictures(tmp_path))
     corpus = task.corpus(made)

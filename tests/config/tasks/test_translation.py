@@ -1,3 +1,7 @@
+import json
+from pathlib import Path
+
+import pytest
 import torch
 
 from attent.config.settings import parse
@@ -45,6 +49,29 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     assert (loss.shape, width) == (torch.Size([]), 8)
     borrowed = task.borrowed(SETTINGS, corpus.lend(encoded), learnt)
     assert len(borrowed) == len(encoded) == 11
+
+
+@pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
+def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file: bool) -> None:
+    lines = [f"{'ab' * (row % 3 + 1)}\tc" for row in range(20)]
+    (tmp_path / "a.tsv").write_text("\n".join(lines if has_file else ["a" * 5000 + f"{row}\tb" for row in range(20)] + lines) + "\n")
+    (tmp_path / "b.tsv").write_text(f"a\tb\n\nb\t{'c' * 5000}\n{'a' * 5000}\tb\nab\tc\n")
+    table = f"[text]\ntrain = {json.dumps(str(tmp_path / 'a.tsv'))}\ntokenizer = 'char'\nmaximum_length = 7\n"
+    table += f"valid = {json.dumps(str(tmp_path / 'b.tsv'))}\n" if has_file else "seed = 4\n"
+    model = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\nupdates = 1\n"
+    settings, task = parse(table + model + "batch_pairs = 4\n", "some.toml"), Translation()
+    corpus = task.corpus(settings)
+    learnt = task.learn(corpus)
+    built = build(settings.model, *(tokenizer.size for tokenizer in learnt.tokenizers))
+    longer = [pair for pair in corpus.validation if max(len(pair.source), len(pair.target)) > 7]
+    assert longer
+    judged = task.judged(built, corpus, learnt, settings)
+    assert judged.results({})["validation"]["pairs"] == len(corpus.validation) - len(longer)
+    said = corpus.said()
+    if has_file:
+        assert said[-1] == "  2 dropped: longer than the maximum length (lines 3, 4)"
+    else:
+        assert f"  {len(longer)} dropped: longer than the maximum length " in said[-1]
 
 
 def test_a_set_without_pairs_is_not_judged() -> None:

@@ -13,6 +13,7 @@ from attent.data import lines as files
 from attent.data.batches import BatchSize, Sequences
 from attent.data.blanks import BlankedLines
 from attent.data.corpus import TextCorpus
+from attent.data.reading import OVER_LONG
 from attent.data.settings import LinesSettings, limited
 from attent.models.encoder import EncoderModel
 from attent.training.blank_loss import blank_loss, blanks_guessed
@@ -70,9 +71,13 @@ class Blanks(Task[Lines]):
 class _Judged(Judged):
     def __init__(self, model: EncoderModel, corpus: Lines, learnt: Learnt, size: BatchSize) -> None:
         (tokenizer,), settings = learnt.tokenizers, limited(corpus.settings, model.longest)
-        encoded = (tokenizer.encode(pair.source) for pair in corpus.text.validation)
-        kept = [tokens for tokens in encoded if len(tokens) <= settings.maximum_length]
-        self._model, self._size, self._lines = model, size, BlankedLines(Sequences(kept), tokenizer.size, settings.blanks)
+        encoded: list[list[int]] = []
+        for row, pair in enumerate(corpus.text.validation):
+            if len(tokens := tokenizer.encode(pair.source)) <= settings.maximum_length:
+                encoded.append(tokens)
+            else:
+                corpus.text.reports[-1].drop(OVER_LONG, corpus.text.validation.number(row))
+        self._model, self._size, self._lines = model, size, BlankedLines(Sequences(encoded), tokenizer.size, settings.blanks)
 
     def validate(self, say: Say) -> dict[str, float]:
         if not len(self._lines):

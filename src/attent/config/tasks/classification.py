@@ -104,6 +104,9 @@ class Classification(Task[ClassifyCorpus]):
 
     def judged(self, model: EncoderModel, corpus: ClassifyCorpus, learnt: Learnt, settings: RunSettings) -> Judged:
         inputs, rows = Inputs.read(learnt.files[INPUTS]), _read(corpus, learnt, None)
+        if corpus.texts is not None:
+            most, report = corpus.texts.maximum_length, int(corpus.texts.valid is not None)
+            corpus.found = fitting(corpus.found, rows.lengths, most, "validation", report=report)
         corpus.found = readable(corpus.found, rows.lengths, model.longest)
         parts = {name: LabelledExamples(rows, corpus.found.classes, chosen) for name, chosen in _parts(corpus.found).items()}
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,17 @@ class Translation(Task[Material]):
 
     def judged(self, model: EncoderDecoder[Any], corpus: Material, learnt: Learnt, settings: RunSettings) -> Judged:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
-        return _Judged(Translator(model, *learnt.tokenizers), corpus, size)
+        source, target = learnt.tokenizers
+        return _Judged(Translator(model, source, target), corpus, size)
 
 
 class _Judged(Judged):
     def __init__(self, translator: Translator, corpus: Material, size: BatchSize) -> None:
         self._translator, self._corpus, self._size = translator, corpus, size
-        validation = corpus.validation
-        if translator.model.longest is not None:
-            validation = [pair for pair in validation if translator.reads(pair.source, pair.target)]
+        longest, most = translator.model.longest, translator.longest_source
+        # START takes a place too
+        limits = (inf if most is None else most, inf if longest is None else longest - 1)
+        validation = corpus.fitting((translator.source_tokenizer, translator.target_tokenizer), limits)
         self._held_out = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)
         held, most = len(validation), min(corpus.translated, len(validation))
         self._translated = [validation[number * held // most] for number in range(most)]

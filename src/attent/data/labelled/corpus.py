@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -171,18 +172,28 @@ def rows_of(corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokeniz
     raise AssertionError(corpus.inputs)
 
 
-def fitting(corpus: LabelledCorpus, lengths: np.ndarray, most: int) -> LabelledCorpus:
-    """The corpus without the texts to train on that are longer than so many tokens, which its report takes up.
+def fitting(
+    corpus: LabelledCorpus, lengths: np.ndarray, most: int, part: Literal["train", "validation"] = "train", *, report: int = 0
+) -> LabelledCorpus:
+    """The corpus without the texts of a part that are longer than so many tokens, which a report takes up.
+
+    Args:
+        corpus: of texts.
+        lengths: tokens of each of them.
+        most: tokens that one of the part may have.
+        part: the part.
+        report: the one on its file, by its place among the corpus' reports.
 
     Raises:
-        DataError: none is left.
+        DataError: none is left to train on.
     """
-    longer = lengths[corpus.train] > most
-    for row in corpus.train[longer]:
-        corpus.reports[0].drop(OVER_LONG, corpus.lines[row])
-    if longer.all():
+    rows: np.ndarray = getattr(corpus, part)
+    longer = lengths[rows] > most
+    for row in rows[longer]:
+        corpus.reports[report].drop(OVER_LONG, corpus.lines[row])
+    if part == "train" and longer.all():
         raise DataError(f"every one of the {len(longer):,} texts is longer than the maximum length of {most} tokens")
-    return replace(corpus, train=corpus.train[~longer])
+    return replace(corpus, **{part: rows[~longer]})
 
 
 def readable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | None) -> LabelledCorpus:

@@ -74,7 +74,7 @@ class LabelledSettings(BaseModel, extra="forbid", frozen=True):
     validation: Share = Field(0.05, description="share of the texts that is split off to validate on, at most 1,000")
     tokenizer: Kind = Field("bpe", description="what texts are cut into: char, word, bpe or unigram")
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
-    maximum_length: int = Field(256, ge=1, description="tokens: texts that are longer are not trained on")
+    maximum_length: int = Field(256, ge=1, description="tokens: texts that are longer are neither trained nor validated on")
     seed: int = Field(0, ge=0, description="of the split into training and validation")
 
     @model_validator(mode="after")
