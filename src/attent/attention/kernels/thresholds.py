@@ -48,7 +48,7 @@ def slower(name: str, call: Call) -> str | None:
     """Why `auto` passes an implementation by at these shapes; None if it does not."""
     if has_open_sizes(call):
         # no threshold may be asked about them, and no number of tiles made of them
-        return None if name in ("sdpa", "formula") else "the exported graph leaves sizes open, for which there is no number of tiles"
+        return "the exported graph leaves sizes open, for which there is no number of tiles" if name == "tanh" else None
     if name == "formula" and rows.per_row(call) * call.queries > rows.WHOLE * rows.TILE:
         return "it would hold the whole table of scores, which tiles do not"
     if name == "short" and call.queries < ALONE:
