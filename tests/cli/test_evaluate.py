@@ -116,3 +116,14 @@ def test_what_cannot_be_judged(attent, run_folder: Path, files: tuple[Path, Path
     done = attent("evaluate", run_folder, *(names.get(str(option), option) for option in options))
     assert done[:2] == (2, [])
     assert says in done.err[-1]
+
+
+def test_files_of_different_numbers_of_lines_are_named(attent, run_folder: Path, files: tuple[Path, Path]) -> None:
+    (short := files[0].parent / "shorter.txt").write_text("one")
+    assert attent("evaluate", run_folder, "--source", files[0], "--target", short).err[-1].endswith(f"references ({files[0]}, {short})")
+
+
+def test_an_option_for_a_run_of_another_task_is_named(attent, run_folder: Path) -> None:
+    for option, does in (("--text", "fills blanks"), ("--images", "classifies"), ("--labelled", "classifies")):
+        expected = f"attent: {option} is for a run that {does}, not for one that translates"
+        assert attent("evaluate", run_folder, option, "a").err == [expected]

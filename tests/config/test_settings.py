@@ -60,6 +60,12 @@ def test_the_demo_comes_with_the_package() -> None:
         (LEAST + '[text]\ntrain = "a.tsv"\nvocab = 3', r"unknown key in \[text\] of some\.toml, 'vocab'; did you mean 'vocabulary'\?"),
         (LEAST + '[text]\ntrain = "a.tsv"\n[dates]', r"some\.toml: .*\[dates\] and \[text\] cannot both be the corpus"),
         (LEAST + "[dates]\nlocale = 3", r"unknown key in \[dates\] of some\.toml, 'locale'; did you mean 'locales'\?"),
+        (LEAST + '[text]\ntrain = ""', r"some\.toml: text\.train: string should have at least 1 character, got ''"),
+        (
+            'task = "classify"\n' + LEAST + '[images]\nsource = ""',
+            r"some\.toml: images\.source: string should have at least 1 character, got ''",
+        ),
+        (LEAST + '[vectors]\nsource = ""', r"some\.toml: vectors\.source: string should have at least 1 character, got ''"),
         (LEAST.replace("5", "0"), r"some\.toml: training\.updates: input should be greater than or equal to 1, got 0"),
         ("", r"some\.toml: training is missing"),
         ("[training", r"some\.toml is not TOML: "),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attent.cli.lines import must_be_file
 from attent.cli.output import say
 from attent.errors import ArgumentError, DataError
 
@@ -199,8 +200,8 @@ def pairs_of(pairs: str | None, source: str | None, target: str | None) -> Itera
     if source == target == "-":
         raise ArgumentError("standard input holds the sources or the targets, not both")
     for name in (pairs, source, target):
-        if name not in (None, "-") and not Path(str(name)).is_file():
-            raise ArgumentError(f"{name} is no file")
+        if name is not None:
+            must_be_file(name)
     if source is not None and target is not None:
         return _side_by_side(source, target)
     return _tabs(pairs or "-")

@@ -70,12 +70,14 @@ def evaluate(
         from attent.cli.guesses import evaluate_blanks
 
         _must_be_for("fill-mask", named)
+        _must_be_for(_task_of(run), named)
         evaluate_blanks(run, text, against, as_json=as_json)
         return
-    if images is not None or labelled is not None or _classifies(run):
+    if images is not None or labelled is not None or _task_of(run) == "classify":
         from attent.cli.classes import evaluate_classes
 
         _must_be_for("classify", named)
+        _must_be_for(_task_of(run), named)
         evaluate_classes(run, images, labelled, as_json=as_json)
         return
     _must_translate(run)
@@ -141,10 +143,10 @@ def _unit(unit: str, scores: Mapping[str, float]) -> str:
     return unit.replace("token", "example") if "examples" in scores else unit
 
 
-def _classifies(run: Path) -> bool:
+def _task_of(run: Path) -> Task:
     from attent.runs.config import read_config
 
-    return read_config(run).task == "classify"
+    return read_config(run).task
 
 
 def lines(results: Results) -> list[str]:
@@ -174,7 +176,9 @@ def _evaluate_files(
 
     sources, references = list(read_lines(source)), list(read_lines(target))
     if not sources or len(sources) != len(references):
-        raise ArgumentError(f"each line needs one reference, got {len(sources)} lines and {len(references)} references")
+        raise ArgumentError(
+            f"each line needs one reference, got {len(sources)} lines and {len(references)} references ({source}, {target})"
+        )
     translator = load(run)
     say(f"translating {len(sources):,} lines of {source}")
     translations = translator.translate(sources, settings)

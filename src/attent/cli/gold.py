@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from attent.cli.align import Linker, readable
+from attent.cli.lines import must_be_file
 from attent.cli.output import say
 from attent.errors import ArgumentError, DataError
 
@@ -54,8 +55,7 @@ def judge_file(linker: Linker, read: Iterator[tuple[str, str]], gold: str, *, fi
         ArgumentError: there is no such file, or nothing to choose by.
         DataError: it has not as many lines as there are pairs, or holds what is no link of them.
     """
-    if gold != "-" and not Path(gold).is_file():
-        raise ArgumentError(f"{gold} is no file")
+    must_be_file(gold)
     pairs, known = _with_gold(linker, read, gold, first)
     if not pairs:
         raise DataError("there is no pair to align")

@@ -41,6 +41,16 @@ def opened(source: str) -> BinaryIO:
     return io.BytesIO(source.encode())
 
 
+def must_be_file(name: str | Path) -> None:
+    """Check that a name is that of a file, or of standard input.
+
+    Raises:
+        ArgumentError: it is not.
+    """
+    if str(name) != "-" and not Path(name).is_file():
+        raise ArgumentError(f"{str(name) or repr(name)} is no file")
+
+
 def lines_of(stream: BinaryIO, name: str) -> Iterator[str]:
     """The lines of UTF-8 text; only a line feed ends one, with or without a carriage return before it.
 

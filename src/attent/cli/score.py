@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.lines import lines_of, opened, some_at_a_time, where
-from attent.errors import ArgumentError, DataError
+from attent.cli.lines import lines_of, must_be_file, opened, some_at_a_time, where
+from attent.errors import DataError
 
 if TYPE_CHECKING:
     from attent.decoding.translator import Translator
@@ -27,8 +27,7 @@ def score(
     A line holds, parted by tabs, the log-probability of the target given the source in nats, the number of target tokens
     (the one that ends it included), and the log-probability per token.
     """
-    if pairs != "-" and not Path(pairs).is_file():
-        raise ArgumentError(f"{pairs} is no file")
+    must_be_file(pairs)
 
     from attent.decoding.translator import load
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -11,14 +11,16 @@ from attent.errors import ArgumentError
 
 Kind = Literal["char", "word", "bpe", "unigram"]
 Size = Literal["auto"] | int
+# An empty name would be that of the working directory.
+File = Annotated[str, Field(min_length=1)]
 FILES = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target")
 
 
 class LinesSettings(BaseModel, extra="forbid", frozen=True):
     """The settings of a text in which blanks are made; a file may be gzipped (.gz), and one may be standard input (-)."""
 
-    train: str = Field(description="the lines to train on")
-    valid: str | None = Field(None, description="lines to validate on; without any, 5 % of the lines, at most 1,000, are split off")
+    train: File = Field(description="the lines to train on")
+    valid: File | None = Field(None, description="lines to validate on; without any, 5 % of the lines, at most 1,000, are split off")
     tokenizer: Kind = Field("word", description="what lines are cut into: char, word, bpe or unigram; a blank is one of these")
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
     blanks: float = Field(0.15, gt=0.0, lt=1.0, description="the share of each line that is to be guessed, at least one token")
@@ -40,12 +42,12 @@ class LinesSettings(BaseModel, extra="forbid", frozen=True):
 class TextSettings(BaseModel, extra="forbid", frozen=True):
     """The settings of a corpus in files; each file may be gzipped (.gz), and one may be standard input (-)."""
 
-    train: str | None = Field(None, description="pairs to train on: a .tsv, or a .jsonl with source and target")
-    train_source: str | None = Field(None, description="instead of train: the sources, one a line")
-    train_target: str | None = Field(None, description="instead of train: their targets, the same line of both being a pair")
-    valid: str | None = Field(None, description="pairs to validate on; without any, 5 % of the pairs, at most 1,000, are split off")
-    valid_source: str | None = Field(None, description="instead of valid: the sources, one a line")
-    valid_target: str | None = Field(None, description="instead of valid: their targets")
+    train: File | None = Field(None, description="pairs to train on: a .tsv, or a .jsonl with source and target")
+    train_source: File | None = Field(None, description="instead of train: the sources, one a line")
+    train_target: File | None = Field(None, description="instead of train: their targets, the same line of both being a pair")
+    valid: File | None = Field(None, description="pairs to validate on; without any, 5 % of the pairs, at most 1,000, are split off")
+    valid_source: File | None = Field(None, description="instead of valid: the sources, one a line")
+    valid_target: File | None = Field(None, description="instead of valid: their targets")
     tokenizer: Kind = Field("bpe", description="what both sides are cut into: char, word, bpe or unigram")
     source_tokenizer: Kind | None = Field(None, description="what the source is cut into, where it differs")
     target_tokenizer: Kind | None = Field(None, description="what the target is cut into, where it differs")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from attent.data.labelled.augmentation import Augmentation
 from attent.data.labelled.pictures import Colours
 from attent.data.reading import STANDARD_INPUT
-from attent.data.settings import Kind, Size
+from attent.data.settings import File, Kind, Size
 from attent.errors import ArgumentError
 
 DIGITS = "digits"
@@ -36,7 +36,7 @@ Sides = Annotated[tuple[Pixels, Pixels], BeforeValidator(_sides)]
 class ImagesSettings(BaseModel, extra="forbid", frozen=True):
     """The settings of pictures or of sequences of vectors, which become the same: a picture is the sequence of its patches."""
 
-    source: str = Field(description="digits, a folder that has a folder of pictures for each class, or an .npz of pictures or of vectors")
+    source: File = Field(description="digits, a folder that has a folder of pictures for each class, or an .npz of pictures or of vectors")
     size: Sides | None = Field(None, description="height and width in pixels that all pictures are brought to; needed where they differ")
     colours: Colours | None = Field(None, description="grey or rgb; unless given, grey where all pictures are")
     patch: int | None = Field(None, ge=1, description="pixels of a patch along each side; unless given, 64 patches a picture at most")
@@ -68,9 +68,9 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
 class LabelledSettings(BaseModel, extra="forbid", frozen=True):
     """The settings of texts with a label each, text, tab and label in a line; a file may be gzipped (.gz), one standard input (-)."""
 
-    train: str = Field(description="the texts to train on")
-    valid: str | None = Field(None, description="texts to validate on; without any, some of those to train on are split off")
-    test: str | None = Field(None, description="texts that the trained model is judged on")
+    train: File = Field(description="the texts to train on")
+    valid: File | None = Field(None, description="texts to validate on; without any, some of those to train on are split off")
+    test: File | None = Field(None, description="texts that the trained model is judged on")
     validation: Share = Field(0.05, description="share of the texts that is split off to validate on, at most 1,000")
     tokenizer: Kind = Field("bpe", description="what texts are cut into: char, word, bpe or unigram")
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')

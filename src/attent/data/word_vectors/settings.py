@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field, model_validator
 
+from attent.data.settings import File
 from attent.errors import ArgumentError
 
 
 class VectorsSettings(BaseModel, extra="forbid", frozen=True):
     """Which embeddings start from which files, each of a format that `attent.data.word_vectors.read` knows."""
 
-    source: str | None = Field(None, description="word vectors that the source's embedding starts from")
-    target: str | None = Field(None, description="word vectors that the target's embedding starts from")
-    text: str | None = Field(None, description="word vectors that the embedding of plain text starts from")
+    source: File | None = Field(None, description="word vectors that the source's embedding starts from")
+    target: File | None = Field(None, description="word vectors that the target's embedding starts from")
+    text: File | None = Field(None, description="word vectors that the embedding of plain text starts from")
     frozen: bool = Field(False, description="whether these embeddings stay as they start, words without a vector included")
 
     @model_validator(mode="after")
