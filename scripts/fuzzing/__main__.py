@@ -18,43 +18,55 @@ from fuzzing import fixtures
 from fuzzing.cases import Case, draw
 from fuzzing.fork import Limits
 from fuzzing.harness import Finding, findings, preload
+from fuzzing.kills import differences
 
 
 def main(
     seed: Annotated[int, typer.Option(help="Of all cases.")] = 1,
     cases: Annotated[int, typer.Option(min=1, help="How many.")] = 250,
     case: Annotated[int | None, typer.Option(min=0, help="This one alone, whose folder is kept.")] = None,
+    kills: Annotated[int | None, typer.Option(min=1, help="Instead, a training that is killed so often, beside one that is not.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time; one for each core unless given.")] = os.cpu_count() or 1,
     seconds: Annotated[float, typer.Option(help="The most that a case may take.")] = Limits.seconds,
     megabytes: Annotated[float, typer.Option(help="The same of memory, above what imports take.")] = Limits.megabytes,
 ) -> None:
     """Spoil what commands read, and see that each serves, or refuses in one line that names what was spoilt."""
-    began, limits = time.monotonic(), Limits(seconds, megabytes)
-    codes, failures, slowest, largest = Counter[int](), 0, 0.0, 0.0
     preload()
     material = Path(tempfile.mkdtemp(prefix="fuzz."))
+    is_kept = case is not None
     try:
-        fixtures.write(material)
-        numbers = [*range(cases)] if case is None else [case]
-        for finding in findings(numbers, partial(_drawn, seed, material), run, material, jobs, limits):
-            outcome = finding.outcome
-            codes[outcome.code] += 1
-            slowest, largest = max(slowest, outcome.seconds), max(largest, outcome.megabytes)
-            if finding.faults:
-                failures += 1
-                print(failure(finding, seed), flush=True)
-            if case is not None:
-                print(f"{finding.case}\nexit code {outcome.code}, {outcome.seconds:.2f} s, {outcome.megabytes:.0f} MB")
-                print(f"{outcome.out}{outcome.err}its folder: {finding.folder}")
+        if kills is None:
+            failures = _fuzz(seed, [*range(cases)] if case is None else [case], material, jobs, Limits(seconds, megabytes), verbose=is_kept)
+        else:
+            wrong = differences(kills, seed, material, print)
+            print("\n".join(wrong or ["the same weights, optimizer, log, results and translations; nothing left behind"]))
+            failures = len(wrong)
     finally:
-        if case is None:
+        if not is_kept:
             shutil.rmtree(material)
+    raise typer.Exit(1 if failures else 0)
+
+
+def _fuzz(seed: int, numbers: list[int], material: Path, jobs: int, limits: Limits, *, verbose: bool) -> int:
+    """Run cases, print those that fail and a summary, and return how many fail."""
+    began, codes, failures, slowest, largest = time.monotonic(), Counter[int](), 0, 0.0, 0.0
+    fixtures.write(material)
+    for finding in findings(numbers, partial(_drawn, seed, material), run, material, jobs, limits):
+        outcome = finding.outcome
+        codes[outcome.code] += 1
+        slowest, largest = max(slowest, outcome.seconds), max(largest, outcome.megabytes)
+        if finding.faults:
+            failures += 1
+            print(failure(finding, seed), flush=True)
+        if verbose:
+            print(f"{finding.case}\nexit code {outcome.code}, {outcome.seconds:.2f} s, {outcome.megabytes:.0f} MB")
+            print(f"{outcome.out}{outcome.err}its folder: {finding.folder}")
     ended = ", ".join(f"{count} with {code}" for code, count in sorted(codes.items()))
     print(
-        f"{sum(codes.values())} cases of seed {seed}: {failures} failures; ended {ended}; at most {slowest:.1f} s and "
+        f"{len(numbers)} cases of seed {seed}: {failures} failures; ended {ended}; at most {slowest:.1f} s and "
         f"{largest:.0f} MB; {time.monotonic() - began:.0f} s in all"
     )
-    raise typer.Exit(1 if failures else 0)
+    return failures
 
 
 def _drawn(seed: int, material: Path, number: int, folder: Path, canary: Path) -> Case:

@@ -206,13 +206,19 @@ def _option(drawing: Drawing) -> Case:
         first = next((index for index, word in enumerate(arguments) if word.startswith("--")), len(arguments))
         spot, value = dice.randrange(1, max(first, 2)), dice.choice((*NUMBERS, *TEXTS))
         spoilt, culprits = (*arguments[:spot], value, *arguments[spot + 1 :]), [arguments[spot]]
-        named = value[: 2 if value.startswith("-") else 80] or "''"
+        named = value[: 2 if value.startswith("-") else 80]
     else:
         option, is_number = options[number]
         value = dice.choice(NUMBERS if is_number else (*NUMBERS, *TEXTS))
-        spoilt, culprits = (*arguments, option, value), [option, option[2:].replace("-", "_")]
-        named = value[:80] if len(value) > 1 else "''"
-    shown = tuple(" ".join(each.encode("utf-8", "backslashreplace").decode().split()) for each in (*culprits, named))
+        spoilt, culprits = (
+            (*arguments, option, value),
+            [option, option[2:].replace("-", "_"), *(["pairs"] if option in ("--source", "--target") else [])],
+        )
+        # a digit stands in many a message
+        named = "" if value in ("x", "0") else value[:80]
+    # an empty path is that of the working directory
+    culprits += [named] if named else ["''", "'.'", ". is"]
+    shown = tuple(" ".join(each.encode("utf-8", "backslashreplace").decode().split()) for each in culprits)
     return Case(spoilt, Mutation(f"{culprits[0]} = {value[:40]!r}", shown))
 
 

@@ -43,7 +43,7 @@ BOMB = 512 * 2**20
 
 def write(folder: Path) -> None:
     """Write the files, and train the runs beside them, each in a process of its own."""
-    _texts(folder)
+    write_texts(folder)
     _arrays(folder / "arrays.npz")
     _images(folder / "images")
     _bombs(folder)
@@ -84,7 +84,8 @@ def _timeless(value: Any) -> Any:
     return value
 
 
-def _texts(folder: Path) -> None:
+def write_texts(folder: Path) -> None:
+    """Write corpora, lines to read, and word vectors."""
     pairs = [(line, " ".join(reversed(line.split()))) for line in LINES]
     (folder / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     (folder / "pairs.jsonl").write_text("".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs))

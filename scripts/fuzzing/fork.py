@@ -65,7 +65,7 @@ class Child:
         self._limits, self._printed = limits, [folder.with_name(f"{folder.name}.{name}") for name in ("out", "err")]
         sys.stdout.flush()
         sys.stderr.flush()
-        self._parent, self._started = resident(os.getpid()), time.monotonic()
+        self._parent, self._started, self._largest = resident(os.getpid()), time.monotonic(), 0.0
         self.pid = os.fork()
         if self.pid == 0:
             self._run(action, folder, stdin or Path(os.devnull))
@@ -95,19 +95,19 @@ class Child:
         pid, status, usage = os.wait4(self.pid, os.WNOHANG)
         if pid == 0:
             seconds = time.monotonic() - self._started
-            try:
-                if seconds <= self._limits.seconds and resident(self.pid) - self._parent <= self._limits.megabytes:
-                    return None
-            except (OSError, IndexError):
-                return None  # ended in this moment; the next call sees how
+            # IndexError: it ended in this moment, which the next call sees
+            with suppress(OSError, IndexError):
+                self._largest = max(self._largest, resident(self.pid) - self._parent)
+            if seconds <= self._limits.seconds and self._largest <= self._limits.megabytes:
+                return None
             os.kill(self.pid, signal.SIGKILL)
             _, status, usage = os.wait4(self.pid, 0)
         # what it may have started and not waited for
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        seconds, megabytes = time.monotonic() - self._started, usage.ru_maxrss / 1024 - self._parent
+        seconds, megabytes = time.monotonic() - self._started, max(self._largest, usage.ru_maxrss / 1024 - self._parent)
         out, err = (path.read_bytes().decode(errors="backslashreplace") if path.exists() else "" for path in self._printed)
-        return Outcome(os.waitstatus_to_exitcode(status), seconds, max(megabytes, 0.0), out, err)
+        return Outcome(os.waitstatus_to_exitcode(status), seconds, megabytes, out, err)
 
     def wait(self) -> Outcome:
         """Wait until the process has ended."""

@@ -64,11 +64,11 @@ def mutate_bytes(data: bytes, dice: random.Random) -> tuple[bytes, str]:
 
 
 def mutate_json(text: str, dice: random.Random) -> tuple[str, str, tuple[str, ...]]:
-    """Return a JSON text with one value replaced, removed or added; what was done; and the keys that lead there."""
+    """Return a JSON text with one value replaced, removed or added; what was done; and its key, with texts that it was and is."""
     document = json.loads(text)
     holder, key, path = dice.choice(list(entries(document)))
-    keys, spot = tuple(str(part) for part in path if isinstance(part, str))[-1:], ".".join(map(str, path))
-    value = holder[key]
+    keys, spot, value = tuple(part for part in path if isinstance(part, str))[-1:], ".".join(map(str, path)), holder[key]
+    keys += (value,) if isinstance(value, str) and 2 < len(value) < ENCODED else ()
     match dice.choice(("replace", "replace", "replace", "replace", "remove", "add", "repeat")):
         case "remove":
             del holder[key]
@@ -86,6 +86,7 @@ def mutate_json(text: str, dice: random.Random) -> tuple[str, str, tuple[str, ..
                 return json.dumps(document), f"in {spot}: {done}", keys
     hostile = dice.choice(HOSTILE_JSON)
     holder[key] = SLOT
+    keys += (hostile[1:-1],) if hostile.startswith('"') and 4 < len(hostile) < ENCODED else ()
     return json.dumps(document).replace(json.dumps(SLOT), hostile), f"{spot} = {hostile[:40]}", keys
 
 

@@ -1,0 +1,119 @@
+"""A training that is killed again and again, held against one that is not: the same bits, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attent.cli.app import run
+from fuzzing import fixtures
+from fuzzing.fork import Child, Limits, Outcome
+
+# Enough that each life of the training is short beside the whole.
+TRAINING = 'updates = {updates}\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nvalidate_every = 50\nsave_every = 5\nwarmup = 1\n'
+UPDATES_PER_KILL = 20
+LIMITS = Limits(seconds=600, megabytes=4096)
+# What depends on the clock: times, speeds, and in a checkpoint the bytes of the log, whose numbers these are.
+CLOCKED = ("seconds", "tokens_per_second", "log")
+
+
+def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None]) -> list[str]:
+    """Train twice, once undisturbed and once killed, and return a line for everything that differs.
+
+    Args:
+        kills: how often the second training gets SIGKILL, at random times; each time it is resumed, or begun again where the run folder
+            was not there yet.
+        seed: of these times.
+        folder: where recipe, runs and what they print are written.
+        say: is told of each kill.
+    """
+    dice = random.Random(f"kills {seed}")
+    fixtures.write_texts(folder)
+    recipe = fixtures.RECIPES["transformer"] + "[training]\n" + TRAINING.format(updates=UPDATES_PER_KILL * (kills + 1))
+    (folder / "recipe.toml").write_text(recipe)
+    whole, begins = _whole(folder)
+    if whole.code != 0:
+        return [f"the training that is not killed fails: {whole.err}"]
+    for kill in range(1, kills + 1):
+        # a quarter of them comes while files are read and tokenizers learnt; all together leave some of the training undone
+        delay = dice.random() * (begins if kill <= kills // 4 else begins + 1.2 * whole.seconds / kills)
+        outcome = _killed(folder, delay)
+        if outcome.code != -signal.SIGKILL:
+            return [f"a training that goes on ends with {outcome.code} before it is killed {kills} times: {outcome.err}"]
+        say(f"kill {kill} after {outcome.seconds:.2f} s; {_newest(folder / 'killed')}")
+    last = _train(folder, "killed").wait()
+    if last.code != 0:
+        return [f"the last resume fails: {last.err}"]
+    texts = [Child(lambda name=name: run(["translate", name, "sources.txt"]), folder, LIMITS).wait().out for name in ("whole", "killed")]
+    wrong = [] if texts[0] == texts[1] != "" else ["differs: what it translates"]
+    return wrong + compared(folder / "whole", folder / "killed") + [f"left behind: {path.name}" for path in folder.rglob(".*.part")]
+
+
+def _whole(folder: Path) -> tuple[Outcome, float]:
+    """Train undisturbed; return how that ends, and after how many seconds the run folder is there."""
+    child, began, begins = _train(folder, "whole"), time.monotonic(), 0.0
+    while (outcome := child.poll()) is None:
+        if not (folder / "whole").exists():
+            begins = time.monotonic() - began
+        time.sleep(0.001)
+    return outcome, begins
+
+
+def _killed(folder: Path, delay: float) -> Outcome:
+    """Train or go on with it, and kill it after so many seconds; return how it ends."""
+    child, end = _train(folder, "killed"), time.monotonic() + delay
+    while (outcome := child.poll()) is None and time.monotonic() < end:
+        time.sleep(0.001)
+    if outcome is None:
+        os.kill(child.pid, signal.SIGKILL)
+    return outcome or child.wait()
+
+
+def _train(folder: Path, name: str) -> Child:
+    """Start a training, or go on with it where its folder is there."""
+    arguments = ["train", "--resume", name] if (folder / name).exists() else ["train", "--config", "recipe.toml", "--out", name]
+
+    def action() -> int:
+        from attent.training import meter
+
+        # a record of every update
+        meter.INTERVAL = 0.0
+        return run(arguments)
+
+    return Child(action, folder, LIMITS)
+
+
+def _newest(run_folder: Path) -> str:
+    if not run_folder.exists():
+        return "there is no run folder"
+    names = [path.name for path in run_folder.glob("checkpoints/*") if path.name.isascii() and path.name.isdecimal()]
+    return f"the last checkpoint is {max(names)}" if names else "there is no checkpoint"
+
+
+def compared(whole: Path, killed: Path) -> list[str]:
+    """Return a line for each file of two runs that differs by more than the clock."""
+    names = sorted({path.relative_to(each) for each in (whole, killed) for path in each.rglob("*") if not path.is_dir()})
+    return [f"differs: {name}" for name in names if _content(whole / name) != _content(killed / name)]
+
+
+def _content(file: Path) -> Any:
+    if not file.exists():
+        return None
+    if not file.name.endswith((".json", ".jsonl")):
+        return file.read_bytes()
+    lines = file.read_text().splitlines() if file.suffix == ".jsonl" else [file.read_text()]
+    return [_without_clock(json.loads(line)) for line in lines]
+
+
+def _without_clock(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_clock(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_clock(item) for key, item in value.items() if key not in CLOCKED}
+    return value

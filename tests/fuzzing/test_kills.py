@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fuzzing.kills import compared
+
+
+def write(run: Path, *, weights: bytes = b"weights", loss: float = 1.5, seconds: float = 2.0) -> Path:
+    (run / "checkpoints" / "00000005").mkdir(parents=True)
+    (run / "model.safetensors").write_bytes(weights)
+    (run / "checkpoints" / "00000005" / "state.json").write_text(json.dumps({"update": 5, "seconds": seconds, "log": int(seconds)}))
+    (run / "log.jsonl").write_text(json.dumps({"update": 5, "loss": loss, "seconds": seconds}) + "\n")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("other", "differing"),
+    [
+        ({}, []),
+        ({"seconds": 3.0}, []),
+        ({"weights": b"weighs"}, ["differs: model.safetensors"]),
+        ({"loss": 1.25, "seconds": 3.0}, ["differs: log.jsonl"]),
+    ],
+)
+def test_runs_are_compared_but_for_the_clock(tmp_path: Path, other: dict[str, object], differing: list[str]) -> None:
+    assert compared(write(tmp_path / "whole"), write(tmp_path / "killed", **other)) == differing
+
+
+def test_a_file_that_one_run_lacks_differs(tmp_path: Path) -> None:
+    whole, killed = write(tmp_path / "whole"), write(tmp_path / "killed")
+    (killed / "left").touch()
+    (whole / "log.jsonl").unlink()
+    assert compared(whole, killed) == ["differs: left", "differs: log.jsonl"]
