@@ -8,6 +8,9 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from attent.attention import attend
 from attent.attention.checks import known, lengths_within
@@ -15,6 +18,7 @@ from attent.attention.masks import Documents
 from attent.errors import ArgumentError, AttentError, DTypeError, ShapeError
 
 QUERY, KEY, VALUE = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 13)
+KEYS = torch.randn(1, 2, 67, 8)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,22 @@ def test_a_flag_is_read_on_a_cpu_alone() -> None:
     assert known(lambda: torch.tensor(True), torch.device("cpu"))
     assert not known(lambda: torch.tensor(False), torch.device("cpu"))
     assert not known(lambda: pytest.fail("read on an accelerator"), torch.device("meta"))
+    with FakeTensorMode():
+        assert not known(lambda: torch.ones(1) > 0, torch.device("cpu"))
+    traced: list[bool] = []
+    make_fx(lambda tensor: traced.append(known(lambda: tensor > 0, tensor.device)))(torch.ones(1))
+    assert traced == [False]
+
+
+@pytest.mark.parametrize("bias", [None, torch.zeros(65, 67)])
+def test_fake_tensors_and_traces_have_gradients(bias: Tensor | None) -> None:
+    def gradient(query: Tensor) -> Tensor:
+        return torch.autograd.grad(attend(query, KEYS, KEYS, bias=bias, implementation="sdpa").sum(), query)[0]
+
+    query = torch.randn(1, 2, 65, 8, requires_grad=True)
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        assert gradient(fake.from_tensor(query)).shape == query.shape
+    torch.testing.assert_close(make_fx(gradient)(query)(query), gradient(query))
 
 
 def test_lengths_become_a_tensor() -> None:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 from attent.attention import transforms
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
@@ -126,13 +127,17 @@ def first_position(start: object, lengths: Tensor | None, batch: int, queries: i
 
 
 def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
-    """Whether a condition holds, asked only where reading the answer back costs little: on a CPU, outside compiled graphs and vmap.
+    """Whether a condition holds, asked only where the answer can be read at little cost: on a CPU, outside compiled graphs and vmap.
 
-    Elsewhere the answer is False, and the caller does the work that the condition would have spared.
+    Neither a fake tensor has an answer, nor what `make_fx` traces. There and elsewhere it is False, and the caller does the work that
+    the condition would have spared.
     """
     if device.type != "cpu" or torch.compiler.is_compiling():
         return False
-    return not transforms.is_transformed() and bool(flag())
+    if transforms.is_transformed() or transforms.is_traced():
+        return False
+    answer = flag()
+    return not isinstance(answer, FakeTensor) and bool(answer)
 
 
 def is_autocast(device: torch.device) -> bool:

@@ -18,6 +18,11 @@ def is_transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def is_traced() -> bool:
+    """Whether `make_fx` records what runs."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def is_vmap_alone() -> bool:
     """Whether vmap is at work, at any depth, and no other transform."""
     levels = torch._C._functorch.get_interpreter_stack() or []  # pyright: ignore[reportAttributeAccessIssue]

@@ -52,6 +52,21 @@ def test_it_is_the_formula(mask: Mask, value_width: int) -> None:
     torch.testing.assert_close(outcome(tensors, "sdpa", mask=mask), outcome(tensors, "formula", mask=mask))
 
 
+def test_gradients_of_rows_with_large_scores() -> None:
+    query, key, value = (tensor.detach().float() for tensor in given())
+    query[:, :, 7:19] *= 1e6
+    bias = torch.zeros(B, 1, T, T)
+    bias[1, :, 30:32] = torch.finfo(torch.float32).min
+    exact = [tensor.double().requires_grad_() for tensor in (query, key, value)]
+    right = outcome(exact, "formula", mask=Window(5, 0), bias=bias.double())
+    tensors = [tensor.requires_grad_() for tensor in (query, key, value)]
+    assert sdpa_bands.serve(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is not None
+    found, plain = (outcome(tensors, implementation, mask=Window(5, 0), bias=bias) for implementation in ("sdpa", "formula"))
+    for part, of_formula, expected in zip(found, plain, right, strict=True):
+        allowed = 3 * (of_formula - expected).abs().max() + 1e-5 * expected.abs().max()
+        assert (part - expected).abs().max() <= allowed
+
+
 def test_scores_with_a_bias_of_the_key_and_biases_of_pairs() -> None:
     bias = torch.randn(1, H, T, T, dtype=torch.float64)
     bias[:, :, 3], bias[..., 9] = -torch.inf, -torch.inf

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import attend
-from attent.attention.kernels import thresholds
-from attent.attention.kernels.sdpa_twice import twice_differentiable
+from attent.attention.kernels import sdpa_twice, thresholds
+from attent.attention.kernels.sdpa_twice import products, twice_differentiable
 from attent.attention.masks import Padding
 
 B, H, TQ, TK, D = 2, 3, 5, 7, 4
@@ -85,3 +86,48 @@ def test_inputs_laid_out_otherwise_and_the_gradient_of_a_sum() -> None:
     found = torch.autograd.grad(twice_differentiable(*turned, None, True, 0.4).sum(), inputs)
     expected = torch.autograd.grad(F.scaled_dot_product_attention(*turned, is_causal=True, scale=0.4).sum(), inputs)
     torch.testing.assert_close(found, expected)
+
+
+LOWEST = torch.finfo(torch.float32).min
+LARGE: dict[str, tuple[float, Tensor | None, bool]] = {
+    # a factor on some queries, what is added to the scores, whether the call is causal
+    "whole rows of the lowest bias": (1.0, torch.zeros(B, H, TQ, TK).index_fill(2, torch.tensor([1, 3]), LOWEST), False),
+    "rows of one sequence": (1.0, torch.zeros(B, 1, TQ, TK).index_put((torch.tensor([1]),), torch.tensor(LOWEST)), False),
+    "rows of one head": (1.0, torch.zeros(1, H, TQ, TK).index_put((torch.tensor([0]), torch.tensor([2])), torch.tensor(LOWEST)), False),
+    "every row": (1.0, torch.full((1, 1, 1, 1), LOWEST), False),
+    "single entries": (1.0, torch.zeros(TQ, TK).masked_fill(torch.eye(TQ, TK) > 0, LOWEST)[None, None], False),
+    "columns": (1.0, torch.zeros(B, 1, 1, TK).index_fill(3, torch.tensor([2]), LOWEST), False),
+    "a bias of 1e6": (1.0, torch.full((TQ, TK), 1e6)[None, None], False),
+    "scores of 1e3": (1e3, None, False),
+    "causal scores of 1e6": (1e6, None, True),
+    "scores of 1e9": (1e9, None, False),
+}
+
+
+@pytest.mark.parametrize("tile", [TK, 2 * TQ * TK, 10**6])
+@pytest.mark.parametrize("name", LARGE)
+def test_gradients_of_rows_with_large_scores(name: str, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdpa_twice, "TILE", tile)
+    factor, bias, causal = LARGE[name]
+    inputs = given(torch.float32)
+    query, key, value = (tensor.detach() for tensor in inputs)
+    query[:, 1:, ::2] *= factor
+    inputs, up = [tensor.requires_grad_() for tensor in (query, key, value)], torch.randn(B, H, TQ, D)
+
+    def gradients(function: Callable[..., Tensor], dtype: torch.dtype) -> list[Tensor]:
+        context = function(*(tensor.to(dtype) for tensor in inputs), None if bias is None else bias.to(dtype), causal, 0.5)
+        return [context, *torch.autograd.grad(context, inputs, up.to(dtype))]
+
+    right, plain = gradients(products, torch.float64), gradients(products, torch.float32)
+    for part, of_products, exact in zip(gradients(twice_differentiable, torch.float32), plain, right, strict=True):
+        allowed = 3 * (of_products - exact).abs().max() + 1e-5 * exact.abs().max()
+        assert (part - exact).abs().max() <= allowed
+
+
+def test_a_bias_that_fills_rows_leaves_their_gradients_right_in_16_bits() -> None:
+    inputs, bias = given(torch.bfloat16), torch.zeros(TQ, TK, dtype=torch.bfloat16)
+    bias[2] = torch.finfo(torch.bfloat16).min
+    context = attend(*inputs, bias=bias, implementation="sdpa")
+    (dvalue,) = torch.autograd.grad(context, inputs[2], torch.ones_like(context))
+    # every weight that is given is taken
+    torch.testing.assert_close(dvalue.float().sum(-2), torch.full((B, H, D), float(TQ)), rtol=2e-2, atol=0.0)

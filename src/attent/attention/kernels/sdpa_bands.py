@@ -15,7 +15,7 @@ from attent.attention.call import Call
 from attent.attention.kernels import bands, thresholds
 from attent.attention.kernels.bands import Band
 from attent.attention.kernels.hidden import Added, added
-from attent.attention.kernels.sdpa_twice import products
+from attent.attention.kernels.sdpa_twice import fused_gradients, products
 from attent.attention.kernels.unrounded import unrounded
 from attent.attention.masks.causal import Causal
 from attent.attention.transforms import checkpointed, is_transformed, needs_plain_backward, plain_gradients
@@ -110,9 +110,7 @@ class _Bands(torch.autograd.Function):
         for (band, term, dead), total in zip(work.each(query.dtype), sums, strict=True):
             some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
             up = gradient[:, :, band.own] if dead is None else gradient[:, :, band.own].masked_fill(dead, 0.0)
-            found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                up, *some, context[:, :, band.own], total, 0.0, False, attn_mask=term, scale=work.scale
-            )
+            found = fused_gradients(up, *some, term, context[:, :, band.own], total, False, work.scale)
             dq[:, :, band.own] = found[0]
             band.add(dk, found[1].to(exact))
             band.add(dv, found[2].to(exact))

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attent.attention.checks import known
 from attent.attention.kernels import thresholds
+from attent.attention.kernels.rows import TILE
 from attent.attention.kernels.unrounded import unrounded
 from attent.attention.transforms import is_transformed, needs_plain_backward, plain_gradients
 
 # What torch._fused_sdp_choice calls the kernel that is fused on a CPU.
 FUSED = 1
+# From so large a log Σ exp on the fused kernel's gradients are not taken: their relative error is up to 3e-7 of it.
+LOGARITHM = 64.0
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
@@ -68,8 +74,65 @@ class _Fused(torch.autograd.Function):
         if needs_plain_backward(gradient):
             plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
             return *plain_gradients(plain, (query, key, value), gradient), None, None, None
-        given = (query, key, value, context, normaliser, 0.0, ctx.causal)
-        return *_backward(gradient, *given, attn_mask=mask, scale=ctx.scale), None, None, None
+        return *fused_gradients(gradient, query, key, value, mask, context, normaliser, ctx.causal, ctx.scale), None, None, None
+
+
+def fused_gradients(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    context: Tensor,
+    normaliser: Tensor,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The fused kernel's gradients of query, key and value, and those of plain products where its own would be wrong.
+
+    It computes weights again as exp(score − log Σ exp), whose relative error is that of a float32 as large as the logarithm; where a
+    bias of −3e38 fills a row, the logarithm of how many keys there are is rounded away, and each weight comes out as 1.
+
+    Args:
+        gradient: of the context.
+        query: (B, H, Tq, D).
+        key: (B, H, Tk, D).
+        value: (B, H, Tk, D).
+        mask: what is added to the scores, (B|1, H|1, Tq|1, Tk|1), or None.
+        context: (B, H, Tq, D), as the kernel returned it.
+        normaliser: each row's log Σ exp, (B, H, Tq), likewise.
+        causal: whether query i sees the keys up to i alone.
+        scale: the factor on q·k.
+    """
+    if not known(lambda: normaliser.abs().max() > LOGARITHM, normaliser.device):
+        return _backward(gradient, query, key, value, context, normaliser, 0.0, causal, attn_mask=mask, scale=scale)
+    is_large = normaliser.abs() > LOGARITHM
+    # a weight of exp(score − ∞) = 0 leaves these rows to the products
+    small = normaliser.masked_fill(is_large, torch.inf)
+    gradients = _backward(gradient, query, key, value, context, small, 0.0, causal, attn_mask=mask, scale=scale)
+    exact, keys = torch.promote_types(query.dtype, torch.float32), key.shape[2]
+    dquery, dkey, dvalue = (part.to(exact) for part in gradients)
+    for sequence, heads, rows in _tiles_of(is_large, keys):
+        index = sequence, heads, rows
+        term = None if mask is None else mask.expand(*is_large.shape, keys)[index]
+        if causal:
+            term = torch.zeros(len(rows), keys, dtype=exact).masked_fill_(torch.arange(keys) > rows[:, None], -torch.inf)
+        inputs = [part.to(exact) for part in (query[index], key[sequence, heads], value[sequence, heads])]
+        of_large = gradient[index].masked_fill(~is_large[index][..., None], 0.0).to(exact)
+        parts = plain_gradients(partial(products, mask=term, causal=False, scale=scale), inputs, of_large)
+        dquery[index] += parts[0]
+        dkey[sequence, heads] += parts[1]
+        dvalue[sequence, heads] += parts[2]
+    return dquery.to(query.dtype), dkey.to(key.dtype), dvalue.to(value.dtype)
+
+
+def _tiles_of(marked: Tensor, keys: int) -> Iterator[tuple[int, slice, Tensor]]:
+    """Sequence, heads and rows in which some of the marked rows (B, H, Tq) lie, as many at a time as a tile has room for their pairs."""
+    width = max(TILE // (keys * marked.shape[2]), 1)
+    for sequence, first in product(range(marked.shape[0]), range(0, marked.shape[1], width)):
+        heads = slice(first, first + width)
+        rows = marked[sequence, heads].any(0).nonzero()[:, 0]
+        yield from ((sequence, heads, some) for some in rows.split(max(TILE // keys, 1)) if len(some))
 
 
 class _Products(torch.autograd.Function):
