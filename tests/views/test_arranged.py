@@ -69,6 +69,26 @@ def test_an_alignment_of_two_texts_says_what_a_row_is_about(queries: int) -> Non
     assert read.texts[read.groups[0].rows].labels == ("<s>", *targets[:-1])
 
 
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_a_tensor_for_each_layer(kind: type) -> None:
+    layers = kind(torch.rand(2, 3, 5, 5).softmax(-1) for _ in range(2))
+    scene = arranged(layers, "abcde", sequence=1)
+    assert [(group.name, group.shape, len(group.layers)) for group in scene.groups] == [("self", (3, 5, 5), 2)]
+    torch.testing.assert_close(scene.groups[0].layers[1].rows(torch.arange(5)), layers[1][1])
+    assert scene.texts["tokens"].labels == tuple("abcde")
+    (cross,) = arranged(kind(layer[:, :, :4] for layer in layers)).groups
+    assert (cross.name, cross.shape) == ("cross", (3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("maps", "culprit"),
+    [(3, "int as 'attention'"), ("abc", "str as 'attention'"), ((None, None), "NoneType as 'layers.0'"), ({"a": [1]}, "list as 'a'")],
+)
+def test_what_is_not_attention_is_named(maps: object, culprit: str) -> None:
+    with pytest.raises(ArgumentError, match=f"attention to show must be a map, .*, got {culprit}$"):
+        arranged(maps)
+
+
 def test_layers_of_different_sizes_are_groups_of_their_own() -> None:
     _, small = attent.attend(*torch.randn(3, 1, 2, 3, 4), return_map=True)
     _, large = attent.attend(*torch.randn(3, 1, 2, 5, 4), return_map=True)

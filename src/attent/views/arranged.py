@@ -21,7 +21,7 @@ ORDER: tuple[Kind, ...] = ("cross", "encoder", "self", "decoder")
 
 
 def arranged(
-    maps: Mapping[str, Weights] | Mapping[str, LabelledMap] | Weights,
+    maps: Mapping[str, Weights] | Mapping[str, LabelledMap] | Sequence[Weights] | Weights,
     tokens: Iterable[str] | None = None,
     targets: Iterable[str] | None = None,
     *,
@@ -36,7 +36,8 @@ def arranged(
     Calls of one module that continue one another, as those of `generate()` do, are one map.
 
     Args:
-        maps: by the paths of their modules, or a single one.
+        maps: by the paths of their modules; a sequence with one for each layer, such as the `attentions` that Hugging Face's models
+            return, tensors (B, H, Tq, Tk); or a single one.
         tokens: the labels of the text that is read, the source of an encoder–decoder; numbers unless given. There may be one label
             more than places, that of a token which was written last and not read again.
         targets: those of what an encoder–decoder's decoder reads. With one more, which it wrote last, rows are about the token
@@ -49,10 +50,10 @@ def arranged(
             how many targets there are.
 
     Raises:
-        ArgumentError: there is nothing to show, or no such sequence or call.
+        ArgumentError: there is nothing to show, it is not attention, or there is no such sequence or call.
         ShapeError: labels fit none of the maps.
     """
-    given: Mapping[str, Weights | LabelledMap] = {"attention": maps} if isinstance(maps, AttentionMap | Tensor) else maps
+    given = _by_path(maps)
     if not given:
         raise ArgumentError(f"there is no attention to show: {_reason(maps)}")
     each = passes(given)
@@ -62,7 +63,8 @@ def arranged(
         members.setdefault((_pattern(path), layer.shape), []).append((layer, found))
     labels = Labels(tokens, targets, picture, about)
     # an alignment alone has no name that says so
-    across = targets is not None or (isinstance(maps, AttentionMap | Tensor) and maps.shape[-2] != maps.shape[-1])
+    shapes = [each.shape for each in given.values() if isinstance(each, AttentionMap | Tensor) and not isinstance(maps, Mapping)]
+    across = targets is not None or any(shape[-2] != shape[-1] for shape in shapes)
     found_kinds: list[Kind] = [_alone(kind, across) for kind in kinds([pattern for pattern, _ in members])]
     groups: list[tuple[Kind, Group]] = []
     for kind, ((pattern, shape), layers) in zip(found_kinds, members.items(), strict=True):
@@ -76,6 +78,17 @@ def arranged(
     labels.check()
     ordered = sorted(groups, key=lambda one: ORDER.index(one[0]))
     return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, notes)
+
+
+def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
+    named = maps if isinstance(maps, Mapping) else {"attention": maps}
+    if isinstance(maps, Sequence) and not isinstance(maps, str):
+        named = {f"layers.{number}": layer for number, layer in enumerate(maps)}
+    for path, one in named.items():
+        if not isinstance(one, AttentionMap | Tensor) and not all(hasattr(one, name) for name in ("weights", "rows", "columns")):
+            expected = "a map, a tensor (B, H, Tq, Tk), a sequence with one of these for each layer, or a mapping from paths to them"
+            raise ArgumentError(f"attention to show must be {expected}, got {type(one).__name__} as {path!r}")
+    return named
 
 
 def _alone(kind: Kind, across: bool) -> Kind:

@@ -63,6 +63,11 @@ def test_a_scene_is_shown_as_it_is(translator) -> None:
     assert page(arranged(maps)).html == page(maps).html
 
 
+def test_the_attentions_that_hugging_face_returns() -> None:
+    layers = (WEIGHTS[None], WEIGHTS[None].flip(1))
+    assert page(layers, "abc").html == page({"layers.0": layers[0], "layers.1": layers[1]}, "abc").html
+
+
 def test_size_is_kept_to() -> None:
     weights = {f"layers.{layer}": torch.randn(4, 200, 200).mul(3).softmax(-1) for layer in range(3)}
     assert len(page(weights, size=0.25).html.encode()) <= 2**18

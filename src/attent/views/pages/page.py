@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -59,7 +59,7 @@ class Page:
 
 
 def page(
-    maps: Scene | Mapping[str, Weights] | Mapping[str, LabelledMap] | Weights,
+    maps: Scene | Mapping[str, Weights] | Mapping[str, LabelledMap] | Sequence[Weights] | Weights,
     tokens: Iterable[str] | None = None,
     targets: Iterable[str] | None = None,
     *,
@@ -81,7 +81,8 @@ def page(
         >>> attent.views.page(seen, tokens).save("attention.html")
 
     Args:
-        maps: a scene, or what `attent.views.arranged.arranged` makes one of: what `watch` saw, what a run's `map` has, or one map.
+        maps: a scene, or what `attent.views.arranged.arranged` makes one of: what `watch` saw, what a run's `map` has, the `attentions`
+            that Hugging Face's models return, or one map.
         tokens: labels, as there.
         targets: labels, as there.
         title: above it.
