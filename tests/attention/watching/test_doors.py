@@ -59,3 +59,18 @@ def test_a_call_that_fails_is_not_heard() -> None:
     finally:
         ears.remove()
     assert not heard
+
+
+def test_a_door_that_a_module_keeps_is_listened_at_too() -> None:
+    original = F.scaled_dot_product_attention
+    mixer = type("Mixer", (nn.Module,), {})()
+    mixer.function = original
+    model = nn.Sequential(mixer)
+    heard: list[Heard] = []
+    ears = Ears(heard.append)
+    ears.place(model.modules())
+    query = torch.randn(2, 3, 4)
+    assert torch.equal(mixer.function(query, query, query), original(query, query, query))
+    assert len(heard) == 1
+    ears.remove()
+    assert mixer.function is original

@@ -57,7 +57,7 @@ class Ears:
         self._placed: list[tuple[dict[str, Any], str, Any, Any]] = []
 
     def place(self, modules: Iterable[nn.Module]) -> None:
-        """Listen at every door, and wherever a file that defines one of the modules has imported one by name."""
+        """Listen at every door, and wherever one of the modules, or the file that defines it, holds one by a name of its own."""
         if not self._listening:
             for door in DOORS:
                 original = getattr(door.home, door.name)
@@ -66,12 +66,16 @@ class Ears:
                 self._listening[id(original)] = self._stand_ins[door.name]
             for door in DOORS:
                 self._put(vars(door.home), [door.name])
-        files = {kind.__module__ for kind in {type(module) for module in modules}}
-        for file in files & sys.modules.keys():
-            if file.startswith("torch."):
-                # PyTorch's own modules take its functions from where they are found
-                continue
-            names = vars(sys.modules[file])
+        # PyTorch's own modules take its functions from where they are found
+        others = [module for module in modules if not type(module).__module__.startswith("torch.")]
+        for file in {type(module).__module__ for module in others} & sys.modules.keys():
+            self._put_all(vars(sys.modules[file]))
+        for module in others:
+            self._put_all(vars(module))
+
+    def _put_all(self, names: dict[str, Any]) -> None:
+        # most hold none, which is to be known in little time
+        if not self._listening.keys().isdisjoint(map(id, names.values())):
             self._put(names, [name for name, value in names.items() if id(value) in self._listening])
 
     def _put(self, names: dict[str, Any], which: Iterable[str]) -> None:
