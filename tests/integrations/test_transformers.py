@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,3 +81,86 @@ def test_what_we_do_not_have_is_refused() -> None:
         module.attention(nn.Module(), query, query, query, None, s_aux=torch.zeros(2))
     with pytest.raises(ImplementationError, match="paged cache"):
         module.attention(nn.Module(), query, query, query, None, cache=object())
+    for name in ("indices", "block_indices"):
+        with pytest.raises(ImplementationError, match=rf"keys selected by an indexer \({name}\), which Module needs"):
+            module.attention(nn.Module(), query, query, query, None, **{name: torch.zeros(1)})
+
+
+def text_config(transformers: Any, name: str, **settings: Any) -> Any:
+    return getattr(transformers, f"{name}Config")(
+        vocab_size=29, hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=17, **settings
+    )
+
+
+@pytest.mark.parametrize("name", ["Bloom", "MPNet", "RoFormer", "Longformer", "DebertaV2"])
+def test_a_model_that_computes_attention_itself_is_refused_when_it_is_loaded(tmp_path: Path, name: str) -> None:
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    getattr(transformers, f"{name}Model")(text_config(transformers, name)).save_pretrained(tmp_path)
+    with pytest.raises(ImplementationError, match=rf"^{name}Model computes its attention itself \(\w+Attention\) .* load it with [^\n]*$"):
+        transformers.AutoModel.from_pretrained(tmp_path, attn_implementation="attent")
+    assert transformers.AutoModel.from_pretrained(tmp_path).config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("name", ["GPTJ", "Falcon"])
+def test_a_model_that_does_not_know_the_name_is_refused_with_the_reason(name: str) -> None:
+    import transformers
+
+    config = text_config(transformers, name, rotary_dim=2)
+    config._attn_implementation = "attent"
+    with pytest.raises(ImplementationError, match=rf"^{name}Model computes its attention itself \({name}Attention, "):
+        getattr(transformers, f"{name}Model")(config)
+
+
+def test_a_configuration_changed_afterwards_leaves_a_model_right() -> None:
+    import transformers
+
+    model, tokens = transformers.BloomModel(text_config(transformers, "Bloom")).eval(), torch.randint(3, 29, (2, 7))
+    with torch.no_grad():
+        expected = model(tokens)[0]
+        model.config._attn_implementation = "attent"
+        torch.testing.assert_close(model(tokens)[0], expected)
+
+
+def test_a_model_that_computes_part_of_it_warns_and_gets_float_masks() -> None:
+    import transformers
+
+    config = transformers.LongT5Config(vocab_size=29, d_model=12, d_kv=4, d_ff=17, num_layers=1, num_heads=3, local_radius=3)
+    eager = transformers.LongT5Model(config).eval()
+    config._attn_implementation = "attent"
+    with pytest.warns(UserWarning, match="what LongT5LocalAttention, LongT5TransientGlobalAttention computes by itself stays as it is"):
+        model = transformers.LongT5Model(config).eval()
+    model.load_state_dict(eager.state_dict())
+    tokens, mask = torch.randint(3, 29, (2, 7)), (torch.arange(7) < torch.tensor([[7], [4]])).long()
+    inputs = {"input_ids": tokens, "attention_mask": mask, "decoder_input_ids": tokens}
+    config._attn_implementation = "eager"
+    with torch.no_grad():
+        expected = eager(**inputs)[0]
+        config._attn_implementation = "attent"
+        torch.testing.assert_close(model(**inputs)[0], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_part_of_a_larger_model_is_named() -> None:
+    import transformers
+
+    text = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 17}
+    audio = {"patch_embeds_hidden_size": 4, "depths": [1], "num_attention_heads": [2], "window_size": 2, "spec_size": 16, "patch_size": 4}
+    config = transformers.ClapConfig(text_config=text, audio_config={**audio, "patch_stride": [4, 4], "num_mel_bins": 4, "hidden_size": 4})
+    config._attn_implementation = {"text_config": "attent"}
+    model = transformers.ClapModel(config)
+    assert model.text_model.config._attn_implementation == "attent"
+    config._attn_implementation = "attent"
+    with (
+        pytest.warns(UserWarning, match="stays as it is"),
+        pytest.raises(ImplementationError, match=r"ClapAudioModel .*ClapAudioSelfAttention"),
+    ):
+        transformers.ClapModel(config)
+
+
+def test_a_version_in_which_nothing_can_be_refused_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    monkeypatch.delattr(transformers.PreTrainedModel, "get_correct_attn_implementation")
+    with pytest.raises(ImplementationError, match=f"transformers {transformers.__version__} has no "):
+        module.register()

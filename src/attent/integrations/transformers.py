@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -12,15 +13,20 @@ from attent.attention.call import prepare
 from attent.attention.map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.attention.watch import report, watched
+from attent.attention.watching.dispatch import UNSUPPORTED, attention_classes
 from attent.errors import ImplementationError
 
 NAME = "attent"
+# by the class of a configuration whether its models can do with boolean masks
+_boolean: dict[type, bool] = {}
 
 
 def register() -> None:
     """Make `attn_implementation="attent"` known to Hugging Face's transformers: `attent.attend` with the model's own masks.
 
-    The masks are registered too: without them, transformers would leave the padding out in silence.
+    Masks are registered with it: boolean ones where the model is known to take them, else float ones as for eager attention, which
+    models such as LongT5 add to the scores that they compute themselves. A model that computes all its attention itself, such as
+    BLOOM, is refused when it is built; one that computes some of it gets a warning.
 
     Example:
         >>> attent.integrations.transformers.register()
@@ -28,13 +34,54 @@ def register() -> None:
 
     Raises:
         ImportError: transformers is not installed.
+        ImplementationError: this version of transformers lets nobody check a model before it is built.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
+    import transformers
+    from transformers.masking_utils import eager_mask, sdpa_mask
 
-    AttentionInterface.register(NAME, attention)
-    # boolean, True where a query may attend, which is our convention as well
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    choose = getattr(transformers.PreTrainedModel, "get_correct_attn_implementation", None)
+    if choose is None:
+        raise ImplementationError(
+            f"transformers {transformers.__version__} has no PreTrainedModel.get_correct_attn_implementation, where models that "
+            f"compute attention themselves are refused: attn_implementation {NAME!r} needs a version from 5.0 to 5.23"
+        )
+
+    def get_correct_attn_implementation(self: Any, requested_attention: str | None, *args: Any, **others: Any) -> str:
+        if requested_attention == NAME:
+            _check(self)
+        return choose(self, requested_attention, *args, **others)
+
+    def mask(*args: Any, config: Any, **others: Any) -> Tensor | None:
+        return (sdpa_mask if _boolean.get(type(config)) else eager_mask)(*args, config=config, **others)
+
+    if choose.__module__ != __name__:
+        transformers.PreTrainedModel.get_correct_attn_implementation = get_correct_attn_implementation
+    transformers.AttentionInterface.register(NAME, attention)
+    transformers.AttentionMaskInterface.register(NAME, mask)
+
+
+def _check(model: Any) -> None:
+    """Refuse a model, or part of one, that computes all its attention itself, and note which masks the others need.
+
+    Raises:
+        ImplementationError: the model does not call the interface.
+    """
+    kind = type(model)
+    dispatching, computing = attention_classes(kind)
+    names = ", ".join(sorted(each.__name__ for each in computing))
+    if computing and not dispatching:
+        raise ImplementationError(
+            f"{kind.__name__} computes its attention itself ({names}) instead of calling transformers' AttentionInterface: load it "
+            f'with attn_implementation="eager", or, if it is part of a larger model, name the parts that attend with {NAME!r}, such '
+            f'as attn_implementation={{"text_config": "{NAME}"}}'
+        )
+    # without either flag, a model may rely on the mask of eager attention even where nothing is hidden, as NLLB-MoE does
+    boolean = getattr(kind, "_supports_sdpa", False) or getattr(kind, "_supports_attention_backend", False)
+    if dispatching:
+        config = type(model.config)
+        _boolean[config] = _boolean.get(config, True) and boolean and not computing
+    if dispatching and computing:
+        warnings.warn(f"attn_implementation {NAME!r}: what {names} computes by itself stays as it is", stacklevel=2)
 
 
 def attention(
@@ -49,8 +96,6 @@ def attention(
     is_causal: bool | None = None,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
-    s_aux: Tensor | None = None,
-    cache: object | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """What a model's attention module calls, in transformers' signature.
@@ -66,18 +111,20 @@ def attention(
         is_causal: whether queries see only what is before them, if there is no mask; as the module says if not given.
         softcap: see `soft_cap` in attend.
         position_bias: a float term to be added, such as T5's.
-        s_aux: sinks, which we do not have.
-        cache: a paged cache, which we do not have.
-        others: what other implementations are told.
+        others: what other implementations are given.
 
     Returns:
         The contexts (B, Tq, H, Dv), and None: weights are had from `attent.watch`.
 
     Raises:
-        ImplementationError: sinks or a paged cache.
+        ImplementationError: the model needs what attend does not have, such as sinks or a paged cache.
     """
-    if s_aux is not None or cache is not None:
-        raise ImplementationError(f"attn_implementation {NAME!r} has no {'sinks (s_aux)' if cache is None else 'paged cache'}")
+    for name, feature in UNSUPPORTED.items():
+        if others.get(name) is not None:
+            raise ImplementationError(
+                f"attn_implementation {NAME!r} has no {feature}, which {type(module).__name__} needs: "
+                'load the model with attn_implementation="eager"'
+            )
     boolean = attention_mask is not None and attention_mask.dtype == torch.bool
     causal = attention_mask is None and query.shape[2] > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
     bias = None if boolean else attention_mask
