@@ -270,6 +270,43 @@ def test_printed_it_says_what_was_seen_and_what_was_not() -> None:
     assert str(nothing) == "Linear: nothing was seen"
 
 
+class Mixer(nn.Module):
+    """Attention by another name, through a function that it was given before anybody watched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.function = F.scaled_dot_product_attention
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.function(features, features, features)
+
+
+def test_a_function_that_a_module_keeps_is_seen() -> None:
+    model, features = nn.Sequential(Mixer()), torch.randn(2, 3, 5, 4)
+    plain = model(features)
+    with watch(model) as seen:
+        assert torch.equal(model(features), plain)
+    assert str(seen).splitlines() == ["Sequential: 1 map", "  0  (2, 3, 5, 5)"]
+    torch.testing.assert_close(seen["0"].dense(), (features @ features.mT / 2).softmax(-1))
+    assert model[0].function is F.scaled_dot_product_attention
+
+
+class SelfAttention(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(features, features, features)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_torchscript_runs_unseen_and_says_so() -> None:
+    model, features = torch.jit.script(nn.Sequential(SelfAttention())), torch.randn(2, 3, 5, 4)
+    with watch(model) as seen:
+        assert torch.equal(model(features), SelfAttention()(features))
+    assert str(seen).splitlines() == [
+        "RecursiveScriptModule: nothing was seen",
+        "  not seen: 0 (RecursiveScriptModule): it is TorchScript, which runs outside Python: watch the model that it was made from",
+    ]
+
+
 def test_a_compiled_model_runs_unseen_and_says_so() -> None:
     model, features = Foreign().eval(), torch.randn(2, 5, 6)
     expected = model(features)

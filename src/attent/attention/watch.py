@@ -30,7 +30,7 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
     """An ordered mapping from a module's path in the model to its map, filled while the model runs.
 
     It sees our own modules, and in any PyTorch model what goes through `F.scaled_dot_product_attention`,
-    `nn.MultiheadAttention` or `nn.Transformer`, which Hugging Face's models do by default, those that `generate` too. Printed, it
+    `nn.MultiheadAttention` or `nn.Transformer`, which most of Hugging Face's models do by default, those that `generate` too. Printed, it
     also lists modules that look like attention and could not be seen, with what to do. Results stay as they were, bit for bit.
 
     A call is put down to the innermost module that was running. A module that is called again is entered as `name#2`, `name#3`
