@@ -158,6 +158,28 @@ def test_a_part_of_a_larger_model_is_named() -> None:
         transformers.ClapModel(config)
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("Llama", torch.bool), ("Gemma2", torch.bool), ("Splinter", torch.float32)])
+def test_masks_are_boolean_where_the_model_can_take_them(name: str, dtype: torch.dtype) -> None:
+    import transformers
+
+    config = text_config(transformers, name, num_key_value_heads=3)
+    config._attn_implementation = "attent"
+    model = getattr(transformers, f"{name}Model")(config).eval()
+    masks: list[Any] = []
+    attending = next(each for each in model.modules() if type(each).__name__ in (f"{name}Attention", f"{name}SelfAttention"))
+    attending.register_forward_pre_hook(
+        lambda _, args, named: masks.append(next(each for each in (*args, named.get("attention_mask")) if each is None or each.dim() == 4)),
+        with_kwargs=True,
+    )
+    tokens, padding = torch.randint(3, 29, (2, 7)), (torch.arange(7) < torch.tensor([[7], [4]])).long()
+    with torch.no_grad():
+        model(tokens, attention_mask=padding)
+        model(tokens)
+    assert masks[0].dtype == dtype
+    # nothing is hidden but the future, which needs no mask
+    assert masks[1] is None or dtype == torch.float32
+
+
 def test_a_version_in_which_nothing_can_be_refused_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attent.attention.watch import watch
+from attent.integrations.transformers import register
 
 EVERY = ("bert", "gpt2", "llama", "t5", "marian", "vit")
 STEPS = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
@@ -85,6 +86,22 @@ def test_eager_and_flex_attention_are_listed_with_what_to_do(models: Any) -> Non
     ]
     model.config._attn_implementation = "flex_attention"
     assert "FlexAttention keeps queries and keys inside its kernel" in str(seen)
+
+
+def test_a_model_without_sdpa_is_seen_as_advised(models: Any) -> None:
+    model, inputs = models.gemma2("eager")
+    with watch(model) as seen:
+        model(**inputs)
+    advice = 'after attent.integrations.transformers.register(), model.set_attn_implementation("attent") makes it visible'
+    assert str(seen).splitlines()[1].endswith(f"(Gemma2Attention): it runs Hugging Face's 'eager' attention: {advice}")
+    with pytest.raises(ValueError, match="does not support"):
+        model.set_attn_implementation("sdpa")
+    register()
+    model.set_attn_implementation("attent")
+    with watch(model) as seen:
+        model(**inputs)
+    assert len(seen) == 2
+    assert "not seen" not in str(seen)
 
 
 @pytest.fixture(scope="module")
