@@ -36,7 +36,9 @@ def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings)
     assert changed(start, seed=9).training.model_dump() == start.training.model_dump() | {"seed": 9}
 
 
-@pytest.mark.parametrize("change", ["nonsense", "updates=3", "=3", "training.=3", "training.updates.more=3"])
+@pytest.mark.parametrize(
+    "change", ["nonsense", "updates=3", "=3", "training.=3", "training.updates.more=3", "a.b=" + "[" * 100_000, "a.b=" + "9" * 5_000]
+)
 def test_a_change_that_is_none(start: RunSettings, change: str) -> None:
     with pytest.raises(ArgumentError, match="--set"):
         changed(start, [change])

@@ -69,6 +69,17 @@ def test_the_demo_comes_with_the_package() -> None:
         (LEAST.replace("5", "0"), r"some\.toml: training\.updates: input should be greater than or equal to 1, got 0"),
         ("", r"some\.toml: training is missing"),
         ("[training", r"some\.toml is not TOML: "),
+        ("layerz = 3", r"some\.toml: training is missing; unknown table in some\.toml, 'layerz' \(known: dates, "),
+        ("[trainig]\nupdates = 5", r"some\.toml: training is missing; unknown table in some\.toml, 'trainig'; did you mean 'training'\?"),
+        (
+            '[text]\ntrain = "a.tsv"\n[training]\nbatch_pair = 8\n[dates]\nlocale = 3',
+            r"unknown key in \[dates\] of some\.toml, 'locale'",
+        ),
+        ("a = " + "[" * 100_000, r"some\.toml is not TOML that can be read: it is nested too deep"),
+        ("a = " + "9" * 5_000, r"some\.toml is not TOML: "),
+        ("task = []\n" + LEAST, r"some\.toml: task: input should be 'translate', 'fill-mask' or 'classify', got \[\]"),
+        (LEAST + "[model]\npreset = {}", r"some\.toml: model: unknown preset '\{\}'"),
+        (LEAST + '[model]\nkind = "rnn"\npreset = []', r"some\.toml: model: unknown preset '\[\]'"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
@@ -81,6 +92,15 @@ def test_an_unknown_name_is_an_unknown_name_error() -> None:
     with pytest.raises(UnknownNameError) as caught:
         parse(LEAST + '[model]\nposition = "rotery"', "some.toml")
     assert "rotary" in caught.value.known
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    with pytest.raises(ArgumentError, match=r"zero\.toml cannot be read: it is no regular file"):
+        read(tmp_path / "zero.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    with pytest.raises(ArgumentError, match=r"bytes\.toml cannot be read: it is not UTF-8"):
+        read(tmp_path / "bytes.toml")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ def _set(tables: dict[str, Any], change: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    except (ValueError, RecursionError):
+        raise ArgumentError(f"--set {path}: the value is nested too deep, or a number with too many digits") from None
     table = tables
     for name in names:
         table = table.setdefault(name, {})

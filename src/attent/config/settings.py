@@ -9,16 +9,19 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from attent.bounded import read_text
 from attent.data.dates import DatesSettings
 from attent.data.labelled.settings import FILES as LABELLED_FILES
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
 from attent.data.settings import FILES, LinesSettings, TextSettings
 from attent.data.word_vectors.settings import VectorsSettings
-from attent.errors import ArgumentError, AttentError, UnknownNameError
+from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
 from attent.models.settings import KINDS, ModelSettings, keys_of
 from attent.runs.config import DOES, Task
 from attent.training.settings import TrainingSettings
 
+# Bytes of a file of settings.
+LARGEST = 2**20
 ENCODER = "encoder"
 # The tables that can be a task's corpus; the first stands for its settings' defaults, where it has any.
 CORPORA: dict[Task, tuple[str, ...]] = {"translate": ("dates", "text"), "fill-mask": ("lines",), "classify": ("images", "labelled")}
@@ -33,7 +36,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 def _needed(tables: dict[str, Any]) -> dict[str, Any]:
     """What the model of these settings must be: a classifier reads what its corpus is made of."""
     task = tables.get("task", "translate")
-    needed: dict[str, Any] = dict(NEEDED).get(task, {})
+    needed: dict[str, Any] = NEEDED.get(task, {}) if isinstance(task, str) else {}
     return needed if tables.get("images") is None else needed | {"input": "vectors"}
 
 
@@ -115,8 +118,8 @@ def read(path: Path | str) -> RunSettings:
         UnknownNameError: a key or a value's name is unknown; the message lists the known ones and the nearest.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path, LARGEST)
+    except (OSError, DataError) as error:
         raise ArgumentError(f"{path} cannot be read: {error}") from error
     return parse(text, str(path))
 
@@ -138,15 +141,24 @@ def parse(text: str, name: str) -> RunSettings:
         ArgumentError: it is not TOML, or a value in it cannot be used.
         UnknownNameError: a key or a value's name is unknown.
     """
-    tables: dict[str, Any] = {}
     try:
         tables = tomllib.loads(text)
-        return RunSettings.model_validate(tables)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ArgumentError(f"{name} is not TOML that can be read: it is nested too deep") from None
+    # also a number of more digits than Python reads
+    except ValueError as error:
         raise ArgumentError(f"{name} is not TOML: {error}") from error
+    try:
+        return RunSettings.model_validate(tables)
     except ValidationError as error:
         # pydantic says everything at once; the first is enough to go on with, and others may only follow from it.
-        raise _said_clearly(error.errors()[0], name, tables) from None
+        first, *others = error.errors()
+        said = _said_clearly(first, name, tables)
+        unknown = [other for other in others if other["type"] == "extra_forbidden"]
+        if first["type"] != "missing" or not unknown:
+            raise said from None
+        # what is missing may be there under a wrong name
+        raise ArgumentError(f"{said}; {_said_clearly(unknown[0], name, tables)}") from None
 
 
 def _said_clearly(error: Any, name: str, given: dict[str, Any]) -> AttentError:

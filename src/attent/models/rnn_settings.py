@@ -100,7 +100,7 @@ class RnnSettings(BaseModel):
         if "preset" not in values:
             return values
         name = values["preset"]
-        if name not in PRESETS:
+        if not isinstance(name, str) or name not in PRESETS:
             raise UnknownNameError("preset", str(name), PRESETS)
         return PRESETS[name] | {key: value for key, value in values.items() if key != "preset"}
 

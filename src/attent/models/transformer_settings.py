@@ -65,7 +65,7 @@ class StackSettings(BaseModel):
         if "preset" not in values:
             return values
         name = values["preset"]
-        if name not in cls.presets:
+        if not isinstance(name, str) or name not in cls.presets:
             raise UnknownNameError("preset", str(name), cls.presets)
         return cls.presets[name] | {key: value for key, value in values.items() if key != "preset"}
 
