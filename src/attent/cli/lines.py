@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 import sys
@@ -10,8 +9,9 @@ import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, TypeVar
 
+from attent.data import unpacking
 from attent.errors import ArgumentError, DataError
 
 Item = TypeVar("Item")
@@ -31,7 +31,7 @@ def opened(source: str) -> BinaryIO:
         if Path(source).is_dir():
             raise ArgumentError(f"{source} is a folder, neither a file nor a text")
         if Path(source).is_file():
-            return cast(BinaryIO, gzip.open(source)) if source.endswith(".gz") else Path(source).open("rb")
+            return unpacking.open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
         if FILE_NAME.fullmatch(source):
             raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
     except ArgumentError:
@@ -66,7 +66,7 @@ def lines_of(stream: BinaryIO, name: str) -> Iterator[str]:
 
 def _unpacked(stream: BinaryIO, name: str) -> Iterator[bytes]:
     try:
-        yield from stream
+        yield from unpacking.lines(stream, where(name))
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{where(name)} cannot be read: {error}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import sys
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from attent.data import unpacking
 from attent.data.text import Pair
 from attent.errors import ArgumentError, DataError
 
@@ -92,10 +92,10 @@ def lines(path: str | Path) -> Iterator[str]:
         path: a file, gzipped if its name ends in .gz; `-` is standard input.
 
     Raises:
-        DataError: the file cannot be read, or a line is not UTF-8.
+        DataError: the file cannot be read or unpacks to too much, or a line is not UTF-8 or too long.
     """
     with _opened(path) as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(unpacking.lines(stream, _named(path)), start=1):
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
             except UnicodeDecodeError as error:
@@ -224,7 +224,7 @@ def _opened(path: str | Path) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     try:
-        with gzip.open(path, "rb") if str(path).endswith(".gz") else Path(path).open("rb") as stream:
-            yield stream  # pyright: ignore[reportReturnType]
+        with unpacking.open_gzip(path) if str(path).endswith(".gz") else Path(path).open("rb") as stream:
+            yield stream
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error

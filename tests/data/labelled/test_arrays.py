@@ -1,8 +1,11 @@
+import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from attent.data import unpacking
 from attent.data.labelled.arrays import VectorSequences, arrays
 from attent.data.labelled.pictures import Pictures
 from attent.errors import DataError
@@ -92,3 +95,36 @@ def test_files_that_are_no_npz_are_refused(tmp_path: Path) -> None:
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match="damaged"):
         arrays(file)
+
+
+def with_header(path: Path, header: bytes) -> Path:
+    """An .npz whose x has this header and 16 bytes."""
+    written(path, y=[1, 2])
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(16))
+    return path
+
+
+@pytest.mark.parametrize("shape", ["(10000, 1000, 125)", "(375000000000, 1, 1)", f"({10**30}, 1, 1)", "(2, -1, 1)"])
+def test_a_header_that_says_more_than_there_is_takes_no_memory(tmp_path: Path, shape: str) -> None:
+    file = with_header(tmp_path / "a.npz", f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode())
+    with pytest.raises(
+        DataError, match=r"a\.npz(: x is damaged: its header says -?[\d,]+ bytes, and it holds 16| is no \.npz, or a damaged)"
+    ):
+        arrays(file)
+
+
+@pytest.mark.parametrize("header", [b"[" * 5000, b"{" * 200, b"9" * 6000, b"((((", b"\x00\xff", b"{'descr': " + b"(" * 900])
+def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
+    with pytest.raises(DataError, match=r"a\.npz is no \.npz, or a damaged one"):
+        arrays(with_header(tmp_path / "a.npz", header))
+
+
+def test_an_array_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((2, 500, 200)), y=[1, 2])
+    assert len(arrays(tmp_path / "a.npz")) == 2
+    monkeypatch.setattr(unpacking, "ALLOWED", 60_000)
+    with pytest.raises(DataError, match=r"a\.npz: x unpacks to 1,600,128 bytes"):
+        arrays(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 500, 200)), y=[1, 2])
+    assert len(arrays(tmp_path / "a.npz")) == 2

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from attent.data import unpacking
 from attent.data.word_vectors.opening import opened
 from attent.errors import DataError
 
@@ -28,6 +29,14 @@ def test_the_first_bytes_tell_what_a_file_is_and_its_name_does_not(tmp_path: Pat
     zipped = archive(tmp_path / "zipped.bin", only_txt=TEXT)
     for path in (tmp_path / "plain.gz", tmp_path / "gzipped.txt", zipped, zipped / "only.txt"):
         assert content(path) == TEXT
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "ALLOWED", 60_000)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"a" * 200_000))
+    for path in (tmp_path / "a.gz", archive(tmp_path / "a.zip", a_txt=b"a" * 200_000)):
+        with pytest.raises(DataError, match=rf"{path.name} unpacks to more than 60,000 bytes"):
+            content(path)
 
 
 def test_of_several_files_in_an_archive_one_is_named_behind_it(tmp_path: Path) -> None:

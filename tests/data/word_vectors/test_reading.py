@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attent.benchmarking.memory import apart, grown
+from attent.data import unpacking
 from attent.data.word_vectors import WordVectors, read, text, write
 from attent.data.word_vectors.opening import opened
 from attent.data.word_vectors.reading import width_of
@@ -166,3 +167,21 @@ def test_four_hundred_thousand_vectors_take_less_than_twice_their_size(tmp_path:
     if memory is None:
         pytest.skip("this system does not tell how much memory a process has held")
     assert memory < 2 * 400_000 * 300 * 4 / 2**20
+
+
+@pytest.mark.parametrize(
+    "head", [b"9" * 30 + b" 3\n", b"3 " + b"9" * 30 + b"\n", b"9" * 5000 + b" 3\n", b"3 2000000000\n", b"3 999999999\n"]
+)
+def test_a_header_that_says_what_no_file_holds_is_refused_and_named(tmp_path: Path, head: bytes) -> None:
+    (tmp_path / "a.bin").write_bytes(head + b"cat \x00\x01\x02\x03dog \x00\x01\x02\x03\n")
+    with pytest.raises(DataError, match=r"a\.bin"):
+        read(tmp_path / "a.bin")
+    (tmp_path / "a.txt").write_bytes(head + b"\ncat 1 2 3\ndog 4 5 6\n")
+    assert read(tmp_path / "a.txt").width == 3
+
+
+def test_a_line_without_an_end_is_refused_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "LONGEST_LINE", 1000)
+    (tmp_path / "a.txt").write_bytes(b"cat 1 2 3\n" + b"dog " * 1000)
+    with pytest.raises(DataError, match=r"a\.txt, line 2: has more than 1,000 bytes"):
+        read(tmp_path / "a.txt")

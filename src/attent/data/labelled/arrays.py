@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import os
 import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX, read_array, read_array_header_1_0, read_array_header_2_0, read_magic
 
 from attent.data.labelled.pictures import Pictures
+from attent.data.unpacking import largest
 from attent.errors import DataError
 
+ENDING = ".npy"
 # What the arrays of a file are called.
 IMAGES, VECTORS, LABELS, LENGTHS = "images", "x", "y", "lengths"
 
@@ -106,19 +112,41 @@ def finite(vectors: np.ndarray, name: str) -> np.ndarray:
 def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
     """The arrays that are looked at, by name, and the names of all."""
     try:
-        # opened here, as numpy leaves a damaged file open
         with Path(path).open("rb") as stream:
-            if isinstance(file := np.load(stream, allow_pickle=False), np.ndarray):
+            if stream.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
                 raise DataError(f"{path} is one array, no .npz: numpy.savez writes several by name")
-            return {name: file[name] for name in (IMAGES, VECTORS, LABELS, LENGTHS) if name in file.files}, file.files
+            with zipfile.ZipFile(stream) as archive:
+                names = [name.removesuffix(ENDING) for name in archive.namelist()]
+                known = [name for name in (IMAGES, VECTORS, LABELS, LENGTHS) if name + ENDING in archive.namelist()]
+                return {name: _array(archive, name, f"{path}: {name}", os.fstat(stream.fileno()).st_size) for name in known}, names
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except DataError:
         raise
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error) and "Object arrays" in str(error):
             raise DataError(f"{path} holds Python objects, which are not read: numbers and texts alone are") from error
         raise DataError(f"{path} is no .npz, or a damaged one") from error
+
+
+def _array(archive: zipfile.ZipFile, name: str, called: str, size: int) -> np.ndarray:
+    """An array of an archive of so many bytes, whose sizes are compared before memory is taken."""
+    info = archive.getinfo(name + ENDING)
+    if info.file_size > largest(min(info.compress_size, size)):
+        raise DataError(f"{called} unpacks to {info.file_size:,} bytes, which numbers of its size never do")
+    with archive.open(info) as member:
+        version = read_magic(member)
+        try:
+            shape, _, dtype = (read_array_header_1_0 if version == (1, 0) else read_array_header_2_0)(member)
+        # a header is parsed as Python is, which fails in many ways
+        except (SyntaxError, TokenError, RecursionError, MemoryError) as error:
+            raise ValueError("the header is none") from error
+        held = info.file_size - member.tell()
+    # of objects there are pickles
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize != held:
+        raise DataError(f"{called} is damaged: its header says {math.prod(shape) * dtype.itemsize:,} bytes, and it holds {held:,}")
+    with archive.open(info) as member:
+        return read_array(member, allow_pickle=False)
 
 
 def _classes(path: Path | str, labels: np.ndarray, count: int) -> tuple[np.ndarray, tuple[str, ...]]:

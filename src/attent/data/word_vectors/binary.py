@@ -18,6 +18,8 @@ from attent.errors import DataError
 
 # Bytes that are read at once, and bytes that a word may have.
 CHUNK, LONGEST = 2**20, 4096
+# Numbers of a vector.
+WIDEST = 2**20
 # Words whose vectors are handed on at once.
 TOGETHER = 512
 
@@ -36,6 +38,8 @@ def blocks(stream: IO[bytes], report: VectorsReport, wanted: Collection[str] | N
     header = HEADER.fullmatch(stream.readline(LONGEST))
     if header is None or int(header[2]) == 0:
         raise DataError(f"{report.name}: the first line must be the number of words and of their features")
+    if int(header[2]) > WIDEST:
+        raise DataError(f"{report.name}: the first line says {int(header[2]):,} numbers a word, more than the {WIDEST:,} that are read")
     count, report.width, report.unit = int(header[1]), int(header[2]), "word"
     names = None if wanted is None else frozenset(word.encode(errors="replace") for word in wanted)
     places: list[int] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import IO
 from zipfile import BadZipFile, ZipFile
 
+from attent.data.unpacking import unpacked
 from attent.errors import DataError
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
@@ -32,14 +34,15 @@ def opened(path: Path | str) -> Iterator[IO[bytes]]:
         with file.open("rb") as plain:
             first = plain.read(4)
             plain.seek(0)
+            size = os.fstat(plain.fileno()).st_size
             if first.startswith(ZIP):
-                with ZipFile(plain) as archive, archive.open(_chosen(file, archive, member)) as stream:
+                with ZipFile(plain) as archive, unpacked(archive.open(_chosen(file, archive, member)), size, path) as stream:
                     yield stream
             elif member:
                 raise DataError(f"{path} cannot be read: {file} is no zip archive")
             elif first.startswith(GZIP):
-                with gzip.open(plain) as stream:
-                    yield stream  # pyright: ignore[reportReturnType]
+                with unpacked(gzip.open(plain), size, path) as stream:  # pyright: ignore[reportArgumentType]
+                    yield stream
             else:
                 yield plain
     except (EOFError, zlib.error, gzip.BadGzipFile, BadZipFile) as error:

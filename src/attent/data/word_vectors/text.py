@@ -14,11 +14,13 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
+from attent.data import unpacking
 from attent.data.word_vectors.gathering import Block
 from attent.data.word_vectors.report import EMPTY_LINE, NO_NUMBER, OTHER_WIDTH, VectorsReport
 from attent.errors import DataError
 
-HEADER = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")
+# numbers of more digits are no counts
+HEADER = re.compile(rb"\s*(\d{1,18})[ \t]+(\d{1,9})\s*")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Lines from which the width is told, and lines whose numbers are read at once.
 AHEAD, TOGETHER = 100, 512
@@ -72,7 +74,8 @@ def blocks(stream: IO[bytes], report: VectorsReport, wanted: Collection[str] | N
     Raises:
         DataError: none of the first lines is a word and its vector.
     """
-    ahead = list(itertools.islice(stream, AHEAD))
+    entries = unpacking.lines(stream, report.name)
+    ahead = list(itertools.islice(entries, AHEAD))
     if ahead:
         ahead[0] = ahead[0].removeprefix(BYTE_ORDER_MARK)
     found = shape(ahead)
@@ -81,7 +84,7 @@ def blocks(stream: IO[bytes], report: VectorsReport, wanted: Collection[str] | N
             f"{report.name}: none of the first {len(ahead)} lines is a word and its vector" if ahead else f"{report.name}: empty"
         )
     report.width = found.width
-    lines = enumerate(itertools.chain(ahead, stream), start=1)
+    lines = enumerate(itertools.chain(ahead, entries), start=1)
     if found.header is not None:
         report.lines, _ = next(lines)
     for rows in _together(lines, report, _beginnings(wanted)):
