@@ -17,7 +17,7 @@ import pytest
 HOUSE = """
 errors · axes · names · bounded
 attention
-layers
+layers · testing
 models | data
 runs · training | decoding
 evaluation · views · database · regression · export · integrations

@@ -7,6 +7,7 @@ AttentError
 │   ├── DeviceError                      tensors on different devices
 │   ├── UnknownNameError                 a name that no part, preset, key or locale bears
 │   └── MissingArgumentError             a part with parameters, asked for by its bare name
+├── PartError (also AssertionError)       a part of one's own that does not hold what its slot asks
 ├── UnseenError (also KeyError)          a module that a watched model has no map of
 ├── ImplementationError                  an implementation asked for by name that cannot serve this call
 ├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place since
@@ -62,6 +63,10 @@ class UnknownNameError(ArgumentError):
 
 class MissingArgumentError(ArgumentError):
     """A part that has parameters or a value without default was asked for by its bare name."""
+
+
+class PartError(AttentError, AssertionError):
+    """A part of one's own that does not hold what its slot asks: which check, and the figures."""
 
 
 class UnseenError(AttentError, KeyError):

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from attent.attention import prepare
+from attent.attention import attend, prepare
 from attent.attention.call import lower_key
 from attent.attention.masks import Causal, Padding
-from attent.attention.parts import Both, Side
+from attent.attention.normalisers import Softmax
+from attent.attention.parts import Both, Normaliser, Side
 from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import Additive, Dot, Gaussian, General
 from attent.errors import ArgumentError, DeviceError, DTypeError, MissingArgumentError, ShapeError
@@ -183,3 +185,48 @@ def test_under_autocast_mixed_inputs_are_brought_together_but_lowered_keys_stay_
         assert call.dtype == query.dtype == key.features.dtype == value.dtype == torch.bfloat16
         assert prepare(QUERY.bfloat16(), Side(KEY), VALUE.bfloat16()).key.features.dtype == torch.float32
         assert prepare(QUERY, KEY, VALUE).call.dtype == torch.float32
+
+
+class Share(Normaliser):
+    """Each score's share of their sum of magnitudes, which are distributions where all are positive alone."""
+
+    def normalise(self, scores: Tensor) -> Tensor:
+        return scores / scores.abs().sum(-1, keepdim=True)
+
+
+def test_rows_that_are_not_the_distribution_they_are_said_to_be_are_refused() -> None:
+    query, key = torch.rand(2, 3, 5, 4), torch.rand(2, 3, 7, 4)
+    for _ in range(2):  # not at the first call alone
+        with pytest.raises(
+            ArgumentError, match=r"^normaliser Share says that each row's weights are nonnegative and sum to one, but .* the least is -0\."
+        ):
+            attend(query, key, key, normaliser=Share())
+    Share.distribution = False
+    try:
+        assert attend(query, key, key, normaliser=Share(), return_map=True)[0].shape == (2, 3, 5, 4)
+    finally:
+        del Share.distribution
+
+
+def test_a_normaliser_is_asked_once_for_each_class_without_a_die_thrown() -> None:
+    asked: list[torch.Size] = []
+
+    class Gumbel(Normaliser):
+        def normalise(self, scores: Tensor) -> Tensor:
+            asked.append(scores.shape)
+            return (scores - torch.rand_like(scores).log().neg().log()).softmax(-1)
+
+    query, state = torch.rand(1, 3, 5, 4), torch.get_rng_state()
+    for _ in range(3):
+        assert prepare(query, query, query, normaliser=Gumbel()).call.distribution
+    assert asked == [(1, 3, 1, 5)]
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_ours_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> Tensor:
+        raise AssertionError
+
+    monkeypatch.setattr(Softmax, "normalise", refused)
+    query = torch.rand(1, 3, 5, 4)
+    prepare(query, query, query, normaliser=Softmax())

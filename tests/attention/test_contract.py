@@ -25,6 +25,7 @@ from attent.attention.parts import Mask, Normaliser, Position, Side
 from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import SCORES
 from attent.attention.weightings import WEIGHTINGS, GaussianWindow
+from attent.testing import check_part
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH, VALUE_WIDTH = 2, 3, 5, 7, 4, 11  # the width is even for rotary's sake, all others are primes
 IMPLEMENTATIONS = ("formula", "tiled", "sdpa")
@@ -330,18 +331,18 @@ def test_a_database_has_no_order(name: str) -> None:
     torch.testing.assert_close(permuted.dense(), weights.dense()[..., order])
 
 
-@pytest.mark.parametrize("name", SCORES)
-def test_lowered_sides_give_the_scores(name: str) -> None:
-    """The two halves and what joins them, against `forward`, the specification; its `steps` end in it."""
-    score = filled(SCORES[name].for_widths(WIDTH, WIDTH, HEADS), 1)
-    query, key = drawn(2, HEADS, 5, WIDTH, seed=2), drawn(2, HEADS, 7, WIDTH, seed=3)
-    expected = score(query, key)
-    assert expected.shape == (2, HEADS, 5, 7)
-    theirs = score.lower_key(key)
-    torch.testing.assert_close(score.between(score.lower_query(query, theirs.origin), theirs), expected)
-    name, last = list(score.steps(query, key).items())[-1]
-    assert name == "scores"
-    torch.testing.assert_close(last, expected)
+PARTS: dict[str, Any] = {
+    **{name: score.for_widths(WIDTH, WIDTH, HEADS) for name, score in SCORES.items()},
+    **{name: normaliser_of(name) for name in NORMALISERS},
+    **{name: example(slice(None)) for name, example in (MASK_EXAMPLES | JOINED | WEIGHTING_EXAMPLES).items() if name != "none"},
+    **{type(position).__name__: position for position in (Rotary(), Rotary(halves=True), Alibi(), RelativeBias(HEADS, 6, 5))},
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_holds_what_its_slot_asks(name: str) -> None:
+    part = PARTS[name]
+    check_part(filled(part, 1) if isinstance(part, nn.Module) else part, batch=BATCH, heads=HEADS, queries=QUERIES, keys=KEYS, width=WIDTH)
 
 
 @pytest.mark.slow

@@ -185,10 +185,11 @@ def _call(
     if position is not None:
         position.check(heads, query_width)
     lengths = None if lengths is None else checks.lengths_within(lengths, keys)
-    full = (batch, heads, queries, keys)
+    full, chosen_normaliser = (batch, heads, queries, keys), choices.normaliser(normaliser)
+    checks.distribution(chosen_normaliser, heads, keys, device, torch.float64 if dtype == torch.float64 else torch.float32)
     call = Call(
         score=chosen,
-        normaliser=choices.normaliser(normaliser),
+        normaliser=chosen_normaliser,
         mask=_mask(mask, lengths, axes, full),
         bias=None if bias is None else checks.four_axes_of_bias(bias, axes, full),
         soft_cap=soft_cap,

@@ -5,13 +5,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 
 from attent.attention import transforms
+from attent.attention.normalisers import NORMALISERS
+from attent.attention.parts import Normaliser
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+
+# the classes whose rows are known to be what they say
+_DISTRIBUTIONS: WeakSet[type[Normaliser]] = WeakSet(NORMALISERS.values())
 
 
 def agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -107,6 +113,33 @@ def four_axes_of_bias(bias: object, axes: int, full: tuple[int, int, int, int]) 
     if wide.dim() != 4 or any(have not in (1, need) for have, need in zip(wide.shape, full, strict=True)):
         raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {full}, got {tuple(bias.shape)}")
     return wide
+
+
+def distribution(normaliser: Normaliser, heads: int, keys: int, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise where a normaliser of one's own says that its rows are distributions, and they are not.
+
+    It is asked for one row of a head, once for each class; ours, which the tests hold to it, are not asked.
+    """
+    kind = type(normaliser)
+    if kind in _DISTRIBUTIONS or not normaliser.distribution or not (heads and keys) or device.type == "meta":
+        return
+    if torch.compiler.is_compiling() or transforms.needs_plain_torch():
+        return
+    scores = torch.linspace(-1.0, 2.0, keys, device=device, dtype=dtype).expand(1, heads, 1, keys)
+    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        low, high, least = row_sums(normaliser(scores))
+    if max(1.0 - low, high - 1.0, -least) > 1e-3:
+        raise ArgumentError(
+            f"normaliser {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to {low:.4g} to "
+            f"{high:.4g} and the least is {least:.4g}; set distribution = False in the class, or normalise"
+        )
+    _DISTRIBUTIONS.add(kind)
+
+
+def row_sums(weights: Tensor) -> tuple[float, float, float]:
+    """The least and the largest sum of a row, and the least weight."""
+    sums = weights.detach().sum(-1)
+    return float(sums.min()), float(sums.max()), float(weights.detach().min())
 
 
 def first_position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:

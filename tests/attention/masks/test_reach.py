@@ -10,6 +10,7 @@ from attent.attention.kernels import bands
 from attent.attention.masks import Around, Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
 from attent.attention.parts import Mask
 from attent.attention.scores import Additive
+from attent.testing import check_part
 
 B, H, TQ, TK = 2, 3, 17, 29
 dice = torch.Generator().manual_seed(5)
@@ -109,9 +110,6 @@ def test_where_the_reach_says_it_all_nothing_more_is_asked(name: str) -> None:
     assert MASKS[name].seen(call.pairs()) is None
 
 
-@pytest.mark.parametrize("mask", SCATTERED.values(), ids=SCATTERED)
-def test_some_keys_of_a_mask_are_those_of_all(mask: Mask) -> None:
-    call = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call
-    rows, keys = torch.tensor([2, 3, 4]), torch.tensor([0, 4, 5, 11, 28])
-    whole = mask.allowed(call.pairs()).expand(B, H, TQ, TK)
-    assert torch.equal(mask.allowed(call.pairs(rows, keys)).expand(B, H, 3, 5), whole[:, :, rows][..., keys])
+@pytest.mark.parametrize("mask", (MASKS | SCATTERED).values(), ids=MASKS | SCATTERED)
+def test_masks_of_more_pairs_hold_what_their_slot_asks(mask: Mask) -> None:
+    check_part(mask, batch=B, heads=H, queries=TQ, keys=TK)

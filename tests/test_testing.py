@@ -1,0 +1,318 @@
+"""check_part finds each fault, by one part that has it, and passes parts that have none; the house's own are in the contract test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.attention.masks import Causal, Selected, Table, Window
+from attent.attention.normalisers import Softmax
+from attent.attention.parts import DotScore, Mask, Normaliser, Pairs, Position, Score, Side, Weighting
+from attent.attention.scores import General, ScaledDot
+from attent.errors import ArgumentError, AttentError, PartError, ShapeError
+from attent.testing import check_part
+
+
+def distance(query: Tensor, key: Tensor) -> Tensor:
+    return -(query[..., :, None, :] - key[..., None, :, :]).square().sum(-1)
+
+
+class Wrong(torch.autograd.Function):
+    """The square, whose gradient is said to be x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.square()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return gradient * ctx.saved_tensors[0]
+
+
+class Lowered(DotScore):
+    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+        return Side(2 * key)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.mT
+
+
+class Detached(DotScore):
+    """Whose key half has the right numbers and no gradients."""
+
+    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+        return Side(key.detach())
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.mT
+
+
+class Later(DotScore):
+    def lower_later_key(self, key: Tensor, start: int, origin: Tensor | None = None) -> Side:
+        return Side(key + start)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.mT
+
+
+class Steps(Score):
+    last = "scores"
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.mT
+
+    def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
+        return {self.last: self(query, key) + (self.last == "scores")}
+
+
+class Unnamed(Steps):
+    last = "products"
+
+
+class Places(Score):
+    """Which says nothing of places, and adds them."""
+
+    def between(self, query: Side, key: Side) -> Tensor:
+        return query.features @ key.features[..., 1:].mT + key.features[..., 0][..., None, :]
+
+    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+        return self.lower_later_key(key, 0)
+
+    def lower_later_key(self, key: Tensor, start: int, origin: Tensor | None = None) -> Side:
+        places = torch.arange(start, start + key.shape[-2], dtype=key.dtype)
+        return Side(torch.cat((places[:, None].expand(*key.shape[:-1], 1), key), -1))
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.between(Side(query), self.lower_key(key))
+
+
+class Own(Normaliser):
+    """A normaliser made of a function."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], *, distribution: bool = False, shift_invariant: bool = False) -> None:
+        self.function = function
+        self.distribution, self.shift_invariant = distribution, shift_invariant  # pyright: ignore[reportAttributeAccessIssue]
+
+    def normalise(self, scores: Tensor) -> Tensor:
+        return self.function(scores)
+
+
+class Leaking(Softmax):
+    """Which hides nothing."""
+
+    def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+        return self.normalise(scores)
+
+
+class Spoilt(Softmax):
+    """Which hides by a factor of zero, that NaN survives not."""
+
+    def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+        weights = self.normalise(scores)
+        return weights if allowed is None else weights.masked_fill(~allowed, 0.0)
+
+
+class Neighbourly(Mask):
+    """A mask of which `broken` says what is wrong."""
+
+    def __init__(self, **broken: Callable[[Pairs], Any]) -> None:
+        self.broken = broken
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        return self.broken["allowed"](pairs) if "allowed" in self.broken else Window(1, 1).allowed(pairs)
+
+    def span(self, pairs: Pairs) -> Any:
+        return self.broken["span"](pairs) if "span" in self.broken else None
+
+    def reach(self, pairs: Pairs) -> Any:
+        return self.broken["reach"](pairs) if "reach" in self.broken else self.span(pairs)
+
+    def seen(self, pairs: Pairs) -> Tensor | None:
+        return self.broken["seen"](pairs) if "seen" in self.broken else None
+
+
+class Alone(Window):
+    def alone(self, sequence: int, keys: int) -> Mask | None:
+        return None
+
+
+class Added(Position):
+    biases: ClassVar[bool] = True
+
+    def __init__(self, function: Callable[[Pairs], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def bias(self, pairs: Pairs) -> Tensor:
+        return self.function(pairs)
+
+
+class Turned(Position):
+    turns: ClassVar[bool] = True
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def turn(self, features: Tensor, positions: Tensor) -> Tensor:
+        return self.function(features, positions)
+
+
+class Factors(Weighting):
+    def __init__(self, function: Callable[[Pairs], Tensor]) -> None:
+        self.function = function
+
+    def factors(self, pairs: Pairs) -> Tensor:
+        return self.function(pairs)
+
+
+def table_of(pairs: Pairs) -> Tensor:
+    """A window, by a table of all pairs though few are asked for."""
+    places = torch.arange(max(int(pairs.columns.max()), int(pairs.positions.max())) + 1)
+    table = (places[:, None] - places).abs() <= 1
+    return table[pairs.positions[0]][:, pairs.columns][None, None]
+
+
+def apart(pairs: Pairs) -> Tensor:
+    query, key = pairs.between()
+    return (query - key).abs().double()
+
+
+FAULTY: dict[str, tuple[Any, str]] = {
+    "a score's shape": (
+        lambda query, key: (query @ key.mT)[:, :1], "a score must return (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 1, 5, 7)",
+    ),
+    "a score's dtype": (lambda query, key: (query @ key.mT).float(), "forward of float64 must be torch.float64, got torch.float32"),
+    "a score's steps": (Steps(), "the last of its steps must be what forward returns: they differ by up to 1"),
+    "a score's last step": (Unnamed(), "its steps must end in 'scores', got 'products'"),
+    "a lowered form": (Lowered(), "between of the lowered sides must be what forward returns"),
+    "a later key": (Later(), "lower_later_key must lower keys as lower_key does among others"),
+    "a score that looks at all keys": (
+        lambda query, key: query @ (key - key.mean(-2, keepdim=True)).mT,
+        "lower_later_key must lower keys as lower_key does among others",
+    ),
+    "a score that looks at all queries": (
+        lambda query, key: (query - query.mean(-2, keepdim=True)) @ key.mT, "a pair's score must depend on its query and key alone",
+    ),
+    "a score that looks at its neighbours": (
+        lambda query, key: query @ key.mT * len(query),
+        "a sequence's scores must not depend on its batch neighbours",
+    ),
+    "a score of places": (Places(), "in another order of the keys the scores must be the same"),
+    "a score's gradient": (lambda query, key: Wrong.apply(query) @ key.mT, "the gradient of query must be that of differences"),
+    "a lowered form's gradient": (Detached(), "the gradient of key must be the formula's, by tiled: they differ by up to"),
+    "a score's memory": (
+        lambda query, key: query @ (torch.eye(key.shape[-2], dtype=key.dtype) @ key).mT, "a row's scores must grow linearly with the keys",
+    ),
+    "a score that raises": (lambda query, key: query @ key, "raises RuntimeError"),
+    "a score of NaN": (lambda query, key: distance(query, key).sqrt(), "must be finite"),
+    "a normaliser's shape": (
+        Own(lambda scores: scores.sum(-1, keepdim=True)), "weights must be (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 3, 5, 1)",
+    ),
+    "a normaliser's dtype": (
+        Own(lambda scores: scores.float().sigmoid()), "weights of float64 scores must be torch.float64, got torch.float32",
+    ),
+    "rows that are no distribution": (
+        Own(lambda scores: scores.sigmoid(), distribution=True), "it says distribution, but its rows sum to",
+    ),
+    "rows below zero": (Own(lambda scores: 2 * scores.softmax(-1) - 1 / scores.shape[-1], distribution=True), "with a least weight of -0."),
+    "rows that are none where some is hidden": (
+        Own(lambda scores: scores.clamp(min=-2.0).softmax(-1), distribution=True), "but its rows of what is seen sum to",
+    ),
+    "a shift that is seen": (Own(lambda scores: scores.sigmoid(), shift_invariant=True), "it says shift_invariant"),
+    "a normaliser over queries": (Own(lambda scores: scores.softmax(-2)), "a row's weights must depend on the row alone"),
+    "a normaliser of places": (
+        Own(lambda scores: scores.cumsum(-1).sigmoid()), "in another order of the keys the weights must be the same",
+    ),
+    "a hidden weight": (Leaking(), "a hidden pair must have weight zero, got up to 0."),
+    "a hidden score": (Spoilt(), "the weights must not depend on hidden scores"),
+    "a normaliser's gradient": (Own(lambda scores: Wrong.apply(scores.clamp(min=-9.0))), "must be that of differences"),
+    "a normaliser's memory": (
+        Own(lambda scores: (scores[..., :, None] - scores[..., None, :] <= 0).double().mean(-1) * 0 + scores.sigmoid()),
+        "a row's weights must grow linearly with the keys",
+    ),
+    "a mask's type": (
+        Neighbourly(allowed=lambda pairs: Window(1, 1).allowed(pairs).float()), "allowed must be torch.bool, got torch.float32",
+    ),
+    "a mask's shape": (
+        Neighbourly(allowed=lambda pairs: Window(1, 1).allowed(pairs)[0, 0]), "allowed must broadcast to (2, 3, 5, 7), got (5, 7)",
+    ),
+    "a mask that counts tiles": (
+        Neighbourly(allowed=lambda pairs: torch.eye(len(pairs.rows), len(pairs.columns)).bool()[None, None]),
+        "allowed of some rows and keys must be those of all",
+    ),
+    "a mask's memory": (Neighbourly(allowed=table_of), "allowed of one row must grow linearly with the keys"),
+    "a short reach": (Neighbourly(reach=Window(0, 1).span), "reach leaves out 30 of 84 pairs that may attend"),
+    "a short span": (Neighbourly(span=Window(1, 0).span), "span leaves out"),
+    "a wide span": (Neighbourly(span=Window(2, 1).span), "span holds"),
+    "unseen keys": (Neighbourly(seen=lambda pairs: pairs.columns > 2), "seen leaves out keys that one of its queries may see"),
+    "a mask alone": (Alone(1, 0), "alone must say the same of sequence 0"),
+    "a position of nothing": (Position(), "it must say turns or biases"),
+    "a bias that is infinite": (Added(lambda pairs: apart(pairs).masked_fill(apart(pairs) > 2, -torch.inf)), "bias must be finite numbers"),
+    "a bias of tiles": (Added(lambda pairs: apart(pairs) - apart(pairs).mean()), "bias of some rows and keys must be those of all"),
+    "a turn's dtype": (Turned(lambda features, places: features.float()), "turn of float64 must be torch.float64, got torch.float32"),
+    "a turn by neighbours": (
+        Turned(lambda features, places: features - features.mean(-2, keepdim=True)), "a token must turn by its own position",
+    ),
+    "a factor below zero": (Factors(lambda pairs: 1 - apart(pairs)), "factors must be finite and ≥ 0, got -"),
+    "factors of tiles": (Factors(lambda pairs: apart(pairs) / apart(pairs).amax()), "factors of some rows and keys must be those of all"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_a_faulty_part_is_found(fault: str) -> None:
+    part, message = FAULTY[fault]
+    with pytest.raises(PartError, match=re.escape(message)) as raised:
+        check_part(part)
+    assert isinstance(raised.value, AssertionError)
+    assert isinstance(raised.value, AttentError)
+    assert re.match(r"(score|normaliser|mask|position|weighting) \w+", str(raised.value))
+    assert "\n" not in str(raised.value)
+
+
+GOOD = {
+    "a function": distance,
+    "a score with parameters": General(4, 4),
+    "a score whose parameters are frozen": General(4, 4).requires_grad_(False),
+    "a score": ScaledDot(),
+    "a normaliser": Own(lambda scores: F.relu(scores)),
+    "a mask": Neighbourly(reach=Window(2, 3).span, seen=lambda pairs: pairs.columns >= 0),
+    "a bias": Added(lambda pairs: -apart(pairs)),
+    "a turn": Turned(lambda features, places: features * torch.cos(places[:, None, :, None].to(features.dtype))),
+    "factors": Factors(lambda pairs: torch.exp(-apart(pairs))),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_part_without_faults_passes_unchanged(name: str) -> None:
+    part = GOOD[name]
+    before = {key: (one.clone(), one.dtype) for key, one in part.named_parameters()} if isinstance(part, nn.Module) else {}
+    state = torch.get_rng_state()
+    assert check_part(part) is None
+    assert torch.equal(torch.get_rng_state(), state)
+    for key, (one, dtype) in before.items():
+        assert dict(part.named_parameters())[key].dtype == dtype
+        assert torch.equal(dict(part.named_parameters())[key], one)
+        assert dict(part.named_parameters())[key].grad is None
+
+
+def test_parts_made_for_some_sizes_are_tried_at_them() -> None:
+    check_part(Table(torch.rand(11, 13) < 0.5), queries=11, keys=13)
+    check_part(Selected(torch.randint(0, 13, (1, 1, 11, 3))), queries=11, keys=13, batch=3, heads=2)
+    check_part(General(3, 5, heads=2))
+    check_part(Causal(), queries=1, keys=1, batch=1, heads=1)
+    with pytest.raises(ShapeError, match=r"^mask must be \(Tq, Tk\) = \(5, 7\), got \(11, 13\)$"):
+        check_part(Table(torch.ones(11, 13, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("given", ["softmax", Softmax, 3])
+def test_what_is_no_part_is_said(given: Any) -> None:
+    with pytest.raises(ArgumentError):
+        check_part(given)
