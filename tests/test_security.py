@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 import attent
+from attent.cli.app import run as command
 from attent.config.recipe import follow, resume
 from attent.config.settings import parse
 from attent.errors import RunError
 from attent.export.exporting import export
 from attent.runs.config import CONFIG
+from attent.runs.folder import tokenizers_as_text
 from attent.serve.opened import opened
 from attent.training.progress import Progress
 
@@ -145,3 +147,79 @@ def test_sizes_that_the_weights_do_not_have_are_refused(run: Path, loader: str, 
     with pytest.raises(RunError, match=says):
         LOADERS[loader](run)
     assert time.monotonic() - start < 5
+
+
+@pytest.fixture
+def photos(run: Path) -> Path:
+    """A folder of the victim's beside the run, with folders whose names are numbers, and a file that nobody else may read."""
+    folder = run.parent / "photos"
+    for year in ("2019", "2020", "20200101"):
+        (folder / year).mkdir(parents=True)
+        (folder / year / "beach.jpg").write_bytes(b"sea")
+    shutil.copytree(run / "checkpoints" / "00000002", folder / "99990000")
+    (folder / "notes.txt").write_text("mine\n", encoding="utf-8")
+    (folder / "notes.txt").chmod(0o600)
+    return folder
+
+
+def averaged(run: Path) -> None:
+    code = command(["average", str(run), "--last", "1"])
+    if code != 0:
+        raise RunError(f"exit {code}")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need permission here")
+@pytest.mark.parametrize("change", [LOADERS["resume"], averaged])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("checkpoints", "photos"),
+        ("checkpoints/00000002", "photos/99990000"),
+        ("log.jsonl", "photos/notes.txt"),
+        ("config.json", "photos/99990000/state.json"),
+        (".config.json.part", "photos/notes.txt"),
+        ("tensorboard", "photos"),
+    ],
+)
+def test_nothing_is_written_through_a_link(run: Path, photos: Path, change: Callable[[Path], None], name: str, target: str) -> None:
+    if (run / name).is_dir():
+        shutil.rmtree(run / name)
+    if name == "config.json":
+        shutil.copy(run / name, run.parent / target)
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(run.parent / target)
+    before = everything(run.parent)
+    with pytest.raises(RunError):
+        change(run)
+    assert everything(run.parent) == before
+    assert (photos / "notes.txt").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need permission here")
+def test_an_export_is_not_written_through_a_link(run: Path, photos: Path) -> None:
+    (run / "export").symlink_to(photos)
+    before = everything(run.parent)
+    with pytest.raises(RunError, match="export is a symbolic link"):
+        export(run, "onnx")
+    assert everything(run.parent) == before
+
+
+def test_only_checkpoints_are_evicted(run: Path) -> None:
+    for name in ("2019", "00000001", "²"):
+        (run / "checkpoints" / name).mkdir()
+        (run / "checkpoints" / name / "beach.jpg").write_bytes(b"sea")
+    resume(run, {"updates": 4}, progress=silence())
+    left = {path.name for path in (run / "checkpoints").iterdir()}
+    assert left == {"2019", "00000001", "²", "00000004"}
+
+
+@pytest.mark.parametrize("name", ["../outside", "..", "", "a/b", "a\\b", "c:a"])
+def test_no_name_of_a_run_leaves_its_folder(run: Path, name: str) -> None:
+    for changes in ({"files": [name]}, {"task": "classify", "tokenizers": {name: "char"}, "sizes": [5, 2]}):
+        change(run, **changes)
+        with pytest.raises(RunError, match=r"config\.json is damaged: tokenizers and files must lie in the run folder, got '") as caught:
+            attent.load(run)
+        assert repr(name) in str(caught.value)
+        with pytest.raises(RunError, match="must lie in the run folder"):
+            tokenizers_as_text(run)
+        change(run, files=[], task="translate", tokenizers={"source": "char", "target": "char"}, sizes=None)

@@ -22,11 +22,11 @@ def open_regular(path: Path | str) -> io.BufferedReader:
         OSError: the system refuses it.
         DataError: it is no regular file. This message and those below do not name the file: whoever calls does.
     """
-    return open(regular(path, os.O_RDONLY), "rb")
+    return open(path, "rb", opener=regular)
 
 
 def regular(path: Path | str, flags: int) -> int:
-    """A descriptor of a regular file, opened with flags as those of `os.open`; errors as `open_regular`."""
+    """The descriptor of a regular file, for `open(path, opener=regular)`; errors as `open_regular`."""
     extra = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
     descriptor = os.open(path, sum(extra, flags), 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -6,7 +6,7 @@ import pytest
 
 from attent.errors import RunError
 from attent.runs import durable
-from attent.runs.durable import draft_of, new_file, new_folder, settle, sweep
+from attent.runs.durable import check_links, draft_of, new_file, new_folder, settle, sweep
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -97,3 +97,28 @@ def test_a_folder_that_cannot_be_replaced_stays_where_it_is(tmp_path: Path, monk
         (folder / "new").touch()
     assert [file.name for file in path.iterdir()] == ["old"]
     assert [file.name for file in tmp_path.iterdir()] == ["folder"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need permission here")
+def test_no_link_is_followed_to_write_or_to_sweep(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    (tmp_path / "mine" / "file").chmod(0o600)
+    for draft, target in ((".a.json.part", "mine/file"), (".b.json.part", "nowhere")):
+        (tmp_path / draft).symlink_to(tmp_path / target)
+    for name in ("a.json", "b.json"):
+        with new_file(tmp_path / name) as file:
+            file.write_text("new")
+    (tmp_path / ".c.part").symlink_to(tmp_path / "mine")
+    sweep(tmp_path)
+    assert content(tmp_path) == {"a.json": "new", "b.json": "new", "mine/file": "mine"}
+    assert (tmp_path / "mine" / "file").stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / ".c.part").is_symlink()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need permission here")
+def test_links_are_named(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    check_links(tmp_path)
+    with pytest.raises(RunError, match="link is a symbolic link, and a run is not written through one"):
+        check_links(tmp_path, tmp_path / "link")

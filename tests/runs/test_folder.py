@@ -1,4 +1,6 @@
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from attent.errors import RunError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.runs.config import FORMAT, RunConfig, read_config
+from attent.runs.durable import draft_of
 from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokenizers_of_text
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
@@ -259,3 +262,44 @@ def test_tokenizers_travel_as_text(tmp_path: Path) -> None:
     source, target = tokenizers_of_text(tokenizers_as_text(tmp_path / "run"), config)
     assert (source.encode("cab"), target.encode("10")) == (SOURCE.encode("cab"), TARGET.encode("10"))
     assert (source.size, target.size) == (SOURCE.size, TARGET.size)
+
+
+def draft(folder: Path, age: float = 3600.0) -> Path:
+    """What a process leaves beside a run folder that is killed before training begins."""
+    left = draft_of(folder / "run")
+    (left / "log.jsonl").touch()
+    os.utime(left / "log.jsonl", (time.time() - age,) * 2)
+    return left
+
+
+def test_what_was_killed_before_it_began_is_swept_by_the_next(tmp_path: Path) -> None:
+    for _ in range(2):
+        draft(tmp_path)
+    write(tmp_path / "run")
+    assert tree(tmp_path) == {"run"}
+    draft(tmp_path)
+    with RunWriter.again(tmp_path / "run"):
+        assert tree(tmp_path) == {"run"}
+
+
+def test_drafts_in_use_and_what_may_be_somebody_elses_are_left(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "log.jsonl").write_text("mine")
+    os.utime(victim / "log.jsonl", (0, 0))
+    (tmp_path / ".run.abcdefgh.part").symlink_to(victim)
+    draft_of(tmp_path / "run")
+    draft(tmp_path, age=1.0)
+    (tmp_path / ".run.more.abcdefgh.part").mkdir()
+    there = tree(tmp_path)
+    with RunWriter(tmp_path / "run") as living:
+        (own,) = tree(tmp_path) - there
+        old = tmp_path / own / "log.jsonl"
+        os.utime(old, (0, 0))
+        before = tree(tmp_path)
+        with RunWriter(tmp_path / "run"):
+            assert before < tree(tmp_path)
+        assert tree(tmp_path) == before
+        living.log({"update": 1})
+        assert old.read_text() == '{"update": 1}\n'
+    assert (victim / "log.jsonl").read_text() == "mine"

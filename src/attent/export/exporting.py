@@ -13,7 +13,7 @@ from attent.export import manifest as manifests
 from attent.export.comparison import Comparison, Engine, compare, sample_of
 from attent.export.manifest import EXPORTS, MANIFEST
 from attent.runs.config import must_do, read_config
-from attent.runs.durable import new_folder
+from attent.runs.durable import check_links, new_folder
 from attent.runs.folder import read, read_tokenizers
 
 # Each offers `write` and `load`.
@@ -51,6 +51,8 @@ def export(
     made_by, target = _module(engine), folder_of(run, engine, out)
     if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
         raise RunError(f"{target} is there already and is no export")
+    if out is None:
+        check_links(run / EXPORTS, target)
     must_do(run, read_config(run), "translate")
     identity = manifests.identity(run)
     found = read(run, trust_code=trust_code)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from attent import bounded, names
 from attent.data.word_vectors.settings import VectorsSettings
-from attent.errors import DataError, RunError
+from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings
 from attent.runs.durable import new_file
 
@@ -27,8 +27,8 @@ DOES: dict[Task, tuple[str, str]] = {
     "fill-mask": ("fills blanks", "attent fill {run} TEXT"),
     "classify": ("classifies", "attent classify {run} FILE"),
 }
-# The names of its tokenizers, where they are always the same.
-TOKENIZERS: dict[Task, tuple[str, ...]] = {"translate": ("source", "target"), "fill-mask": ("text",)}
+# The names of its tokenizers; a run that classifies has none where it reads no texts.
+TOKENIZERS: dict[Task, tuple[str, ...]] = {"translate": ("source", "target"), "fill-mask": ("text",), "classify": ("text",)}
 
 
 def versions() -> dict[str, str]:
@@ -38,6 +38,15 @@ def versions() -> dict[str, str]:
     except PackageNotFoundError:
         attent = "not installed"
     return {"attent": attent, "torch": torch.__version__, "python": platform.python_version()}
+
+
+# Of a vocabulary, of a vector, or of classes.
+Size = Annotated[int, Field(ge=1, le=2**31)]
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether it names a file of the folder itself, on any system."""
+    return Path(name).name == name and name not in ("", "..") and not set("\\:\0") & set(name)
 
 
 class RunConfig(BaseModel):
@@ -71,7 +80,7 @@ class RunConfig(BaseModel):
     task: Task = "translate"
     tokenizers: dict[str, str] = {"source": "char", "target": "char"}
     files: tuple[str, ...] = ()
-    sizes: tuple[int, int] | None = None
+    sizes: tuple[Size, Size] | None = None
     model: ModelSettings
     corpus: dict[str, Any] = {}
     digests: dict[str, str] = {}
@@ -82,13 +91,15 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _has_what_its_task_needs(self) -> RunConfig:
-        wanted = TOKENIZERS.get(self.task)
-        if wanted is not None and set(self.tokenizers) != set(wanted):
+        if wrong := [name for name in (*self.tokenizers, *self.files) if not _is_file_name(name)]:
+            raise ValueError(f"tokenizers and files must lie in the run folder, got {wrong[0]!r}")
+        wanted = TOKENIZERS[self.task]
+        if set(self.tokenizers) != set(wanted) and (self.tokenizers or self.task != "classify"):
             raise ValueError(f"a run that {DOES[self.task][0]} has the tokenizers {', '.join(wanted)}, got {', '.join(self.tokenizers)}")
         if not self.tokenizers and self.sizes is None:
             raise ValueError("a run without tokenizers must say its sizes")
-        if wrong := [name for name in self.files if Path(name).name != name]:
-            raise ValueError(f"files must lie in the run folder, got {wrong[0]}")
+        if (self.model.kind == "encoder") is (self.task == "translate"):
+            raise ValueError(f"a run that {DOES[self.task][0]} has no model of kind {self.model.kind!r}")
         return self
 
 
@@ -124,8 +135,7 @@ def read_config(path: Path | str) -> RunConfig:
     try:
         return RunConfig.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}") from error
+        raise RunError(f"{file} is damaged: {first_fault(error)}") from error
 
 
 def code_in(config: RunConfig) -> dict[str, str]:

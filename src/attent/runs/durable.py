@@ -11,10 +11,12 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from attent.errors import RunError
+from attent.errors import DataError, RunError
 
 # What a process that was killed leaves behind is known by its first and its last characters.
 HIDDEN, PART = ".", ".part"
+# Of a file that is opened to be written; Windows makes no links without being asked for permission.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
@@ -26,6 +28,9 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     draft = path.with_name(f"{HIDDEN}{path.name}{PART}")
     with said_clearly(path):
+        # made anew, for what lies there may be a link to another file
+        draft.unlink(missing_ok=True)
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666))
         try:
             yield draft
             _share(draft)
@@ -93,10 +98,21 @@ def _share(path: Path) -> None:
 def sweep(folder: Path) -> None:
     """Remove what a process that was killed has left half written in a folder."""
     for left in folder.glob(f"{HIDDEN}*{PART}"):
-        if left.is_dir():
+        if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
         else:
             left.unlink(missing_ok=True)
+
+
+def check_links(*paths: Path) -> None:
+    """Check that none of these files and folders is a symbolic link, through which others would be written.
+
+    Raises:
+        RunError: one is.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise RunError(f"{path} is a symbolic link, and a run is not written through one (cp -rL makes a copy without links)")
 
 
 def sync(path: Path) -> None:
@@ -118,5 +134,5 @@ def said_clearly(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"{path} cannot be written: {error.strerror or error}") from error
-    except SafetensorError as error:
+    except (DataError, SafetensorError) as error:
         raise RunError(f"{path} cannot be written: {error}") from error

@@ -11,9 +11,12 @@ What it holds:
 
 from __future__ import annotations
 
+import glob
 import json
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,14 +26,14 @@ from typing import IO, Any, Self
 
 import torch
 
-from attent.bounded import read_text
+from attent.bounded import read_text, regular
 from attent.data import tokenizer_file as tokenizer_format
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import KINDS
-from attent.errors import AttentError, DataError, RunError
+from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.settings import build
 from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, write_config
-from attent.runs.durable import draft_of, new_file, said_clearly, settle, sweep, sync
+from attent.runs.durable import HIDDEN, NO_LINK, PART, check_links, draft_of, new_file, said_clearly, settle, sweep, sync
 from attent.runs.lock import claim
 from attent.runs.sizes import check_sizes
 from attent.runs.weights import fill, tensors_of, write_tensors
@@ -38,6 +41,8 @@ from attent.runs.weights import fill, tensors_of, write_tensors
 MODEL, LOG = "model.safetensors", "log.jsonl"
 # Bytes that a further file of a run may have.
 LARGEST = 2**24
+# Seconds for which a new draft may not be locked yet.
+UNLOCKED = 10.0
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,9 @@ class RunWriter:
         self.path, self._replace = Path(path), replace
         self._check_room()
         with said_clearly(self.path):
+            _sweep_drafts(self.path)
             self._draft: Path | None = draft_of(self.path)
-            self._log = _log_in(self._draft)
+            self._log = _claimed(self._draft)
 
     @classmethod
     def again(cls, path: Path | str) -> Self:
@@ -104,6 +110,7 @@ class RunWriter:
         run.path, run._draft = Path(path), None
         read_config(path)
         run._log = _claimed(run.path)
+        _sweep_drafts(run.path)
         with said_clearly(run.path):
             sweep(run.path)
         return run
@@ -152,7 +159,6 @@ class RunWriter:
             write_config(config, self.path)
             return
         with said_clearly(self.path):
-            self._log.close()
             write_config(config, self._draft)
             for name, tokenizer in zip(config.tokenizers, tokenizers, strict=True):
                 tokenizer.save(self._draft / tokenizer_file(name))
@@ -161,8 +167,12 @@ class RunWriter:
             if start is not None:
                 write_tensors(tensors_of(start), self._draft / MODEL)
             self._check_room()
+            # Windows moves no folder of which a file is open; elsewhere it stays locked until it has been moved
+            if os.name != "posix":
+                self._log.close()
             settle(self._draft, self.path)
             self._draft = None
+            self._log.close()
         self._log = _claimed(self.path)
 
     def finish(self, config: RunConfig, model: torch.nn.Module, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None) -> None:
@@ -199,12 +209,24 @@ def held(path: Path | str) -> Iterator[None]:
         yield
 
 
+def _sweep_drafts(path: Path) -> None:
+    """Remove the drafts of a run folder whose processes ended before training began: nobody has their logs locked."""
+    for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
+        log = draft / LOG
+        if draft.is_symlink() or not log.is_file() or time.time() - log.stat().st_mtime < UNLOCKED:
+            continue
+        with suppress(OSError, DataError, RunError), _log_in(draft) as file:
+            if claim(file, draft):
+                shutil.rmtree(draft, ignore_errors=True)
+
+
 def _log_in(folder: Path) -> IO[str]:
-    return (folder / LOG).open("a", encoding="utf-8", buffering=1)
+    return open(folder / LOG, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK))
 
 
 def _claimed(path: Path) -> IO[str]:
-    """A run's log, open at its end; whoever has it open has the run."""
+    """A run's log, open at its end; whoever has it open has the run, which is written to through no link."""
+    check_links(*path.rglob("*"))
     with said_clearly(path / LOG):
         log = _log_in(path)
     try:
@@ -271,7 +293,18 @@ def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer],
 
 
 def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
-    return config.sizes or (tokenizers[0].size, tokenizers[-1].size)
+    """How many tokens or numbers the model reads, and how many tokens or classes it tells."""
+    if not tokenizers:
+        assert config.sizes is not None
+        return config.sizes
+    first, last = tokenizers[0].size, tokenizers[-1].size
+    # what fills blanks reads one token more, the blank
+    blank, told = config.task == "fill-mask", config.sizes[1] if config.task == "classify" and config.sizes else last
+    if config.sizes not in (None, (first + blank, told)):
+        raise ArgumentError(
+            f"its sizes must be {first + blank} and {told}, as its tokenizers say, got {config.sizes[0]} and {config.sizes[1]}"
+        )
+    return config.sizes or (first, last)
 
 
 def tokenizer_file(name: str) -> str:

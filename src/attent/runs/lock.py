@@ -12,7 +12,7 @@ from attent.errors import RunError
 FAR = 2**31 - 2
 
 
-def claim(file: IO[str], run: Path) -> None:
+def claim(file: IO[str], run: Path) -> bool:
     """Lock an open file of a run until it is closed, or its process ends.
 
     Where the file system has no locks, nothing is locked.
@@ -20,6 +20,9 @@ def claim(file: IO[str], run: Path) -> None:
     Args:
         file: open for writing.
         run: the run folder, for the message.
+
+    Returns:
+        Whether it is locked.
 
     Raises:
         RunError: another process has locked it.
@@ -29,7 +32,8 @@ def claim(file: IO[str], run: Path) -> None:
     except (BlockingIOError, PermissionError) as error:
         raise RunError(f"{run} is being trained by another process") from error
     except OSError:
-        return
+        return False
+    return True
 
 
 def _lock(descriptor: int) -> None:

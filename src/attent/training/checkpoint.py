@@ -12,6 +12,7 @@ A checkpoint appears at once, when all of it is durable; the one before it is re
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor, nn
 
 from attent.bounded import read_text
-from attent.errors import DataError, RunError
+from attent.errors import DataError, RunError, first_fault
 from attent.models.model import Model
 from attent.runs.durable import draft_of, new_file, new_folder, sweep
 from attent.runs.folder import MODEL
@@ -151,7 +152,7 @@ class Checkpoints:
         there = checkpoints_of(self.run)
         best = {update for _, update in verdict.best[: self.settings.keep_best]}
         for path in there[: -self.settings.keep_last]:
-            if int(path.name) not in best:
+            if int(path.name) not in best and (path / STATE).is_file():
                 # Out of sight first: what is half removed would look like a checkpoint.
                 aside = draft_of(path)
                 path.rename(aside / path.name)
@@ -222,7 +223,7 @@ def _fill(model: Model, optimizer: torch.optim.Adam, average: Average, processes
 def checkpoints_of(run: Path | str) -> list[Path]:
     """The checkpoints in a run folder, the oldest first."""
     folder = Path(run) / CHECKPOINTS
-    return sorted((path for path in folder.glob("*") if path.name.isdigit()), key=lambda path: int(path.name))
+    return sorted((path for path in folder.glob("*") if re.fullmatch("[0-9]{8,}", path.name)), key=lambda path: int(path.name))
 
 
 def newest(run: Path | str) -> Path | None:
@@ -257,8 +258,7 @@ def read_state(checkpoint: Path) -> State:
     try:
         return State.model_validate_json(read_text(file, LARGEST))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise RunError(f"{file} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise RunError(f"{file} is damaged: {first_fault(error)}") from error
     except (OSError, DataError) as error:
         raise RunError(f"{file} is missing or damaged: {error}") from error
 
