@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import re
 
+import pydantic
 import pytest
 
 from attent import errors
@@ -53,3 +54,19 @@ def test_the_docstring_draws_the_tree() -> None:
             assert base is None or getattr(errors, name).__bases__[0] is getattr(errors, base)
             drawn.append((column, name))
     assert {name for _, name in drawn} == {kind.__name__ for kind in CLASSES}
+
+
+def test_the_first_fault_has_its_key_where_there_is_one() -> None:
+    class Settings(pydantic.BaseModel):
+        width: int = 1
+
+        @pydantic.model_validator(mode="after")
+        def _odd(self) -> Settings:
+            if self.width % 2 == 0:
+                raise ValueError(f"Width must be odd, got {self.width}")
+            return self
+
+    for values, message in (({"width": "x"}, "width: input should be a valid integer"), ({"width": 2}, "width must be odd, got 2")):
+        with pytest.raises(pydantic.ValidationError) as caught:
+            Settings.model_validate(values)
+        assert errors.first_fault(caught.value).startswith(message)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class AttentError(Exception):
@@ -59,6 +60,13 @@ class UnknownNameError(ArgumentError):
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:
         return (type(self), (self.kind, self.name, self.known))
+
+
+def first_fault(error: Any) -> str:
+    """The first fault that a pydantic ValidationError lists: its key, where there is one, and what is wrong with it."""
+    fault = error.errors()[0]
+    message = fault["msg"].removeprefix("Value error, ")
+    return ": ".join(filter(None, (".".join(map(str, fault["loc"])), f"{message[:1].lower()}{message[1:]}")))
 
 
 class MissingArgumentError(ArgumentError):

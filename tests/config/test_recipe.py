@@ -232,6 +232,16 @@ def test_a_finished_run_goes_on_when_it_is_said_for_how_long(tmp_path: Path) -> 
         resume(tmp_path / "run", {"updates": 0})
 
 
+def test_a_setting_of_the_run_that_is_none_is_named_with_its_file(tmp_path: Path) -> None:
+    follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
+    config = tmp_path / "run" / "config.json"
+    content = json.loads(config.read_text())
+    content["training"]["batch_pairs"] = -1
+    config.write_text(json.dumps(content))
+    with pytest.raises(RunError, match=r"config\.json is damaged: training\.batch_pairs: input should be greater than or equal to 1$"):
+        resume(tmp_path / "run", {"updates": 5})
+
+
 def test_a_run_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
     follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
     shutil.rmtree(tmp_path / "run" / "checkpoints")

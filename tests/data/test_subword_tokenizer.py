@@ -165,7 +165,7 @@ def test_no_text_is_an_error(kind: str, lines: list[str]) -> None:
         KINDS[kind].learn(lines, 300)
 
 
-@pytest.mark.parametrize("model", [None, "~", "", base64.b64encode(b"other").decode()])
+@pytest.mark.parametrize("model", [None, "~", "", "é", base64.b64encode(b"other").decode()])
 def test_a_damaged_file_is_named(tmp_path: Path, model: object) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps({"format": "attent bpe tokenizer", "version": 1, "sentencepiece": model}), encoding="utf-8")
@@ -173,6 +173,17 @@ def test_a_damaged_file_is_named(tmp_path: Path, model: object) -> None:
         BpeTokenizer.load(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_piece_that_is_no_text_is_damage(tmp_path: Path) -> None:
+    BpeTokenizer.learn(["low lower lowest newer wider"] * 20, 300).save(tmp_path / "tokenizer.json")
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    model = base64.b64decode(content["sentencepiece"])
+    assert b"lowe" in model
+    broken = base64.b64encode(model.replace(b"lowe", b"l\xffwe")).decode()
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content | {"sentencepiece": broken}))
+    with pytest.raises(DataError, match=r"tokenizer\.json is damaged: a piece of the SentencePiece model is not UTF-8"):
+        BpeTokenizer.load(tmp_path / "tokenizer.json")
 
 
 @pytest.mark.parametrize("kind", KINDS)

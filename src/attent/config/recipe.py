@@ -17,9 +17,9 @@ from attent.config.tasks.task import Learnt, Results
 from attent.data.batches import Examples
 from attent.data.reading import STANDARD_INPUT
 from attent.data.tokenizer import Tokenizer
-from attent.errors import ArgumentError, DataError, RunError
+from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
-from attent.runs.config import RunConfig, check_code, must_do, read_config, versions
+from attent.runs.config import CONFIG, RunConfig, check_code, must_do, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, read_files, read_tokenizers, tokenizers_as_text, tokenizers_of_text
 from attent.training.checkpoint import Checkpoints, newest, read_state
 from attent.training.loop import train
@@ -143,6 +143,10 @@ def resume(
         check_code(path, read_config(path), trust_code=trust_code)
         with RunWriter.again(path) as run:
             config, changes = read_config(path), dict(changes or {})
+            try:
+                settings = _settings_of(config, {})
+            except ArgumentError as error:
+                raise RunError(f"{Path(path) / CONFIG} is damaged: {error}") from error
             settings = _settings_of(config, changes)
             checkpoint = newest(path)
             if config.state == "finished":
@@ -283,8 +287,7 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
         tables = {**config.corpus, **vectors, "model": config.model.model_dump(), "training": training | dict(changes)}
         return RunSettings.model_validate(tables if config.task == "translate" else tables | {"task": config.task})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ArgumentError(f"{'.'.join(map(str, first['loc']))}: {first['msg'][:1].lower()}{first['msg'][1:]}") from error
+        raise ArgumentError(first_fault(error)) from error
 
 
 def _filled(config: RunConfig, learnt: Learnt, run: Path) -> Model:

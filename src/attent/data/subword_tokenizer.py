@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +42,7 @@ class SubwordTokenizer:
         model: a SentencePiece model, serialized.
 
     Raises:
-        ArgumentError: it is none, or its first four ids are not PAD, UNK, START and STOP.
+        ArgumentError: it is none, or its first four ids are not PAD, UNK, START and STOP, or a piece is no text.
     """
 
     KIND: ClassVar[str]
@@ -58,6 +57,10 @@ class SubwordTokenizer:
         processor = self._processor
         if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, START, STOP):
             raise ArgumentError(f"the ids of PAD, UNK, START and STOP must be {PAD}, {UNK}, {START} and {STOP} in the SentencePiece model")
+        try:
+            processor.IdToPiece(list(range(processor.GetPieceSize())))
+        except UnicodeDecodeError as error:
+            raise ArgumentError(f"a piece of the SentencePiece model is not UTF-8: {error}") from error
         self._model = model
 
     @classmethod
@@ -170,7 +173,8 @@ class SubwordTokenizer:
         model = tokenizer_file.read(path, cls._format(), VERSION).get("sentencepiece")
         try:
             return cls(base64.b64decode(model, validate=True) if isinstance(model, str) else b"-")
-        except (binascii.Error, ArgumentError) as error:
+        # ArgumentError is one, binascii's too
+        except ValueError as error:
             raise DataError(f"{path} is damaged: {error}") from error
 
     @classmethod

@@ -54,10 +54,20 @@ class Classifier:
         model: an encoder with a vector in front; put into evaluation mode.
         inputs: the names of the classes, and what the model reads.
         tokenizer: for texts; None where it reads something else.
+
+    Raises:
+        ArgumentError: these are not the model's.
     """
 
     def __init__(self, model: EncoderModel, inputs: Inputs, tokenizer: Tokenizer | None = None) -> None:
         model.eval()
+        reads, told = ("tokens" if isinstance(inputs.inputs, TextInputs) else "vectors"), model.to_logits.out_features
+        if reads != model.settings.input or (tokenizer is None) is (reads == "tokens"):
+            raise ArgumentError(f"{INPUTS} says that the model reads {inputs.inputs.kind}, and its settings and tokenizers say otherwise")
+        if not isinstance(inputs.inputs, TextInputs) and inputs.inputs.size != getattr(model.embedding, "size", None):
+            raise ArgumentError(f"{INPUTS} says that the model reads vectors of {inputs.inputs.size} numbers, and it reads others")
+        if len(inputs.labels) != told:
+            raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model tells {told} classes")
         self.model, self.inputs, self.tokenizer = model, inputs, tokenizer
         self.device = next(model.parameters()).device
 
@@ -194,10 +204,9 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
     if INPUTS not in run.files:
         raise RunError(f"{path} is damaged: it has no {INPUTS}")
     try:
-        inputs = Inputs.read(run.files[INPUTS])
-    except DataError as error:
+        return Classifier(run.model.to(device), Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
+    except (ArgumentError, DataError) as error:
         raise RunError(f"{path}: {error}") from error
-    return Classifier(run.model.to(device), inputs, run.tokenizers.get("text"))
 
 
 def _texts(examples: Any) -> tuple[str, ...]:

@@ -1,3 +1,4 @@
+import json
 import tracemalloc
 
 import numpy as np
@@ -80,3 +81,22 @@ def test_a_file_gives_back_the_same(pictures: Pictures) -> None:
         assert Inputs.read(written.model_dump_json()) == written
     with pytest.raises(DataError, match=r"inputs\.json is damaged: "):
         Inputs.read("{}")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"patch": 0},
+        {"patch": 3},
+        {"height": 10**9, "patch": 1},
+        {"mean": [0.5, 0.5]},
+        {"deviation": [0.0]},
+        {"mean": [float("nan")]},
+        {"colours": "rgb"},
+    ],
+)
+def test_numbers_that_no_picture_has_are_damage(changes: dict[str, object]) -> None:
+    how = {"kind": "pictures", "height": 4, "width": 4, "colours": "grey", "patch": 2, "mean": [0.5], "deviation": [0.3]}
+    Inputs.read(json.dumps({"labels": ["a"], "inputs": how}))
+    with pytest.raises(DataError, match=r"inputs\.json is damaged: inputs\.pictures"):
+        Inputs.read(json.dumps({"labels": ["a"], "inputs": how | changes}))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor
 
 from attent.data.labelled.arrays import VectorSequences
 from attent.data.labelled.pictures import Colours, Pictures, shares
 from attent.data.labelled.settings import ImagesSettings
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, first_fault
 from attent.layers.patches import patch_grid, patches
 
 INPUTS = "inputs.json"
 MOST_PATCHES = 64
+# Pixels of a side.
+LONGEST_SIDE = 2**14
 # So many numbers are averaged at a time.
 AT_ONCE = 2**18
 
@@ -35,11 +37,11 @@ class PictureInputs(BaseModel):
         deviation: the standard deviation of each channel.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["pictures"] = "pictures"
-    height: int
-    width: int
+    height: Annotated[int, Field(le=LONGEST_SIDE)]
+    width: Annotated[int, Field(le=LONGEST_SIDE)]
     colours: Colours
     patch: int
     mean: tuple[float, ...]
@@ -58,6 +60,12 @@ class PictureInputs(BaseModel):
         mean, deviation = _moments(lambda some: shares(pictures.pixels[some]), rows, height * width * channels)
         colours: Colours = "grey" if channels == 1 else "rgb"
         return cls(height=height, width=width, colours=colours, patch=patch, mean=mean, deviation=deviation)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> PictureInputs:
+        patch_grid(self.height, self.width, self.patch)
+        _check_moments(self.mean, self.deviation, 1 if self.colours == "grey" else 3)
+        return self
 
     @property
     def size(self) -> int:
@@ -84,7 +92,7 @@ class VectorInputs(BaseModel):
         deviation: the standard deviation of each number.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["vectors"] = "vectors"
     mean: tuple[float, ...]
@@ -97,6 +105,11 @@ class VectorInputs(BaseModel):
         places = np.arange(vectors.shape[1])
         mean, deviation = _moments(lambda some: vectors[some][places < lengths[some, None]], rows, vectors[0].size)
         return cls(mean=mean, deviation=deviation)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> VectorInputs:
+        _check_moments(self.mean, self.deviation, len(self.mean))
+        return self
 
     @property
     def size(self) -> int:
@@ -115,7 +128,7 @@ class TextInputs(BaseModel):
         kind: tells these from others in a file.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["texts"] = "texts"
 
@@ -128,7 +141,7 @@ class Inputs(BaseModel):
         inputs: how examples become what the model reads.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     labels: tuple[str, ...]
     inputs: PictureInputs | VectorInputs | TextInputs = Field(discriminator="kind")
@@ -143,8 +156,7 @@ class Inputs(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise DataError(f"{INPUTS} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+            raise DataError(f"{INPUTS} is damaged: {first_fault(error)}") from error
 
 
 def suitable(height: int, width: int) -> int:
@@ -157,6 +169,11 @@ def suitable(height: int, width: int) -> int:
         if height % patch == width % patch == 0 and 4 <= height * width // patch**2 <= MOST_PATCHES:
             return patch
     raise ArgumentError(f"no patch cuts {height} x {width} pixels into 4 to {MOST_PATCHES}: give another --size, or images.patch")
+
+
+def _check_moments(mean: tuple[float, ...], deviation: tuple[float, ...], count: int) -> None:
+    if not len(mean) == len(deviation) == count or not all(value > 0 for value in deviation):
+        raise ValueError(f"mean and deviation must be {count:,} numbers each, the deviations above 0")
 
 
 def _moments(read: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, each: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
