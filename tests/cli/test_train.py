@@ -101,3 +101,19 @@ def test_what_cannot_be_trained(attent, settings_file: Path, tmp_path: Path, opt
     assert done[:2] == (2, [])
     assert says in done.err[-1]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--train", "--train-source", "--valid-target", "--text", "--valid-text", "--images", "--size", "--labelled", "--valid-labelled"],
+)
+def test_a_run_that_goes_on_keeps_its_corpus(attent, tmp_path: Path, option: str) -> None:
+    assert attent("train", "--resume", tmp_path, option, "a").err == [
+        f"attent: a run that goes on keeps its corpus: --resume takes no {option}"
+    ]
+
+
+@pytest.mark.parametrize("option", ["--source-vectors", "--target-vectors", "--text-vectors"])
+def test_a_run_that_goes_on_keeps_its_word_vectors(attent, tmp_path: Path, option: str) -> None:
+    said = attent("train", "--resume", tmp_path, option, "a").err
+    assert said == [f"attent: a run that goes on keeps its settings: --resume takes no {option}"]

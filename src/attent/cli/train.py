@@ -27,6 +27,12 @@ FROM = {
     "fill-mask": ("--text FILE",),
     "classify": ("--images SOURCE", "--labelled FILE"),
 }
+# The options of a corpus' files, by table and key, where they are not called by the key.
+OPTIONS = {
+    "lines": {"train": "--text", "valid": "--valid-text"},
+    "images": {"source": "--images"},
+    "labelled": {"train": "--labelled", "valid": "--valid-labelled"},
+}
 
 
 class TrainCommand(TyperCommand):
@@ -99,6 +105,8 @@ def train(
         "labelled": {"train": labelled, "valid": valid_labelled},
     }
     table, files = table_of(named, task)
+    if resume is not None and files:
+        raise ArgumentError(f"a run that goes on keeps its corpus: --resume takes no {_option(table, next(iter(files)))}")
     alone = bool(files) and config is None
     if (config is not None) + (corpus is not None) + (resume is not None) + alone != 1:
         ways = [way for name, ways in FROM.items() if task in (None, name) for way in ways]
@@ -109,17 +117,22 @@ def train(
         raise UnknownNameError("corpus", corpus, CORPORA)
     limits = {"minutes": minutes, "updates": updates, "patience": patience}
     others = {"threads": threads, "save_every": save_every, "sharded": sharded, "tensorboard": tensorboard}
-    vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors, "frozen": freeze_vectors or None}
-    starts = [f"vectors.{name}={json.dumps(value)}" for name, value in vectors.items() if value is not None]
+    vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors}
     if resume is not None:
         fixed = {"--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from, "--task": task}
-        run = _to_go_on(resume, out, fixed | {"word vectors": starts})
+        run = _to_go_on(
+            resume,
+            out,
+            fixed | {"--freeze-vectors": freeze_vectors or None} | {f"--{side}-vectors": file for side, file in vectors.items()},
+        )
         _followed(run, f"going on with {run}", lambda: _recipe().resume(run, {n: v for n, v in (limits | others).items() if v is not None}))
         return
 
     from attent.cli.overrides import changed
     from attent.config import settings
 
+    embeddings = vectors | {"frozen": freeze_vectors or None}
+    starts = [f"vectors.{name}={json.dumps(value)}" for name, value in embeddings.items() if value is not None]
     start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
     if files:
         start = settings_of(files, start, preset, data, table)
@@ -132,6 +145,11 @@ def train(
     first = next(iter(files.values()), "")
     run = out or RUNS / (corpus or (config.stem if config else Path(first).name.split(".")[0] or "text"))
     _followed(run, f"training into {run}", lambda: _recipe().follow(chosen, run, replace=replace, init_from=init_from))
+
+
+def _option(table: str, key: str) -> str:
+    """The option that names a file of a corpus."""
+    return OPTIONS.get(table, {}).get(key, f"--{key.replace('_', '-')}")
 
 
 def _to_go_on(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
