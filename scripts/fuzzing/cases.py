@@ -146,8 +146,13 @@ def _run(drawing: Drawing) -> Case:
         planted += [run / "checkpoints" / name for name in ("²", "99990000", "00000001", "00000004", "00000006", ".00000006.part")]
         file = dice.choice([*files, *checkpoints, run / "checkpoints", *planted])
         mutation = replace_file(file, drawing.canary, dice)
-    folders = [part.removesuffix("s") for part in file.relative_to(run).parts[:-1]]
-    return Case(arguments, mutation._replace(culprits=(*mutation.culprits, *folders, file.name.removesuffix("s"))))
+    culprits = [part.removesuffix("s") for part in file.relative_to(run).parts] + [file.name.removeprefix(".").removesuffix(".part")]
+    if file.name == "config.json" or file.name.endswith(".tokenizer.json"):
+        # sizes that do not suit the weights are told by the tensor that differs
+        culprits += [" must be (", " is missing", " has no place in the model"]
+    if "3e+38 at" in mutation.text:
+        culprits.append("loss")
+    return Case(arguments, mutation._replace(culprits=(*mutation.culprits, *culprits)))
 
 
 def _input(drawing: Drawing) -> Case:
@@ -169,7 +174,9 @@ def _input(drawing: Drawing) -> Case:
         # a corpus may come through a pipe
         mutation = replace_file(file, drawing.canary, dice, may_block=file.suffix == ".npz")
     else:
-        mutation = mutate_file(file, dice, giant=10**7 if arguments[0] == "train" else 30_000)
+        # a map of pieces by pieces takes memory by the square
+        giant = 10**7 if arguments[0] == "train" else 300 if arguments[0] == "align" or "--alignments" in arguments else 30_000
+        mutation = mutate_file(file, dice, giant)
     return Case(arguments, mutation._replace(culprits=(*mutation.culprits, *(["standard input"] if stdin else []))), stdin)
 
 
@@ -185,13 +192,25 @@ def _recipe(drawing: Drawing) -> Case:
     else:
         tables: dict[str, Any] = tomllib.loads(file.read_text())
         holder, key, path = dice.choice(list(entries(tables)))
-        key, value = "unknown_key" if dice.random() < 0.2 else key, dice.choice(TOML_VALUES)
+        value = dice.choice(TOML_VALUES)
+        if dice.random() < 0.2 and isinstance(holder, dict):
+            path = (*path[:-1], key := "unknown_key")
         holder[key] = SLOT
         spoilt = toml(tables).replace(f'"{SLOT}"', value).encode()
-        done = f"{'.'.join(map(str, (*path[:-1], key)))} = {value[:40]}"
+        done, key = f"{'.'.join(map(str, path))} = {value[:40]}", [part for part in path if isinstance(part, str)][-1]
     file.write_bytes(spoilt)
     arguments = ("train", "--config", file.name, "--updates", "2", "--out", "new")
-    return Case(arguments, Mutation(f"{file.name}: {done}", (file.name, str(key))))
+    return Case(arguments, Mutation(f"{file.name}: {done}", (file.name, key, *_texts(spoilt))))
+
+
+def _texts(recipe: bytes) -> list[str]:
+    """The texts in a recipe, such as names of files."""
+    try:
+        tables = tomllib.loads(recipe.decode())
+    except (ValueError, RecursionError):
+        return []
+    texts = [holder[key] for holder, key, _ in entries(tables) if isinstance(holder[key], str)]
+    return [text[:80] for text in texts if len(text) > 2 or not text.isascii()]
 
 
 def _option(drawing: Drawing) -> Case:

@@ -47,6 +47,9 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
         if outcome.code != -signal.SIGKILL:
             return [f"a training that goes on ends with {outcome.code} before it is killed {kills} times: {outcome.err}"]
         say(f"kill {kill} after {outcome.seconds:.2f} s; {_newest(folder / 'killed')}")
+    for log in folder.glob(".*.part/log.jsonl"):
+        # as those of some time ago, which no process can be about to lock
+        os.utime(log, (0, 0))
     last = _train(folder, "killed").wait()
     if last.code != 0:
         return [f"the last resume fails: {last.err}"]
