@@ -66,6 +66,7 @@ def test_the_demo_comes_with_the_package() -> None:
             r"some\.toml: images\.source: string should have at least 1 character, got ''",
         ),
         (LEAST + '[vectors]\nsource = ""', r"some\.toml: vectors\.source: string should have at least 1 character, got ''"),
+        (LEAST + f"[model]\nencoder_layers = {10**30}", r"some\.toml: .*model: encoder_layers must be at most 10,000, got 1,000,000,000,"),
         (LEAST.replace("5", "0"), r"some\.toml: training\.updates: input should be greater than or equal to 1, got 0"),
         ("", r"some\.toml: training is missing"),
         ("[training", r"some\.toml is not TOML: "),

@@ -193,7 +193,9 @@ def test_a_run_that_never_saved_begins_again_from_its_vectors(tmp_path: Path, mo
 
 
 def test_vectors_and_another_runs_weights_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="embeddings start from word vectors or from another run's, not from both"):
+    with pytest.raises(
+        ArgumentError, match=r"embeddings start from word vectors or from another run's, not from both: \S+ and --init-from"
+    ):
         follow(recipe_of(tmp_path), tmp_path / "run", init_from=tmp_path / "other", progress=quiet())
     assert not (tmp_path / "run").exists()
 

@@ -12,6 +12,7 @@ from attent.decoding.settings import SearchSettings
         ({"maximum_length": 9}, [9, 9]),
         ({"maximum_factor": 1.5}, [1, 7]),
         ({"maximum_factor": 1.5, "maximum_length": 6}, [1, 6]),
+        ({"maximum_factor": 1e30}, [2**53, 2**53]),
     ],
 )
 def test_a_translation_ends_by_the_length_of_its_own_source(settings: dict[str, float], limits: list[int]) -> None:

@@ -25,7 +25,7 @@ def test_a_blank_line_has_no_links(line: str) -> None:
     assert parse(line) == Gold.of([])
 
 
-@pytest.mark.parametrize("text", ["0:1", "0-", "-1-2", "1-2-3", "a-b", "0–1", "٠-٠", "0-1,"])
+@pytest.mark.parametrize("text", ["0:1", "0-", "-1-2", "1-2-3", "a-b", "0–1", "٠-٠", "0-1,", "9999999999999999999-1"])
 def test_what_is_no_link_is_named_with_its_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gold.txt"
     file.write_text(f"0-0\n\n1-1 {text}\n", encoding="utf-8")

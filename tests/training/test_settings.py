@@ -18,6 +18,7 @@ def test_settings_survive_json() -> None:
         ({"updates": 3, "batch_pairs": 8, "schedule": "cosin"}, "'noam', 'inverse_sqrt', 'cosine', 'linear', 'constant' or 'plateau'"),
         ({"updates": 3, "batch_pairs": 8, "learning_rate": 0}, "greater than 0"),
         ({"updates": 3, "batch_pairs": 8, "momentum": 0.9}, "momentum"),
+        ({"updates": 3, "batch_pairs": 8, "accumulate": 10**30}, "less than or equal to 4096"),
         ({"updates": 3, "batch_pairs": 8, "patience": 2}, "validate_every must say how often"),
         ({"updates": 3, "batch_pairs": 8, "schedule": "plateau"}, "validate_every must say how often"),
     ],

@@ -72,7 +72,10 @@ def follow(
             if processes.number > 1 and STANDARD_INPUT in settings.files:
                 raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
             if settings.vectors is not None and init_from is not None:
-                raise ArgumentError("embeddings start from word vectors or from another run's, not from both")
+                raise ArgumentError(
+                    "embeddings start from word vectors or from another run's, not from both: "
+                    f"{', '.join(settings.vectors.files.values())} and --init-from {init_from}"
+                )
             word_vectors.check(settings)
             task = task_of(settings.task)
             corpus = task.corpus(settings)
@@ -161,7 +164,9 @@ def resume(
             task = task_of(config.task)
             corpus = task.corpus(settings)
             if config.digests.get("held out") not in (None, task.held_out(corpus)):
-                raise DataError(f"the corpus of {path} has changed, and the run would learn what it is judged by: train a new one")
+                raise DataError(
+                    f"the corpus of {path} has changed, and the run would learn what it is judged by: train a new one (by config.json)"
+                )
             run.rewind(0 if state is None else state.log)
             torch.manual_seed(settings.training.seed)
             weights = (checkpoint or Path(path)) / MODEL

@@ -23,6 +23,8 @@ from attent.training.settings import TrainingSettings
 # Bytes of a file of settings.
 LARGEST = 2**20
 ENCODER = "encoder"
+# More of them take minutes and gigabytes to build whatever their width.
+MOST_LAYERS = 10_000
 # The tables that can be a task's corpus; the first stands for its settings' defaults, where it has any.
 CORPORA: dict[Task, tuple[str, ...]] = {"translate": ("dates", "text"), "fill-mask": ("lines",), "classify": ("images", "labelled")}
 # What a task asks of a model's settings: what they are unless they say so, and must not be otherwise.
@@ -104,6 +106,9 @@ class RunSettings(BaseModel):
     def _model_can_do_it(self) -> RunSettings:
         if (self.model.kind == ENCODER) is (self.task == "translate"):
             raise ValueError(f"model: a model of kind {self.model.kind!r} does not suit task = {self.task!r}")
+        for name, value in self.model:
+            if name.endswith("layers") and value > MOST_LAYERS:
+                raise ValueError(f"model: {name} must be at most {MOST_LAYERS:,}, got {value:,}")
         for name, value in _needed({"task": self.task, "images": self.images}).items():
             if (found := getattr(self.model, name, None)) != value:
                 raise ValueError(f"model: task = {self.task!r} needs {name} = {value!r}, got {found!r}")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+# The largest whole number that a float64 holds exactly with all those below it.
+MOST = 2.0**53
+
 
 class SearchSettings(BaseModel):
     """Everything that decides how a translation is searched for; the defaults are greedy search.
@@ -61,7 +64,7 @@ class SearchSettings(BaseModel):
             return 2 * lengths + 32
         limits = np.full_like(lengths, np.iinfo(np.int64).max if self.maximum_length is None else self.maximum_length)
         if self.maximum_factor is not None:
-            limits = np.minimum(limits, np.maximum((self.maximum_factor * lengths).astype(np.int64), 1))
+            limits = np.minimum(limits, np.clip(self.maximum_factor * lengths, 1, MOST).astype(np.int64))
         return limits
 
 

@@ -10,7 +10,7 @@ from attent.data.gold import Gold, Link
 from attent.data.reading import lines
 from attent.errors import DataError
 
-LINK = re.compile(r"(\d+)([-?p])(\d+)", re.ASCII)
+LINK = re.compile(r"(\d{1,18})([-?p])(\d{1,18})", re.ASCII)
 SURE = "-"
 
 

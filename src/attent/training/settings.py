@@ -66,7 +66,7 @@ class TrainingSettings(BaseModel):
     minutes: float | None = Field(default=None, gt=0)
     batch_pairs: int | None = Field(default=None, ge=1)
     batch_tokens: int | None = Field(default=None, ge=1)
-    accumulate: int = Field(default=1, ge=1)
+    accumulate: int = Field(default=1, ge=1, le=4096)
     optimizer: Literal["adamw", "adam"] = "adamw"
     learning_rate: float = Field(default=1e-3, gt=0)
     schedule: ScheduleName = "inverse_sqrt"
