@@ -165,7 +165,8 @@ def resume(
             corpus = task.corpus(settings)
             if config.digests.get("held out") not in (None, task.held_out(corpus)):
                 raise DataError(
-                    f"the corpus of {path} has changed, and the run would learn what it is judged by: train a new one (by config.json)"
+                    f"the corpus of {path} has changed, and the run would learn what it is judged by: train a new one "
+                    f"({CONFIG} has the digest of what was held out)"
                 )
             run.rewind(0 if state is None else state.log)
             torch.manual_seed(settings.training.seed)
