@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -141,7 +141,7 @@ def prepare(
     given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normaliser, mask)
     more = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
     if not more and choices.ready(score, normaliser, mask) and not torch.compiler.is_compiling():
-        return Prepared(_remembered(*given), query, Side(features), value)
+        return Prepared(_suited(_remembered(*given), query, features), query, Side(features), value)
     where = choices.position(position)
     call = _call(
         *given, lowered=lowered, bias=bias, soft_cap=soft_cap, position=where,
@@ -151,7 +151,15 @@ def prepare(
         pairs = call.pairs()
         query = where.turn(query, pairs.positions)
         features = features if lowered else where.turn(features, pairs.columns[None])
-    return Prepared(call, query, key._replace(features=features) if isinstance(key, Side) else Side(features), value)
+    if isinstance(key, Side):
+        return Prepared(call, query, key._replace(features=features), value)
+    return Prepared(_suited(call, query, features), query, Side(features), value)
+
+
+def _suited(call: Call, query: Tensor, key: Tensor) -> Call:
+    """The call, with a score that keeps its digits for these queries and keys, as far as a CPU can tell before anything is computed."""
+    score = call.score if call.is_empty else call.score.suited(query, key, lambda flag: checks.known(flag, call.device))
+    return call if score is call.score else replace(call, score=score)
 
 
 def _call(

@@ -87,6 +87,10 @@ class Score(nn.Module):
         """
         return None
 
+    def suited(self, query: Tensor, key: Tensor, known: Callable[[Callable[[], Tensor]], bool]) -> Score:
+        """This score, or an equal one without a form where the lowered one would lose digits of these tensors; `known` reads a flag."""
+        return self
+
     def per_pair(self, query_width: int) -> int:
         """How many numbers a pair takes while its score is computed of lowered sides, from which tiles take their size."""
         return max(query_width, 1)

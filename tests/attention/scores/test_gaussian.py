@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from attent.attention import attend
+from attent.attention import attend, explain
 from attent.attention.scores import Gaussian
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, ImplementationError
 
 
 def test_distances_alone_count() -> None:
@@ -80,3 +81,77 @@ def test_the_bandwidth_is_positive() -> None:
         with pytest.raises(ArgumentError, match=r"^sigma must be > 0, got"):
             Gaussian(sigma)
     assert repr(Gaussian([1.0, 2.0])) == "Gaussian(sigma=[1.0, 2.0])"
+
+
+def spread(shape: tuple[int, ...], places: dict[tuple[int, int], float], middle: float = 0.0) -> Tensor:
+    """Features about a middle, those of some tokens (head, token) elsewhere."""
+    features = middle + torch.randn(shape)
+    for (head, token), place in places.items():
+        features[:, head, token] += place
+    return features
+
+
+FAR: dict[str, tuple[Tensor, Tensor]] = {
+    "one outlying key": (spread((2, 4, 5, 2), {}), spread((2, 4, 11, 2), {(2, 3): -1e6})),
+    "one outlying key, far from 0": (spread((2, 4, 5, 2), {}, 1e3), spread((2, 4, 11, 2), {(0, 3): -1.1e4}, 1e3)),
+    "one outlying query": (spread((2, 4, 5, 2), {(1, 0): 300.0}), spread((2, 4, 11, 2), {(1, 7): 300.0})),
+    "two clusters": (spread((2, 4, 5, 3), {(0, 0): 1e4, (0, 2): 1e4}), spread((2, 4, 11, 3), {(0, token): 1e4 for token in range(6)})),
+    "shared keys": (spread((2, 4, 5, 2), {}, 50.0), spread((2, 2, 11, 2), {(1, 3): -1e3}, 50.0)),
+    "wide features": (20 * torch.randn(2, 4, 5, 33), 20 * torch.randn(2, 4, 11, 33)),
+}
+
+
+def outcome(case: str, implementation: str, dtype: torch.dtype, **arguments: Any) -> list[Tensor]:
+    query, key = FAR[case]
+    value = torch.sin(torch.arange(key.numel() // key.shape[-1] * 3.0)).view(*key.shape[:3], 3)
+    sigma = torch.tensor([0.7, 1.5, *[1.0] * (key.shape[-1] - 2)])
+    leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in (query, key, value, sigma)]
+    context = attend(*leaves[:3], score=Gaussian(nn.Parameter(leaves[3].detach())), implementation=implementation, **arguments)
+    return [context, *torch.autograd.grad(context.sin().sum(), leaves[:3])]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"mask": "causal"}, {"lengths": torch.tensor([9, 11])}, {"dropout": 0.2, "seed": 3}], ids=str)
+@pytest.mark.parametrize("case", FAR)
+def test_keys_and_queries_far_from_the_mean_keep_their_digits(case: str, arguments: dict[str, Any]) -> None:
+    right = outcome(case, "formula", torch.float64, **arguments)
+    plain = outcome(case, "formula", torch.float32, **arguments)
+    for implementation in ("auto", "tiled"):
+        for part, of_formula, exact in zip(outcome(case, implementation, torch.float32, **arguments), plain, right, strict=True):
+            allowed = 3 * (of_formula - exact).abs().max() + 2e-6 * exact.abs().max()
+            assert (part - exact).abs().max() <= allowed
+
+
+def test_one_outlying_key_by_hand() -> None:
+    # e^0, e^{−1/2} and e^{−2} over their sum
+    key = torch.tensor([[0.0], [1.0], [2.0], [-1e6]])
+    context, weights = attend(torch.zeros(1, 1), key, torch.eye(4), score="gaussian", return_map=True)
+    expected = torch.tensor([[0.574098, 0.348207, 0.077695, 0.0]])
+    torch.testing.assert_close(context, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(weights.dense(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_dot_form_serves_what_lies_near_the_mean_and_declines_what_does_not() -> None:
+    query, key = torch.randn(1, 1, 5, 4) + 1e3, torch.randn(1, 1, 7, 4) + 1e3
+    assert explain(query, key, key, score="gaussian").chosen == "sdpa"
+    key[..., 3, :] = 1.1e3
+    assert explain(query, key, key, score="gaussian").reasons["sdpa"] == "score DistantGaussian has no dot form"
+    with pytest.raises(ImplementationError, match="DistantGaussian"):
+        attend(query, key, key, score="gaussian", implementation="sdpa")
+    # of float64, on other devices and where nothing is computed yet nobody looks
+    assert explain(query.double(), key.double(), key.double(), score="gaussian").chosen == "sdpa"
+    query, key = query.to("meta"), key.to("meta")
+    assert explain(query, key, key, score="gaussian").chosen == "sdpa"
+
+
+@pytest.mark.parametrize("place", [30.0, 1e6])
+def test_far_features_have_second_derivatives(place: float) -> None:
+    query, key = torch.randn(1, 1, 3, 2), torch.randn(1, 1, 4, 2)
+    key[..., 1, :] = place
+
+    def second(dtype: torch.dtype, implementation: str) -> Tensor:
+        leaf = query.to(dtype).requires_grad_()
+        context = attend(leaf, key.to(dtype), key.to(dtype), score="gaussian", implementation=implementation)
+        (first,) = torch.autograd.grad(context[..., 0].sum(), leaf, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), leaf)[0].double()
+
+    torch.testing.assert_close(second(torch.float32, "tiled"), second(torch.float64, "formula"), rtol=1e-3, atol=1e-4)

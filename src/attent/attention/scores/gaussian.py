@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from attent.attention.parts import DotScore, Side
+from attent.attention.parts import DotScore, Score, Side
 from attent.errors import ArgumentError
+
+# Squared distances from the keys' mean, in units of σ, up to which the expanded square keeps the digits of a score in float32, whose
+# rounding takes 6e-8 of them: scores themselves grow with the number of features. In float64 rounding takes 1e-16.
+NEAR, NEAR_PER_FEATURE, NEAR_IN_FLOAT64 = 64.0, 4.0, 1e8
 
 
 class Gaussian(DotScore):
@@ -18,7 +22,8 @@ class Gaussian(DotScore):
     Under softmax this is the regression of Nadaraya 1964 ("On Estimating Regression") and Watson 1964 ("Smooth Regression
     Analysis") with a Gaussian kernel of bandwidth σ.
 
-    The lowered form expands the square about the keys' mean: expanded about 0 it would cancel for data far from 0.
+    The lowered form expands the square about the keys' mean: expanded about 0 it would cancel for data far from 0. Where queries or keys
+    lie far from that mean, it would cancel too, and DistantGaussian takes its place.
 
     Args:
         sigma: the bandwidth, in the unit of the features, > 0: one number, or one per feature. An nn.Parameter is learnt.
@@ -77,6 +82,52 @@ class Gaussian(DotScore):
         distance = self._in_units(query[..., :, None, :] - key[..., None, :, :])  # (B, H, Tq, Tk, D)
         return -0.5 * distance.square().sum(-1)
 
+    @torch.no_grad()
+    def radius(self, query: Tensor, key: Tensor) -> Tensor:
+        """The largest squared distance of queries (B, H, Tq, D) and keys (B, G, Tk, D) from the keys' mean, in units of σ."""
+        # what is hidden may hold NaN
+        query, key = (side.to(torch.promote_types(side.dtype, torch.float32)).nan_to_num(0.0, 0.0, 0.0) for side in (query, key))
+        mean = key.mean(-2, keepdim=True)
+        of_queries = mean.repeat_interleave(query.shape[1] // mean.shape[1], 1)
+        return torch.maximum(*(self._in_units(side).square().sum(-1).amax() for side in (query - of_queries, key - mean)))
+
+    def suited(self, query: Tensor, key: Tensor, known: Callable[[Callable[[], Tensor]], bool]) -> Score:
+        """The distances themselves, where rounding a squared distance from the keys' mean takes more than rounding a score does."""
+        if query.dtype == torch.float64:
+            return self
+        near = NEAR + NEAR_PER_FEATURE * key.shape[-1]
+        return DistantGaussian(self) if known(lambda: self.radius(query, key) > near) else self
+
     def extra_repr(self) -> str:
         """The bandwidth."""
         return f"sigma={self.sigma.tolist() if isinstance(self.sigma, Tensor) else self.sigma}"
+
+
+class DistantGaussian(Score):
+    """The Gaussian of queries and keys far from the keys' mean: score(q, k) = −Σ_d (q_d − k_d)² / 2σ_d², without a dot form.
+
+    Args:
+        gaussian: the score, whose σ is used.
+    """
+
+    def __init__(self, gaussian: Gaussian) -> None:
+        super().__init__()
+        self.gaussian = gaussian
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """−|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
+        return self.gaussian(query, key)
+
+    def between(self, query: Side, key: Side) -> Tensor:
+        """The same in float64: about the keys' mean where its digits suffice, else feature by feature."""
+        dtype, wide_query, wide_key = query.features.dtype, query.features.double(), key.features.double()
+        if self.gaussian.radius(wide_query, wide_key) < NEAR_IN_FLOAT64:
+            lowered = self.gaussian.lower_key(wide_key)
+            return self.gaussian.between(self.gaussian.lower_query(wide_query, lowered.origin), lowered).to(dtype)
+        ours, theirs = (self.gaussian._in_units(side) for side in (wide_query, wide_key))
+        features = range(ours.shape[-1])
+        return -0.5 * sum((ours[..., :, None, d] - theirs[..., None, :, d]).square() for d in features).to(dtype)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def extra_repr(self) -> str:
+        """The bandwidth."""
+        return self.gaussian.extra_repr()
