@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import attent
 from attent.cli.app import run as command
@@ -21,6 +23,7 @@ from attent.errors import RunError
 from attent.export.exporting import export
 from attent.runs.config import CONFIG
 from attent.runs.folder import tokenizers_as_text
+from attent.runs.weights import digest, read_tensors, write_tensors
 from attent.serve.opened import opened
 from attent.training.progress import Progress
 
@@ -223,3 +226,78 @@ def test_no_name_of_a_run_leaves_its_folder(run: Path, name: str) -> None:
         with pytest.raises(RunError, match="must lie in the run folder"):
             tokenizers_as_text(run)
         change(run, files=[], task="translate", tokenizers={"source": "char", "target": "char"}, sizes=None)
+
+
+CLASSES = """
+task = "classify"
+[labelled]
+train = {file}
+validation = 0.3
+tokenizer = "char"
+[model]
+layers = 1
+width = 8
+feed_forward = 5
+heads = 2
+[training]
+updates = 2
+batch_pairs = 8
+precision = "float32"
+threads = 1
+"""
+ESCAPE = "\x1b]0;owned\x07\x9b31m"
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts whose labels hold escapes, and a run that was trained on them beside."""
+    texts = tmp_path_factory.mktemp("labelled") / "texts.tsv"
+    texts.write_text("".join(f"text {number}\t{('dog', ESCAPE)[number % 2]}\n" for number in range(20)), encoding="utf-8")
+    follow(parse(CLASSES.format(file=json.dumps(str(texts))), "classes.toml"), texts.parent / "run", progress=silence())
+    return texts
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["classify", "RUN", "TEXTS", "--best", "2"],
+        ["classify", "RUN", "TEXTS", "--best", "2", "--json"],
+        ["evaluate", "RUN"],
+        ["evaluate", "RUN", "--json"],
+        ["show", "RUN", "text"],
+        ["describe", "RUN"],
+    ],
+)
+def test_labels_with_escapes_are_made_visible(labelled: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    named = {"RUN": str(labelled.parent / "run"), "TEXTS": str(labelled)}
+    assert command([named.get(word, word) for word in arguments]) == 0
+    written = capsys.readouterr()
+    assert not set(written.out + written.err) & set("\x1b\x07\x9b")
+    assert (r"\u001b]0;owned\u0007\u009b31m" in written.out) == (arguments[0] in ("classify", "evaluate"))
+
+
+@pytest.mark.parametrize("arguments", [["translate"], ["translate", "--format", "jsonl"], ["show"], ["walk"]])
+def test_translations_with_escapes_are_made_visible(run: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    file = run / "target.tokenizer.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["characters"] = [chr(0x80 + place) if place else "\x1b" for place in range(len(content["characters"]))]
+    file.write_text(json.dumps(content), encoding="utf-8")
+    name, *options = arguments
+    command([name, str(run), "en | 3/3/2026", *options])
+    written = capsys.readouterr()
+    assert written.out
+    assert not any(character == "\x1b" or "\x80" <= character <= "\x9f" for character in written.out + written.err)
+
+
+@pytest.mark.parametrize("loader", ["load", "init_from", "export"])
+def test_weights_that_are_not_finite_or_no_floats_are_refused(run: Path, loader: str) -> None:
+    weights = read_tensors(run / "model.safetensors")
+    name = sorted(weights)[3]
+    for spoilt, says in (
+        (weights[name].index_fill(0, torch.tensor([0]), torch.nan), "holds values that are not finite"),
+        (weights[name].int(), "float32"),
+    ):
+        write_tensors(weights | {name: spoilt}, run / "model.safetensors")
+        change(run, "digests", **{"model.safetensors": digest(run / "model.safetensors")})
+        with pytest.raises(RunError, match=rf"model\.safetensors is damaged: {re.escape(name)} .*{says}"):
+            LOADERS[loader](run)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from attent.cli.output import colours, one_line, say, speak_utf8
+from attent.cli.output import colours, one_line, say, speak_utf8, write
 
 
 def test_what_is_said_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,3 +33,9 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch, terminal: bool
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert bool(colours()) is coloured
+
+
+def test_no_terminal_obeys_what_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    write("a\t\x1b[2J\nb")
+    say("\x9b31mc")
+    assert capsys.readouterr() == ("a\t\\u001b[2J\nb\n", "\\u009b31mc\n")

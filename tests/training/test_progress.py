@@ -52,3 +52,9 @@ def test_no_scores_say_nothing() -> None:
     stream = io.StringIO()
     Progress(stream).say_scores(3, {})
     assert stream.getvalue() == ""
+
+
+def test_what_is_said_is_shown_as_no_terminal_obeys_it() -> None:
+    stream = io.StringIO()
+    Progress(stream).say("a  →  \x1b[2Jb\tc")
+    assert stream.getvalue() == "a  →  \\u001b[2Jb\tc\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attent.cli.output import say
+from attent.cli.output import say, write
 from attent.errors import ArgumentError, DataError, RunError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def evaluate_classes(run: Path, images: str | None, labelled: Path | None, *, as
     examples = _readable(classifier, examples, lines)
     say(f"classifying {len(examples):,} examples")
     loss, confusion = judged(classifier, examples)
-    print(json.dumps(_values(loss, confusion), indent=2) if as_json else "\n".join(_lines(loss, confusion)))
+    write(json.dumps(_values(loss, confusion), indent=2) if as_json else "\n".join(_lines(loss, confusion)))
 
 
 def _readable(classifier: Classifier, examples: LabelledExamples, lines: Sequence[int]) -> LabelledExamples:

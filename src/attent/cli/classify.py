@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.lines import lines_of, opened
-from attent.cli.output import say
+from attent.cli.output import say, write
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def classify(
         _draw(classifier, names[0], data, told[0], attention)
         say(f"drawn into {attention}")
     for name, one in zip(names, told, strict=True):
-        print(_json(name, one) if as_json else "\t".join(_columns(one)))
+        write(_json(name, one) if as_json else "\t".join(_columns(one)))
     if any(one is None and name.strip() for name, one in zip(names, told, strict=True)):
         raise typer.Exit(2)
 

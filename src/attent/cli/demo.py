@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.output import colours, say
+from attent.cli.output import colours, say, write
 
 if TYPE_CHECKING:
     from attent.decoding.translator import Translator
@@ -50,7 +50,7 @@ def demo(
     say(f"training on {chosen.dates.training_pairs:,} dates in {len(chosen.dates.locale_names)} locales, into {folder}")
     results = follow(chosen, folder, replace=out is None)
     translator = load(folder)
-    print("\n".join(_translated(translator, (*DATES, *(date or ())))))
+    write("\n".join(_translated(translator, (*DATES, *(date or ())))))
     print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), colour=colours())}\n")
     _draw(translator, folder / PICTURES)
     print("Next:")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.output import say
+from attent.cli.output import say, write
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def evaluate(
     translator, corpus = load(run), corpus_of(run)
     say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
     results = judge(translator, corpus.held_out)
-    print(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
+    write(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
 
 
 def corpus_of(run: Path) -> Corpus:
@@ -184,7 +184,7 @@ def _evaluate_files(
     translations = translator.translate(sources, settings)
     by_words = bleu(translations, references, tokenize, lowercase=lowercase)
     measured = _measure(translator, sources, references, translations, by_words, chrf(translations, references, lowercase=lowercase))
-    print(json.dumps(measured, indent=2) if as_json else "\n".join(measured_lines(measured)))
+    write(json.dumps(measured, indent=2) if as_json else "\n".join(measured_lines(measured)))
 
 
 def _measure(

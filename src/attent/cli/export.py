@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attent.cli.output import say
+from attent.cli.output import say, write
 
 
 class Target(StrEnum):
@@ -36,5 +36,5 @@ def export(
     must_do(run, read_config(run), "translate")
     say(f"writing {run} for {to}, and comparing")
     folder, comparison = exported(run, to.value, out, quantisation=quantisation, sample=sample)
-    print("\n".join(comparison.said(to.value)))
+    write("\n".join(comparison.said(to.value)))
     print(folder)

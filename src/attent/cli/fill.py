@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.lines import lines_of, opened
-from attent.cli.output import say
+from attent.cli.output import say, write
 from attent.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def fill(
         given, well = isinstance(stream, io.BytesIO), True
         for number, line in enumerate(lines_of(stream, text), start=1):
             if not (given or line.strip()):
-                print(_json(line, []) if as_json else "", flush=True)
+                write(_json(line, []) if as_json else "", flush=True)
                 continue
             try:
                 found = filler.fill(line, best, layer=layer, head=head)
@@ -54,12 +54,12 @@ def fill(
                 if given:
                     raise
                 say(f"line {number}: not filled: {error}")
-                print(_json(line, []) if as_json else "", flush=True)
+                write(_json(line, []) if as_json else "", flush=True)
                 well = False
                 continue
             if strange := filler.unknown(line):
                 say(f"line {number}: unknown to this model: {', '.join(map(repr, strange))}")
-            print("\n".join(_shown(line, found)) if not as_json else _json(line, found))
+            write("\n".join(_shown(line, found)) if not as_json else _json(line, found))
             sys.stdout.flush()
     if not well:
         raise typer.Exit(2)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attent.cli.output import say
+from attent.cli.output import say, write
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def evaluate_blanks(run: Path, text: Path, against: Path | None, *, as_json: boo
     found = guessed(filler, some, counted)
     if found is None:
         raise ArgumentError(f"{text} has no word that this model knows")
-    print(json.dumps(asdict(found), indent=2) if as_json else "\n".join(said(found)))
+    write(json.dumps(asdict(found), indent=2) if as_json else "\n".join(said(found)))
 
 
 def said(found: BlanksJudged) -> list[str]:

@@ -6,10 +6,17 @@ import io
 import os
 import sys
 
+from attent.printable import printable
+
 
 def say(line: str) -> None:
     """A line for the person who waits, which is no result."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
+
+
+def write(result: object, *, flush: bool = False) -> None:
+    """Lines of a result that may hold texts of a run."""
+    print(printable(str(result)), flush=flush)
 
 
 def one_line(text: object) -> str:

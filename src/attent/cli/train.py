@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from attent.cli.output import say
+from attent.cli.output import say, write
 from attent.cli.texts import settings_of, table_of, within
 from attent.errors import ArgumentError, UnknownNameError
 
@@ -173,7 +173,7 @@ def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
     results = train()
     if speaks():
         print(f"run: {run}")
-        print("\n".join(lines(results)))
+        write("\n".join(lines(results)))
 
 
 def _recipe() -> ModuleType:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.lines import lines_of, opened, some_at_a_time
-from attent.cli.output import say
+from attent.cli.output import say, write
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def translate(
             for (number, line), text, why, best in zip(some, texts, reasons, written, strict=True):
                 as_json = output is Format.jsonl
                 for one in _json(line, best, why) if as_json else _text(number, best, scores=n_best is not None):
-                    print(one)
+                    write(one)
                 well &= _is_well(number + 1, text, best[0].text, why, translator, dates=dates)
             sys.stdout.flush()
     if not well:

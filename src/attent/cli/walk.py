@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from attent.cli.output import write
 from attent.errors import ArgumentError
 
 
@@ -46,7 +47,7 @@ def walk(
     _must_suffice("mask", mask)
     from attent.views.walk import walk as walk_text
 
-    print(walk_text(given[0], scale=scale, **_given(made_up)))
+    write(walk_text(given[0], scale=scale, **_given(made_up)))
 
 
 def _print_run(run: str, text: str, choice: dict[str, Any]) -> None:
@@ -55,7 +56,7 @@ def _print_run(run: str, text: str, choice: dict[str, Any]) -> None:
     from attent.views.walk import walk_run
 
     translator = load(run)
-    print(walk_run(translator, as_known(text, translator.source_tokenizer), **choice))
+    write(walk_run(translator, as_known(text, translator.source_tokenizer), **choice))
 
 
 def _must_suffice(kind: str, name: str | None) -> None:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from attent.printable import printable
+
 # A terminal's line is rewritten every second; a file gets a line at this interval, in seconds.
 INTERVAL = 5.0
 
@@ -55,6 +57,7 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Say something that stays."""
+        line = printable(line)
         self._write(f"\r{line}\x1b[K\n" if self.rewrites else f"{line}\n")
 
     def say_scores(self, update: int, scores: Mapping[str, float]) -> None:
