@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -34,6 +35,7 @@ def test_the_last_are_averaged_and_the_best_given_back(attent, trained: Path) ->
     config = json.loads((trained / "config.json").read_text())
     assert config["training"]["outcome"]["averaged"] == [2, 4, 6]
     assert config["results"] == {}
+    assert config["digests"]["model.safetensors"] == hashlib.sha256((trained / "model.safetensors").read_bytes()).hexdigest()
     assert done.code == 0
     translated = attent("translate", trained, "en | 3/3/2026")
     assert (translated.code, len(translated.out)) == (NO_DATES, 1)

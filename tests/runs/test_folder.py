@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import time
@@ -11,9 +12,11 @@ from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
-from attent.runs.config import FORMAT, RunConfig, read_config
+from attent.runs import folder
+from attent.runs.config import FORMAT, RunConfig, read_config, write_config
 from attent.runs.durable import draft_of
-from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokenizers_of_text
+from attent.runs.folder import RunWriter, held, read, tokenizers_as_text, tokenizers_of_text, without_digest
+from attent.runs.weights import tensors_of, write_tensors
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, share_embeddings="target")
 SOURCE, TARGET = CharTokenizer("abc"), CharTokenizer("01")
@@ -254,6 +257,35 @@ def test_a_run_of_the_first_format_is_read(tmp_path: Path) -> None:
     run = read(tmp_path / "run")
     assert run.config.state == "finished"
     assert torch.equal(run.model.to_logits.weight, made.to_logits.weight)
+
+
+def test_weights_that_have_changed_are_known_by_their_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "run")
+    weights = tmp_path / "run" / "model.safetensors"
+    config = read_config(tmp_path / "run")
+    assert config.digests == {"model.safetensors": hashlib.sha256(weights.read_bytes()).hexdigest()}
+    content = bytearray(weights.read_bytes())
+    content[-3] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(RunError, match=r"model\.safetensors is damaged: it has not the SHA-256 that digests names in \S+config\.json"):
+        read(tmp_path / "run")
+    with monkeypatch.context() as patched:
+        patched.setattr(folder, "HASHED", len(content) - 1)
+        read(tmp_path / "run")
+    write_config(without_digest(config), tmp_path / "run")
+    read(tmp_path / "run")
+
+
+def test_a_run_that_goes_on_has_no_digest_until_it_is_finished(tmp_path: Path) -> None:
+    made = write(tmp_path / "run")
+    config = read_config(tmp_path / "run")
+    with RunWriter.again(tmp_path / "run") as run:
+        run.begin(config)
+        assert read_config(tmp_path / "run").digests == {}
+        write_tensors(tensors_of(model()), tmp_path / "run" / "model.safetensors")
+        read(tmp_path / "run")
+        run.finish(config, made)
+    assert read_config(tmp_path / "run").digests == config.digests
 
 
 def test_tokenizers_travel_as_text(tmp_path: Path) -> None:

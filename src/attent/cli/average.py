@@ -46,9 +46,7 @@ def _on(config: RunConfig) -> str:
 def _averaged(run: Path, last: int | None, best: int | None) -> list[int]:
     """Put the mean in the place of the weights; after which updates the weights were that it is made of."""
     from attent.runs.config import read_config, write_config
-    from attent.runs.durable import new_file
-    from attent.runs.folder import MODEL, read
-    from attent.runs.weights import tensors_of, write_tensors
+    from attent.runs.folder import read, without_digest, write_weights
     from attent.training.checkpoint import best_of, checkpoints_of, mean_of, weights_in
 
     config = read_config(run)
@@ -65,7 +63,7 @@ def _averaged(run: Path, last: int | None, best: int | None) -> list[int]:
     mean_of([weights_in(path) for path in chosen], model)
     # The results are those of other weights.
     outcome = config.training.get("outcome", {}) | {"averaged": updates}
-    write_config(config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}}), run)
-    with new_file(run / MODEL) as file:
-        write_tensors(tensors_of(model), file)
+    config = config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}})
+    write_config(without_digest(config), run)
+    write_weights(config, model, run)
     return updates

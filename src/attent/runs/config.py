@@ -65,7 +65,7 @@ class RunConfig(BaseModel):
         model: the model's settings.
         corpus: the corpus' settings.
         digests: of what it began to learn from ("train") and, where it classifies, of what it holds out ("held out"), by which a
-            corpus that has changed since is known.
+            corpus that has changed since is known; and the SHA-256 of its weights, once it is finished, by the name of their file.
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids of the vocabulary have one of these, and the share of running words that have one.
         training: the settings of training, and what it found out, such as the precision chosen.

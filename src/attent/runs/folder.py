@@ -36,11 +36,13 @@ from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, mus
 from attent.runs.durable import HIDDEN, NO_LINK, PART, check_links, draft_of, new_file, said_clearly, settle, sweep, sync
 from attent.runs.lock import claim
 from attent.runs.sizes import check_sizes
-from attent.runs.weights import fill, tensors_of, write_tensors
+from attent.runs.weights import digest, fill, tensors_of, write_tensors
 
 MODEL, LOG = "model.safetensors", "log.jsonl"
 # Bytes that a further file of a run may have.
 LARGEST = 2**24
+# Bytes of weights whose digest is compared when a run is read, in less than a second.
+HASHED = 2**28
 # Seconds for which a new draft may not be locked yet.
 UNLOCKED = 10.0
 
@@ -154,7 +156,7 @@ class RunWriter:
         Raises:
             RunError: the folder cannot be written, or another process has begun one there in the meantime.
         """
-        config = config.model_copy(update={"state": "unfinished"})
+        config = without_digest(config).model_copy(update={"state": "unfinished"})
         if self._draft is None:
             write_config(config, self.path)
             return
@@ -184,9 +186,7 @@ class RunWriter:
         if self._draft is not None:
             self.begin(config, *tokenizers, files=files)
         self.logged()
-        with new_file(self.path / MODEL) as file:
-            write_tensors(tensors_of(model), file)
-        write_config(config.model_copy(update={"state": "finished"}), self.path)
+        write_weights(config.model_copy(update={"state": "finished"}), model, self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -260,6 +260,30 @@ def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -
     return Run(config, model.eval(), dict(zip(config.tokenizers, tokenizers, strict=True)), read_files(path, config))
 
 
+def without_digest(config: RunConfig) -> RunConfig:
+    """The config of a run whose weights are about to change."""
+    return config.model_copy(update={"digests": {name: value for name, value in config.digests.items() if name != MODEL}})
+
+
+def write_weights(config: RunConfig, model: torch.nn.Module, path: Path) -> None:
+    """Write a model's weights into a run folder, and its config with their digest.
+
+    Raises:
+        RunError: they cannot be written.
+    """
+    with new_file(path / MODEL) as file:
+        write_tensors(tensors_of(model), file)
+    write_config(config.model_copy(update={"digests": config.digests | {MODEL: digest(path / MODEL)}}), path)
+
+
+def _check_digest(path: Path, config: RunConfig) -> None:
+    known = config.digests.get(MODEL)
+    if known is not None and (path / MODEL).stat().st_size <= HASHED and digest(path / MODEL) != known:
+        raise RunError(
+            f"{path / MODEL} is damaged: it has not the SHA-256 that digests names in {path / CONFIG} (without it, whatever fits is taken)"
+        )
+
+
 def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
     """A new model of the kind and the sizes that a config says."""
     return build(config.model, *_sizes(config, tokenizers))
@@ -288,6 +312,8 @@ def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer],
     except (AttentError, RuntimeError) as error:
         # RuntimeError: sizes that no memory holds
         raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
+    if weights == path / MODEL:
+        _check_digest(path, config)
     fill(tensors_of(model), weights)
     return model
 
