@@ -80,6 +80,13 @@ def seeds() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def on_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is a GPU only the tests that ask for it by the fixture `gpu` find it."""
+    if torch.cuda.is_available() and "gpu" not in request.fixturenames:
+        monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of corpora: ATTENT_DATA, else ../shared/data beside the repository."""

@@ -4,7 +4,7 @@ AttentError
 ├── ArgumentError (also ValueError)      a value that cannot be used, said with what was expected
 │   ├── ShapeError                       a tensor of the wrong shape
 │   ├── DTypeError                       a tensor of the wrong type of number
-│   ├── DeviceError                      tensors on different devices
+│   ├── DeviceError                      a device that is not there, or tensors on different ones
 │   ├── UnknownNameError                 a name that no part, preset, key or locale bears
 │   └── MissingArgumentError             a part with parameters, asked for by its bare name
 ├── PartError (also AssertionError)       a part of one's own that does not hold what its slot asks
@@ -39,7 +39,7 @@ class DTypeError(ArgumentError):
 
 
 class DeviceError(ArgumentError):
-    """Tensors that lie on different devices."""
+    """A device that this machine does not have, or tensors that lie on different ones."""
 
 
 class UnknownNameError(ArgumentError):

@@ -103,7 +103,7 @@ def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> N
     """Run the command, and kill it at some moment after its next checkpoint."""
     before = newest(folder)
     with (folder.parent / "printed").open("w+") as printed:
-        process = subprocess.Popen([sys.executable, "-m", "attent", "train", *arguments], stdout=printed, stderr=printed)
+        process = subprocess.Popen([sys.executable, "-m", "attent", "train", "--device", "cpu", *arguments], stdout=printed, stderr=printed)
         deadline = time.monotonic() + 60
         while newest(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -142,7 +142,7 @@ def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path
     settings = longer(updates=10**6, save_every=5)
     file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
     with (tmp_path / "printed").open("w+") as printed:
-        command = [sys.executable, "-m", "attent", "train", "--config", str(file), "--out", str(run)]
+        command = [sys.executable, "-m", "attent", "train", "--device", "cpu", "--config", str(file), "--out", str(run)]
         process = subprocess.Popen(command, stdout=printed, stderr=printed)
         try:
             deadline = time.monotonic() + 60

@@ -1,12 +1,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 import attent
 from attent.decoding import filler, translator
 from attent.decoding.filler import Filler
 from attent.decoding.translator import Translator
-from attent.errors import RunError
+from attent.errors import DeviceError, RunError
 from attent.models.encoder_settings import EncoderSettings
 from attent.models.settings import build
 from attent.models.transformer_settings import TransformerSettings
@@ -44,3 +45,10 @@ def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: Fi
         translator.load(folder)
     loaded = attent.load(folder, trust_code=True)
     assert {type(module.score).__name__ for module in loaded.model.modules() if hasattr(module, "score")} == {"Dot"}
+
+
+def test_a_run_is_loaded_onto_a_device_by_its_name(filler_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
+    assert attent.load(filler_folder, "auto").device == torch.device("cpu")
+    with pytest.raises(DeviceError, match=r"no device 'cuda': there is cpu"):
+        attent.load(filler_folder, "cuda")

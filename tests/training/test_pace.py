@@ -92,6 +92,9 @@ def test_only_what_the_settings_leave_open_is_tried() -> None:
     assert candidates(settings(precision="bfloat16", threads=1), CPU) == [Pace("bfloat16", 1)]
     assert candidates(settings(threads=2), CPU) == [Pace("float32", 2), Pace("bfloat16", 2)]
     assert candidates(settings(), torch.device("cuda")) == [Pace("float32", 2), Pace("bfloat16", 2)]
+    # where autocast may be missing nobody tries it unasked
+    assert candidates(settings(), torch.device("mps")) == [Pace("float32", 2)]
+    assert candidates(settings(precision="bfloat16"), torch.device("mps")) == [Pace("bfloat16", 2)]
 
 
 def test_random_numbers_are_given_back() -> None:

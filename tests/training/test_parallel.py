@@ -22,7 +22,7 @@ from attent.data import corpus as files
 from attent.data.batches import BatchSize, Bitext
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
-from attent.errors import RunError
+from attent.errors import DeviceError, RunError
 from attent.runs.config import read_config
 from attent.runs.weights import read_tensors
 from attent.training.checkpoint import newest, read_state
@@ -283,7 +283,7 @@ def test_frozen_embeddings_stay_as_they_start_in_every_process(together, setting
 
 @pytest.mark.slow
 def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_path: Path) -> None:
-    train, source = ["-m", "attent", "train"], str(Path(__file__).parents[2] / "src")
+    train, source = ["-m", "attent", "train", "--device", "cpu"], str(Path(__file__).parents[2] / "src")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
@@ -306,3 +306,53 @@ def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_pat
     there = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
     assert there.returncode != 0
     assert "attent: run is there already" in there.stderr
+
+
+def start(monkeypatch: pytest.MonkeyPatch, gpus: int, **places: int) -> None:
+    """As a launcher does it, on a machine with so many GPUs."""
+    for name, value in places.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+
+
+def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number on its machine; they speak through NCCL there, and through gloo of what lies on the CPU."""
+    start(monkeypatch, 2, RANK=3, WORLD_SIZE=4, LOCAL_RANK=1, LOCAL_WORLD_SIZE=2)
+    taken: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+
+    class JoinedError(Exception):
+        pass
+
+    def init(backend: str, **_: Any) -> None:
+        taken.append(backend)
+        raise JoinedError
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", init)
+    with pytest.raises(JoinedError), joined(torch.device("cuda")):
+        pass
+    assert taken == [1, "cpu:gloo,cuda:nccl"]
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    start(monkeypatch, 1, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
+    message = r"^2 processes on this machine need a GPU each, and it has 1: start 1, or train on device 'cpu'$"
+    with pytest.raises(DeviceError, match=message), joined(torch.device("cuda")):
+        pass
+
+
+def test_one_gpu_is_not_for_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    start(monkeypatch, 2, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
+    message = r"^several processes train on a GPU each: device 'cuda', not 'cuda:1'$"
+    with pytest.raises(DeviceError, match=message), joined(torch.device("cuda", 1)):
+        pass
+
+
+def test_one_process_takes_the_gpu_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose random numbers a checkpoint then holds."""
+    taken: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    with joined(torch.device("cuda")) as alone, joined(torch.device("cuda", 1)) as again:
+        assert alone is again is ALONE
+    assert taken == [torch.device("cuda", 1)]

@@ -19,6 +19,7 @@ def test_settings_survive_json() -> None:
         ({"updates": 3, "batch_pairs": 8, "learning_rate": 0}, "greater than 0"),
         ({"updates": 3, "batch_pairs": 8, "momentum": 0.9}, "momentum"),
         ({"updates": 3, "batch_pairs": 8, "accumulate": 10**30}, "less than or equal to 4096"),
+        ({"updates": 3, "batch_pairs": 8, "device": "gpu"}, "unknown device 'gpu'"),
         ({"updates": 3, "batch_pairs": 8, "patience": 2}, "validate_every must say how often"),
         ({"updates": 3, "batch_pairs": 8, "schedule": "plateau"}, "validate_every must say how often"),
     ],
@@ -26,3 +27,10 @@ def test_settings_survive_json() -> None:
 def test_wrong_values_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         TrainingSettings.model_validate(values)
+
+
+def test_a_run_folder_does_not_keep_the_device() -> None:
+    """It may be gone on with where there is no such device."""
+    settings = TrainingSettings(updates=3, batch_pairs=8, device="cuda:1")
+    assert settings.table == TrainingSettings(updates=3, batch_pairs=8).table
+    assert TrainingSettings.model_validate(settings.table).device == "auto"

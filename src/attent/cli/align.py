@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.lines import must_be_file
+from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import say
+from attent.devices import AUTO
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ def align(
     gold: Annotated[str | None, typer.Option(help="Judge by the links of this file; or, of a run on dates: dates.")] = None,
     one_based: Annotated[bool, typer.Option("--one-based", help="Words are counted from 1 in that file.")] = False,
     best: Annotated[bool, typer.Option("--best", help="Choose layer, head and what rows are about by --gold.")] = False,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Align given translations: one pair in, one line of links out, in order, such as 0-0 1-2, source-target from 0.
 
@@ -57,7 +61,6 @@ def align(
     character by character. --best chooses on half of the pairs, drawn at random (of dates, on validation), and judges what it
     chose on the others.
     """
-    from attent.decoding.translator import load
     from attent.evaluation.symmetrising import symmetrised
 
     if best and (gold is None or any(option is not None for option in (layer, head, about, reverse))):
@@ -73,7 +76,8 @@ def align(
     # an unknown way is refused before anything is read
     symmetrised((), (), how := symmetrise or SYMMETRISE)
     look = look_of(layer, head, about)
-    translator = load(run)
+    where = device_of(device)
+    translator: Translator = loaded(run, where, "translate", trust_code=trust_code)
     if gold == DATES:
         from attent.cli.gold import judge_dates
 
@@ -81,7 +85,8 @@ def align(
             raise ArgumentError("--gold dates judges the held-out dates by character: it takes neither pairs, --reverse nor --tokens")
         judge_dates(run, translator, look, threshold, best=best)
         return
-    linker = Linker(translator, None if reverse is None else load(reverse), look, threshold, "tokens" if tokens else "words", how)
+    backward = None if reverse is None else loaded(reverse, where, "translate", trust_code=trust_code)
+    linker = Linker(translator, backward, look, threshold, "tokens" if tokens else "words", how)
     read = pairs_of(pairs, source, target)
     if gold is not None:
         from attent.cli.gold import judge_file

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attent.cli.options import TrustCode
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -18,6 +19,7 @@ def average(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     last: Annotated[int | None, typer.Option(min=1, help="Take the last so many checkpoints.")] = None,
     best: Annotated[int | None, typer.Option(min=1, help="Take the best so many; all of the best that were kept, unless given.")] = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Make the mean of several checkpoints the run's weights; `--best 1` gives back the best one's.
 
@@ -31,7 +33,7 @@ def average(
 
     config = read_config(run)
     with held(run):
-        updates = _averaged(run, last, best)
+        updates = _averaged(run, last, best, trust_code=trust_code)
     print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
     say(f"attent evaluate {run}{_on(config)} judges it")
 
@@ -43,7 +45,7 @@ def _on(config: RunConfig) -> str:
     return " --text FILE" if config.task == "fill-mask" else ""
 
 
-def _averaged(run: Path, last: int | None, best: int | None) -> list[int]:
+def _averaged(run: Path, last: int | None, best: int | None, *, trust_code: bool) -> list[int]:
     """Put the mean in the place of the weights; after which updates the weights were that it is made of."""
     from attent.runs.config import read_config, write_config
     from attent.runs.folder import read, without_digest, write_weights
@@ -59,7 +61,7 @@ def _averaged(run: Path, last: int | None, best: int | None) -> list[int]:
         raise ArgumentError(f"{run} has {len(there)} of the {kind} checkpoints; training.keep_{kind} says how many are kept")
     chosen = sorted(there[:wanted])
     updates = [int(path.name) for path in chosen]
-    model = read(run).model
+    model = read(run, trust_code=trust_code).model
     mean_of([weights_in(path) for path in chosen], model)
     # The results are those of other weights.
     outcome = config.training.get("outcome", {}) | {"averaged": updates}

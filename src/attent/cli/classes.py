@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from attent.evaluation.classes import Confusion
 
 
-def evaluate_classes(run: Path, images: str | None, labelled: Path | None, *, as_json: bool) -> None:
+def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labelled: Path | None, *, as_json: bool) -> None:
     """Judge a run on what its corpus holds out, which is read again, or on other examples with labels, and print what came of it.
 
     Args:
         run: the run folder.
+        classifier: that it holds.
         images: pictures or vectors, all of which are judged.
         labelled: texts, all of which are judged.
         as_json: whether it is printed for machines.
@@ -32,11 +33,9 @@ def evaluate_classes(run: Path, images: str | None, labelled: Path | None, *, as
         DataError: they cannot be read, or have a label that the run does not know.
     """
     from attent.config.tasks.classification import judged
-    from attent.decoding.classifier import load
 
     if images is not None and labelled is not None:
         raise ArgumentError("--images and --labelled are of two runs")
-    classifier = load(run)
     if labelled is not None:
         examples, lines = _texts(classifier, labelled)
     else:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.lines import lines_of, opened
+from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import say, write
+from attent.devices import AUTO
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -32,14 +34,14 @@ def classify(
     row: Annotated[int | None, typer.Option(min=0, help="Classify this example alone, from 0.")] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Take dark for light: for ink on paper.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object a line, with what each example is called.")] = False,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Tell classes: a line for each example, its label, a tab and its probability; further classes behind.
 
     An empty line stays empty, and so does one that is longer than the model can read, which is named on standard error.
     """
-    from attent.decoding.classifier import load
-
-    classifier = load(run)
+    classifier: Classifier = loaded(run, device_of(device), "classify", trust_code=trust_code)
     names, data = examples(classifier, source, invert=invert)
     if row is not None:
         if row >= len(names):

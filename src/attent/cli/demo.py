@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attent.cli.options import Device, device_of
 from attent.cli.output import colours, say, write
+from attent.devices import AUTO
 
 if TYPE_CHECKING:
     from attent.decoding.translator import Translator
@@ -36,6 +38,7 @@ def demo(
     minutes: Annotated[float | None, typer.Option(help="Train for so long; about two unless given.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
     date: Annotated[list[str] | None, typer.Option(help='A date to translate, such as "fr | mardi 3 mars 2026"; may be repeated.')] = None,
+    device: Device = AUTO,
 ) -> None:
     """Train a Transformer on dates in fourteen languages, judge it, translate some, and show what it looks at."""
     from attent.cli.overrides import changed
@@ -45,11 +48,11 @@ def demo(
     from attent.views.panel import panel_of
     from attent.views.terminal import heat_map
 
-    chosen = changed(settings.demo(), minutes=minutes, seed=seed)
-    folder = out or OUT
+    chosen = changed(settings.demo(), minutes=minutes, seed=seed, device=device)
+    where, folder = device_of(device), out or OUT
     say(f"training on {chosen.dates.training_pairs:,} dates in {len(chosen.dates.locale_names)} locales, into {folder}")
     results = follow(chosen, folder, replace=out is None)
-    translator = load(folder)
+    translator = load(folder, where)
     write("\n".join(_translated(translator, (*DATES, *(date or ())))))
     print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), colour=colours())}\n")
     _draw(translator, folder / PICTURES)

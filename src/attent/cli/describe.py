@@ -7,18 +7,20 @@ from typing import Annotated
 
 import typer
 
+from attent.cli.options import TrustCode
+
 # Columns, more than any line has.
 UNWRAPPED = 10_000
 
 
-def describe(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
+def describe(run: Annotated[Path, typer.Argument(help="The run folder.")], trust_code: TrustCode = False) -> None:
     """Draw a run's model as a tree of parts, with their equations, shapes and parameter counts."""
     from rich.console import Console
 
     from attent.runs.folder import read
     from attent.views.describe import describe as tree
 
-    found = read(run)
+    found = read(run, trust_code=trust_code)
     sizes = [f"{tokenizer.size} {name}" for name, tokenizer in found.tokenizers.items()]
     title = ", ".join([f"{run}: {type(found.model).__name__}", *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
     console = Console(highlight=False)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import say, write
+from attent.devices import AUTO
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ def evaluate(
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate, of these lines.")] = None,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Judge a run on its corpus' held-out sets, which are made again from its settings, or on a file and its references.
 
@@ -71,14 +75,16 @@ def evaluate(
 
         _must_be_for("fill-mask", named)
         _must_be_for(_task_of(run), named)
-        evaluate_blanks(run, text, against, as_json=as_json)
+        filler = loaded(run, device_of(device), "fill-mask", trust_code=trust_code)
+        evaluate_blanks(run, filler, text, against, as_json=as_json)
         return
     if images is not None or labelled is not None or _task_of(run) == "classify":
         from attent.cli.classes import evaluate_classes
 
         _must_be_for("classify", named)
         _must_be_for(_task_of(run), named)
-        evaluate_classes(run, images, labelled, as_json=as_json)
+        classifier = loaded(run, device_of(device), "classify", trust_code=trust_code)
+        evaluate_classes(run, classifier, images, labelled, as_json=as_json)
         return
     _must_translate(run)
     _must_be_for("translate", named)
@@ -88,14 +94,14 @@ def evaluate(
         from attent.cli.translate import search_settings
 
         settings = search_settings(beam=beam, length_penalty=length_penalty)
-        _evaluate_files(run, source, target, settings, tokenize, lowercase=lowercase, as_json=as_json)
+        translator = loaded(run, device_of(device), "translate", trust_code=trust_code)
+        _evaluate_files(translator, source, target, settings, tokenize, lowercase=lowercase, as_json=as_json)
         return
     if beam is not None or length_penalty is not None or lowercase:
         raise ArgumentError("--beam, --length-penalty and --lowercase are for --source FILE --target FILE")
     from attent.config.tasks.translation import judge
-    from attent.decoding.translator import load
 
-    translator, corpus = load(run), corpus_of(run)
+    translator, corpus = loaded(run, device_of(device), "translate", trust_code=trust_code), corpus_of(run)
     say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
     results = judge(translator, corpus.held_out)
     write(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
@@ -168,10 +174,9 @@ def _counted(scores: Mapping[str, float]) -> str:
 
 
 def _evaluate_files(
-    run: Path, source: Path, target: Path, settings: SearchSettings, tokenize: str, *, lowercase: bool, as_json: bool
+    translator: Translator, source: Path, target: Path, settings: SearchSettings, tokenize: str, *, lowercase: bool, as_json: bool
 ) -> None:
     from attent.data.reading import lines as read_lines
-    from attent.decoding.translator import load
     from attent.evaluation.metrics import bleu, chrf
 
     sources, references = list(read_lines(source)), list(read_lines(target))
@@ -179,7 +184,6 @@ def _evaluate_files(
         raise ArgumentError(
             f"each line needs one reference, got {len(sources)} lines and {len(references)} references ({source}, {target})"
         )
-    translator = load(run)
     say(f"translating {len(sources):,} lines of {source}")
     translations = translator.translate(sources, settings)
     by_words = bleu(translations, references, tokenize, lowercase=lowercase)

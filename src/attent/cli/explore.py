@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.lines import lines_of, opened
+from attent.cli.options import Device, TrustCode, device_of
 from attent.cli.output import say
+from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ def explore(
     host: Annotated[str, typer.Option(help="The address to listen on, that of this machine alone unless given.")] = HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for one that is free.")] = PORT,
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Type a text and watch what a run makes of it, with the attention of every layer and head; change a token, and it goes on from there.
 
@@ -47,11 +51,14 @@ def explore(
 
     if beside is not None and (score or normaliser):
         raise ArgumentError("RUN2 shows another run beside the first, --score and --normaliser the same with another part: one of them")
-    first = runs.opened(run)
+    where = device_of(device)
+    first = runs.opened(run, device=where, trust_code=trust_code)
     examples, given = _given(first, file)
     if text and given:
         raise ArgumentError("--text and --file are two texts to begin with: one of them")
-    others = [runs.opened(beside)] if beside else [runs.opened(run, score=score, normaliser=normaliser)] if score or normaliser else []
+    others = []
+    if beside or score or normaliser:
+        others = [runs.opened(beside or run, score=score, normaliser=normaliser, device=where, trust_code=trust_code)]
     asked = [runs.with_examples(one, examples) for one in (first, *others)]
     exploring = Exploring(Explorer(asked, text=text or given, longest=longest), host=host, port=port)
     try:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from attent.cli.options import TrustCode
 from attent.cli.output import say, write
 
 
@@ -24,6 +25,7 @@ def export(
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
     quantisation: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
     sample: Annotated[Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")] = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Write a translator as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
 
@@ -35,6 +37,6 @@ def export(
 
     must_do(run, read_config(run), "translate")
     say(f"writing {run} for {to}, and comparing")
-    folder, comparison = exported(run, to.value, out, quantisation=quantisation, sample=sample)
+    folder, comparison = exported(run, to.value, out, quantisation=quantisation, sample=sample, trust_code=trust_code)
     write("\n".join(comparison.said(to.value)))
     print(folder)

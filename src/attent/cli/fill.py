@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.lines import lines_of, opened
+from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import say, write
+from attent.devices import AUTO
 from attent.errors import DataError
 
 if TYPE_CHECKING:
-    from attent.decoding.filler import Filled
+    from attent.decoding.filler import Filled, Filler
 
 # Pieces named of those that a blank looked at.
 LOOKS = 5
@@ -30,6 +32,8 @@ def fill(
     layer: Annotated[int | None, typer.Option(help="What was looked at in this layer, from 0; the mean of all unless given.")] = None,
     head: Annotated[int | None, typer.Option(help="The same of one head, from 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with the weight of every piece.")] = False,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Guess the words that [MASK] stands for, each with its probability, and show which words of the line the guess looked at.
 
@@ -38,9 +42,7 @@ def fill(
     error, and no more than a word to it. A line of a file that cannot be filled, since it has no blank or is too long, is named there
     too and stays empty; then the exit code is 2, once all lines are through.
     """
-    from attent.decoding.filler import load
-
-    filler = load(run)
+    filler: Filler = loaded(run, device_of(device), "fill-mask", trust_code=trust_code)
     with opened(text) as stream:
         # a text that is given as it is has no place
         given, well = isinstance(stream, io.BytesIO), True

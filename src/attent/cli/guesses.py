@@ -13,23 +13,22 @@ from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from attent.data.tokenizer import Tokenizer
+    from attent.decoding.filler import Filler
     from attent.evaluation.blanks import BlanksJudged
     from attent.evaluation.ngrams import Trigrams
 
 
-def evaluate_blanks(run: Path, text: Path, against: Path | None, *, as_json: bool) -> None:
+def evaluate_blanks(run: Path, filler: Filler, text: Path, against: Path | None, *, as_json: bool) -> None:
     """Judge a run that fills blanks on every word of a text, beside counts of the text that it was trained on.
 
     Raises:
         ArgumentError: there is no word to guess.
         DataError: a file cannot be read.
-        RunError: the run does something else.
     """
     from attent.data.reading import lines
-    from attent.decoding.filler import load
     from attent.evaluation.blanks import guessed
 
-    filler, some = load(run), list(lines(text))
+    some = list(lines(text))
     counted = _counted(run, against, filler.tokenizer)
     say(f"guessing every word of {len(some):,} lines of {text}")
     found = guessed(filler, some, counted)

@@ -23,6 +23,7 @@ def changed(
     threads: int | None = None,
     patience: int | None = None,
     save_every: int | None = None,
+    device: str | None = None,
     sharded: bool | None = None,
     tensorboard: bool | None = None,
 ) -> RunSettings:
@@ -37,6 +38,7 @@ def changed(
         threads: how many of the processor's cores take part.
         patience: how many validations may find nothing better before training ends.
         save_every: updates between checkpoints.
+        device: where to train, by name.
         sharded: whether several processes divide weights and moments among them.
         tensorboard: whether TensorBoard is written for.
 
@@ -52,7 +54,7 @@ def changed(
         training.pop("minutes", None)
         training.pop("updates", None)
     limits = {"minutes": minutes, "updates": updates, "patience": patience}
-    others = {"seed": seed, "threads": threads, "save_every": save_every, "sharded": sharded, "tensorboard": tensorboard}
+    others = {"seed": seed, "threads": threads, "save_every": save_every, "device": device, "sharded": sharded, "tensorboard": tensorboard}
     training |= {name: value for name, value in (limits | others).items() if value is not None}
     for change in changes:
         _set(tables, change)

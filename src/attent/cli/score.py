@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.lines import lines_of, must_be_file, opened, some_at_a_time, where
+from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.devices import AUTO
 from attent.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ LINES = 2048
 def score(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     pairs: Annotated[str, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; or - for standard input.")] = "-",
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Score translations that are there: one pair in, one line out, in order.
 
@@ -29,9 +33,7 @@ def score(
     """
     must_be_file(pairs)
 
-    from attent.decoding.translator import load
-
-    translator = load(run)
+    translator: Translator = loaded(run, device_of(device), "translate", trust_code=trust_code)
     with opened(pairs) as stream:
         lines = enumerate(lines_of(stream, pairs), start=1)
         read = (_pair(line, f"{where(pairs)}, line {number}", translator) for number, line in lines)

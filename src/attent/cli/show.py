@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import colours, say
+from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ def show(
     out: Annotated[
         Path | None, typer.Option(help="Draw it into this file too, PNG or SVG; HTML is a page with every layer and head.")
     ] = None,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Show a run's attention while it reads a text: in the terminal, and as a picture or a page if asked for."""
     from attent.decoding.labelled import LabelledMap
@@ -40,7 +44,7 @@ def show(
     as_page = out is not None and out.suffix.lower() in PAGES
     if out is not None and not as_page and out.suffix.lower() not in FORMATS:
         raise ArgumentError(f"--out must end in {', '.join(FORMATS)} or {PAGES[0]}, got {str(out)!r}")
-    scene = _scene(run, text)
+    scene = _scene(run, loaded(run, device_of(device), trust_code=trust_code), text)
     maps = {
         layer.name: LabelledMap(layer.weights, scene.texts[group.rows].labels, scene.texts[group.columns].labels)  # pyright: ignore[reportArgumentType]
         for group in scene.groups
@@ -59,22 +63,17 @@ def show(
         say(f"drawn into {out}")
 
 
-def _scene(run: Path, text: str) -> Scene:
+def _scene(run: Path, tool: Any, text: str) -> Scene:
     from attent.data.typed import as_known
-    from attent.decoding import classifier, filler, translator
     from attent.runs.config import read_config
     from attent.views.run_scene import scene_of_example, scene_of_text
 
     task = read_config(run).task
     if task == "classify":
-        found = classifier.load(run)
-        if found.inputs.inputs.kind == "vectors":
+        if tool.inputs.inputs.kind == "vectors":
             raise ArgumentError("this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one")
-        return scene_of_example(found, [text], title=text)
-    if task == "fill-mask":
-        return scene_of_text(filler.load(run), text)
-    loaded = translator.load(run)
-    return scene_of_text(loaded, as_known(text, loaded.source_tokenizer))
+        return scene_of_example(tool, [text], title=text)
+    return scene_of_text(tool, text if task == "fill-mask" else as_known(text, tool.source_tokenizer))
 
 
 def _number(head: str) -> int | None:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from attent.cli.options import DEVICES, TrustCode, device_of
 from attent.cli.output import say, write
 from attent.cli.texts import settings_of, table_of, within
+from attent.devices import AUTO
 from attent.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ def train(
     save_every: Annotated[int | None, typer.Option(help="Updates between checkpoints, beside those of validation.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; measured unless given.")] = None,
+    device: Annotated[str | None, typer.Option(metavar=DEVICES, help="Where to train; auto unless the settings say otherwise.")] = None,
     sharded: Annotated[
         bool | None, typer.Option("--sharded/--whole", help="Whether the processes of torchrun divide weights and moments among them.")
     ] = None,
@@ -89,6 +92,7 @@ def train(
     resume: Annotated[
         str | None, typer.Option(metavar="[RUN]", help="Go on with a run folder, instead of a new one; that of --out unless named.")
     ] = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Train a model, judge it on what was held out, and leave all of it in a run folder."""
     named = {
@@ -104,6 +108,8 @@ def train(
         "images": {"source": images, "size": size},
         "labelled": {"train": labelled, "valid": valid_labelled},
     }
+    if device is not None:
+        device_of(device)
     table, files = table_of(named, task)
     if resume is not None and files:
         raise ArgumentError(f"a run that goes on keeps its corpus: --resume takes no {_option(table, next(iter(files)))}")
@@ -116,7 +122,7 @@ def train(
     if corpus is not None and corpus not in CORPORA:
         raise UnknownNameError("corpus", corpus, CORPORA)
     limits = {"minutes": minutes, "updates": updates, "patience": patience}
-    others = {"threads": threads, "save_every": save_every, "sharded": sharded, "tensorboard": tensorboard}
+    others = {"threads": threads, "save_every": save_every, "device": device, "sharded": sharded, "tensorboard": tensorboard}
     vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors}
     if resume is not None:
         fixed = {"--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from, "--task": task}
@@ -125,7 +131,10 @@ def train(
             out,
             fixed | {"--freeze-vectors": freeze_vectors or None} | {f"--{side}-vectors": file for side, file in vectors.items()},
         )
-        _followed(run, f"going on with {run}", lambda: _recipe().resume(run, {n: v for n, v in (limits | others).items() if v is not None}))
+        asked = {name: value for name, value in (limits | others).items() if value is not None}
+        if device is None:
+            device_of(AUTO)
+        _followed(run, f"going on with {run}", lambda: _recipe().resume(run, asked, trust_code=trust_code))
         return
 
     from attent.cli.overrides import changed
@@ -142,9 +151,12 @@ def train(
     chosen = changed(start, [*(changes or []), *starts], seed=seed, **limits, **others)
     if data is not None:
         chosen = within(chosen, data)
+    if device is None:
+        device_of(chosen.training.device)
     first = next(iter(files.values()), "")
     run = out or RUNS / (corpus or (config.stem if config else Path(first).name.split(".")[0] or "text"))
-    _followed(run, f"training into {run}", lambda: _recipe().follow(chosen, run, replace=replace, init_from=init_from))
+    how = {"replace": replace, "init_from": init_from, "trust_code": trust_code}
+    _followed(run, f"training into {run}", lambda: _recipe().follow(chosen, run, **how))
 
 
 def _option(table: str, key: str) -> str:

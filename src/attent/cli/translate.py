@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.lines import lines_of, opened, some_at_a_time
+from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import say, write
+from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ def translate(
     replace_unknown: Annotated[bool, typer.Option("--replace-unknown", help="Copy what was looked at for unknown pieces.")] = False,
     engine: Annotated[EngineName, typer.Option(help="What translates; the others read what attent export wrote.")] = EngineName.attent,
     exported: Annotated[Path | None, typer.Option(help="Where attent export wrote it; RUN/export/ENGINE unless given.")] = None,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Translate line by line: one line in, one line out, in order.
 
@@ -88,7 +92,7 @@ def translate(
     The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent alone.
     """
     from attent.data.batches import BatchSize
-    from attent.decoding.translator import BATCH, load
+    from attent.decoding.translator import BATCH
     from attent.runs.config import read_config
 
     settings = search_settings(
@@ -108,7 +112,9 @@ def translate(
     if batch is not None and batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
-    own = load(run) if engine is EngineName.attent else None
+    own: Translator | None = None
+    if engine is EngineName.attent:
+        own = loaded(run, device_of(device), "translate", trust_code=trust_code)
     if own is None and (alignments or replace_unknown):
         raise ArgumentError(f"--alignments and --replace-unknown look at attention, which the engine {engine} does not show")
     if own is not None and exported is not None:

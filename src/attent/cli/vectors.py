@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from attent.cli.options import TrustCode
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -15,6 +16,7 @@ def vectors(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     out: Annotated[Path, typer.Option(help="The file: .txt as GloVe's, .vec as fastText's, .bin as word2vec's, perhaps with .gz behind.")],
     side: Annotated[str | None, typer.Option(help="Whose embedding: source, unless target is said, or text.")] = None,
+    trust_code: TrustCode = False,
 ) -> None:
     """Write what a run has learnt of each word of its vocabulary, as other programs read word vectors.
 
@@ -25,7 +27,7 @@ def vectors(
     from attent.runs.durable import new_file
     from attent.runs.folder import read
 
-    form, of = format_of(out), read(run)
+    form, of = format_of(out), read(run, trust_code=trust_code)
     if not of.tokenizers:
         raise ArgumentError(f"{run} has no words: it reads vectors")
     found, left_out = embedded(of, side or next(iter(of.tokenizers)), form)

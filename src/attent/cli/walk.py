@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import write
+from attent.devices import AUTO
 from attent.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from attent.decoding.translator import Translator
 
 
 def walk(
@@ -23,6 +28,8 @@ def walk(
     layer: Annotated[int | None, typer.Option(help="Of a run: the layer, from 0; the last unless given.")] = None,
     head: Annotated[int | None, typer.Option(help="Of a run: the head, from 0; the first unless given.")] = None,
     kind: Annotated[str | None, typer.Option(help="Of a run: encoder (unless given), decoder or cross.")] = None,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
 ) -> None:
     """Walk through attention: every step with its equation, its shape and its numbers, named by the words.
 
@@ -37,7 +44,8 @@ def walk(
         if not Path(given[0]).exists():
             raise ArgumentError(f"there is no run folder {given[0]}; a text of several words goes in quotes")
         _refuse(made_up | {"no-scale": None if scale else True}, "is for a text without a run; a run has been trained with its own")
-        _print_run(given[0], given[1], _given(trained))
+        translator = loaded(given[0], device_of(device), "translate", trust_code=trust_code)
+        _print_run(translator, given[1], _given(trained))
         return
     if (Path(given[0]) / "config.json").is_file():
         raise ArgumentError(f"{given[0]} is a run folder, of which a walk needs a text too: attent walk {given[0]} TEXT")
@@ -50,12 +58,10 @@ def walk(
     write(walk_text(given[0], scale=scale, **_given(made_up)))
 
 
-def _print_run(run: str, text: str, choice: dict[str, Any]) -> None:
+def _print_run(translator: Translator, text: str, choice: dict[str, Any]) -> None:
     from attent.data.typed import as_known
-    from attent.decoding.translator import load
     from attent.views.walk import walk_run
 
-    translator = load(run)
     write(walk_run(translator, as_known(text, translator.source_tokenizer), **choice))
 
 

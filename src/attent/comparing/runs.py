@@ -126,7 +126,7 @@ def train(planned: Sequence[Planned], folder: Path, *, beside: float = 0.0, say:
         path = folder / one.name
         try:
             if path.exists():
-                resume(path, progress=progress)
+                resume(path, {"device": one.settings.training.device}, progress=progress)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 follow(one.settings, path, progress=progress)
@@ -208,7 +208,7 @@ def _finished(one: Planned, folder: Path) -> bool:
     config, settings = read_config(path), one.settings
     asked = {
         "model": (config.model, settings.model),
-        "training": (_without(config.training, "outcome"), settings.training.model_dump(mode="json")),
+        "training": (_without(config.training, "outcome"), settings.training.table),
         "corpus": (_corpus(config.corpus), _corpus(settings.model_dump(mode="json"))),
     }
     for what, (has, wanted) in asked.items():

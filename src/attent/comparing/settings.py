@@ -107,5 +107,7 @@ def _settings(
     corpus: Mapping[str, Any], model: Mapping[str, Any], updates: int | None, minutes: float | None, seed: int, **training: Any
 ) -> RunSettings:
     usual = {"schedule": "cosine", "warmup": 100, "clip": 1.0, "label_smoothing": 0.0, "save_every": 200, "seed": seed}
+    # what they take is told by threads, and they translate there too
+    usual["device"] = "cpu"
     limits = {"updates": updates, "minutes": minutes}
     return RunSettings.model_validate({**corpus, "model": dict(model), "training": {**usual, **limits, **training}})

@@ -17,6 +17,7 @@ from attent.config.tasks.task import Learnt, Results
 from attent.data.batches import Examples
 from attent.data.reading import STANDARD_INPUT
 from attent.data.tokenizer import Tokenizer
+from attent.devices import AUTO, device_of
 from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
 from attent.runs.config import CONFIG, RunConfig, check_code, must_do, read_config, versions
@@ -36,7 +37,6 @@ def follow(
     replace: bool = False,
     init_from: Path | str | None = None,
     trust_code: bool = False,
-    device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Results:
     """Make the corpus, train the model, test it, and leave all of it in a run folder.
@@ -51,18 +51,19 @@ def follow(
         init_from: a run folder whose weights and tokenizers are started from, and whose model's settings are taken
             unless these settings have some.
         trust_code: whether that run may name modules to import; `settings` always may.
-        device: where the model is trained.
         progress: where a person sees it; standard error unless said otherwise.
 
     Returns:
         What the run folder's config holds as results: scores in per cent, by test set and name.
 
     Raises:
+        DeviceError: this machine does not have the device of `settings.training`, or has fewer GPUs than processes.
         ArgumentError: word vectors do not suit the model, or it starts from another run's weights.
         RunError: the run folder is there already, is trained by another process or cannot be written, or the one to start
             from cannot be read.
         KeyboardInterrupt: after Ctrl-C; the run folder is there, and `resume` goes on with it.
     """
+    device = device_of(settings.training.device)
     if settings.training.tensorboard:
         installed()
     with joined(device) as processes:
@@ -98,7 +99,7 @@ def follow(
                 corpus=corpus.table,
                 digests={"held out": digest} if (digest := task.held_out(corpus)) else {},
                 vectors=settings.vectors,
-                training=settings.training.model_dump(mode="json"),
+                training=settings.training.table,
             )
             model = model_of(config, learnt.tokenizers) if init_from is None else _filled(config, learnt, Path(init_from))
             started = None
@@ -115,7 +116,6 @@ def resume(
     changes: Mapping[str, Any] | None = None,
     *,
     trust_code: bool = False,
-    device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Results:
     """Go on with a run from its last checkpoint, as if it had never been interrupted.
@@ -128,24 +128,26 @@ def resume(
         changes: settings of training with other values, of those in `attent.training.settings.MAY_CHANGE`; a limit
             takes the place of both.
         trust_code: whether the run may name modules to import, such as the score "my.module:Class".
-        device: where the model is trained.
         progress: where a person sees it; standard error unless said otherwise.
 
     Returns:
         As `follow`.
 
     Raises:
+        DeviceError: as `follow`.
         ArgumentError: the run is finished and nothing says for how long it shall go on, or a setting cannot be changed.
         DataError: the examples that a run holds out are others than they were.
         RunError: the run folder is missing or damaged, has no checkpoint to go on from, names code and is not trusted, or is
             trained by another process.
     """
+    changes = dict(changes or {})
+    device = device_of(changes.get("device", AUTO))
     with joined(device) as processes:
         if not processes.first:
             return _helped(processes, device)
         check_code(path, read_config(path), trust_code=trust_code)
         with RunWriter.again(path) as run:
-            config, changes = read_config(path), dict(changes or {})
+            config = read_config(path)
             try:
                 settings = _settings_of(config, {})
             except ArgumentError as error:
@@ -175,14 +177,13 @@ def resume(
                 filled_model(Path(path), config, learnt.tokenizers, weights) if weights.exists() else model_of(config, learnt.tokenizers)
             )
             word_vectors.freeze(config.vectors, model)
-            training = settings.training.model_dump(mode="json")
-            config = config.model_copy(update={"training": training, "versions": versions(), "results": {}})
+            config = config.model_copy(update={"training": settings.training.table, "versions": versions(), "results": {}})
             run.begin(config)
             update = 0 if state is None else state.update
             return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, update)
 
 
-def _helped(processes: Processes, device: torch.device | str) -> Results:
+def _helped(processes: Processes, device: torch.device) -> Results:
     """What every process but the first does: learn its part of each batch of a run folder that has begun."""
     told = processes.by_first(dict)
     config = RunConfig.model_validate(told["config"])
@@ -276,7 +277,7 @@ def _trained(
         processes=processes,
     )
     results = judged.results(trained.validation)
-    outcome = training.model_dump(mode="json") | {"outcome": asdict(trained)}
+    outcome = training.table | {"outcome": asdict(trained)}
     run.finish(config.model_copy(update={"training": outcome, "results": results}), model)
     return processes.by_first(lambda: results)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from attent.attention import choices
@@ -54,13 +55,21 @@ class Opened:
         return VectorSequences(self.examples.vectors[[row]], self.examples.lengths[[row]], None, ())
 
 
-def opened(path: Path | str, *, score: str | None = None, normaliser: str | None = None, trust_code: bool = False) -> Opened:
+def opened(
+    path: Path | str,
+    *,
+    score: str | None = None,
+    normaliser: str | None = None,
+    device: torch.device | str = "cpu",
+    trust_code: bool = False,
+) -> Opened:
     """Open a run.
 
     Args:
         path: the run folder.
         score: computed by every attention in the place of its own, if given; one without parameters.
         normaliser: the same of the normaliser.
+        device: where its model computes.
         trust_code: whether the run itself may name modules to import.
 
     Raises:
@@ -68,7 +77,7 @@ def opened(path: Path | str, *, score: str | None = None, normaliser: str | None
         RunError: the folder is missing, damaged, or written by a newer version.
         UnknownNameError: there is no such score or normaliser.
     """
-    task, tool = read_config(path).task, load(path, trust_code=trust_code)
+    task, tool = read_config(path).task, load(path, device, trust_code)
     swapped = swap(tool.model, score=score, normaliser=normaliser)
     return Opened(" · ".join((Path(path).name or str(path), *swapped)), task, tool)
 

@@ -191,7 +191,7 @@ def take_up(
     try:
         _fill(model, optimizer, average, processes, last)
         if last:
-            _draw_on(state.random)
+            _draw_on(state.random, next(model.parameters()).device.type)
     except (KeyError, ValueError, RuntimeError) as error:
         if last is None or left(error):
             raise
@@ -283,15 +283,16 @@ def mean_of(files: list[Path], model: nn.Module) -> None:
 
 def _generators(device: str) -> dict[str, str]:
     states = {"cpu": torch.get_rng_state()}
-    if device == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state()
+    if device != "cpu":
+        states[device] = torch.get_device_module(device).get_rng_state()
     return {name: bytes(state.tolist()).hex() for name, state in states.items()}
 
 
-def _draw_on(random: Mapping[str, str]) -> None:
+def _draw_on(random: Mapping[str, str], here: str) -> None:
+    """Go on drawing where a checkpoint stopped; the state of a device that does not compute here is left aside."""
     for device, numbers in random.items():
         generator = torch.tensor(list(bytes.fromhex(numbers)), dtype=torch.uint8)
         if device == "cpu":
             torch.set_rng_state(generator)
-        elif torch.cuda.is_available():
-            torch.cuda.set_rng_state(generator)
+        elif device == here:
+            torch.get_device_module(device).set_rng_state(generator)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from attent.data.batches import BatchSize, Examples
+from attent.devices import described
 from attent.errors import AttentError
 from attent.models.model import Model
 from attent.runs.folder import MODEL
@@ -45,6 +46,7 @@ class Trained:
         loss: the mean training loss since the last record before the end, in nats per token; None without an update.
         precision: the precision used.
         threads: how many threads computed.
+        device: what computed, such as "cpu".
         validation: what the validation of the weights that are kept returned.
     """
 
@@ -54,6 +56,7 @@ class Trained:
     loss: float | None
     precision: Precision
     threads: int
+    device: str
     validation: dict[str, float]
 
 
@@ -296,7 +299,8 @@ class Training:
             kept = self.checkpoints.publish(self.judge.verdict)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)
         self._progress.close()
-        return Trained(state.update, kept, self.meter.seconds, state.loss, *state.pace, self.judge.verdict.scores_of(kept))
+        scores, device = self.judge.verdict.scores_of(kept), described(self.device)
+        return Trained(state.update, kept, self.meter.seconds, state.loss, *state.pace, device, scores)
 
 
 def taken_up(state: State, here: State, settings: TrainingSettings) -> Sequence[str]:

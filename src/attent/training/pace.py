@@ -42,7 +42,9 @@ def candidates(settings: TrainingSettings, device: torch.device) -> list[Pace]:
 
     One thread is tried besides: where other programs use the cores too, several wait for one another.
     """
-    precisions: tuple[Precision, ...] = ("float32", "bfloat16") if settings.precision == "auto" else (settings.precision,)
+    # where autocast may be missing float32 is certain
+    known: tuple[Precision, ...] = ("float32",) if device.type == "mps" else ("float32", "bfloat16")
+    precisions: tuple[Precision, ...] = known if settings.precision == "auto" else (settings.precision,)
     most = torch.get_num_threads()
     alone = device.type == "cpu" and most > 1
     threads = ((most, 1) if alone else (most,)) if settings.threads == "auto" else (settings.threads,)

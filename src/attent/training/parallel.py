@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from attent.data.batches import Endless, Examples
-from attent.errors import RunError
+from attent.errors import DeviceError, RunError
 from attent.models.model import Model
 from attent.training.loss import LossFunction
 from attent.training.loss import loss_of as of_translation
@@ -39,6 +39,7 @@ LossOf = Callable[[Any, float, Precision], tuple[Tensor, int]]
 PATIENCE = timedelta(days=1)
 # What a launcher says, as torchrun does.
 RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, ADDRESS = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"
+CPU = torch.device("cpu")
 # What gloo's errors name, which PyTorch passes on as they are.
 GLOO = "gloo"
 
@@ -221,26 +222,29 @@ class Group(Processes):
 
 
 @contextmanager
-def joined(device: torch.device | str = "cpu") -> Iterator[Processes]:
+def joined(device: torch.device = CPU) -> Iterator[Processes]:
     """The processes that a launcher such as torchrun has started along with this one, until the block ends.
 
     Without a launcher that is this process alone, and nothing is changed. Else each takes its share of the machine's
-    cores, unless OMP_NUM_THREADS names more than one, or the GPU of its number. One in which something goes wrong is to
+    cores, unless OMP_NUM_THREADS names more than one, or the GPU of its number on its machine. One in which something goes wrong is to
     end: then the others hear of it, and end too.
 
     Args:
         device: where each of them computes; they speak through gloo on CPUs and through NCCL on GPUs.
 
     Raises:
+        DeviceError: there are fewer GPUs than processes, or one GPU is named for several processes.
         RunError: another process has ended.
     """
-    number = _started()
+    number, on_gpu = _started(), device.type == "cuda"
     if number == 1:
+        if on_gpu and device.index is not None:
+            # its random numbers are those of a checkpoint
+            torch.cuda.set_device(device)
         yield ALONE
         return
-    on_gpu = torch.device(device).type == "cuda"
     if on_gpu:
-        torch.cuda.set_device(int(os.environ.get(LOCAL_RANK, os.environ[RANK])))
+        torch.cuda.set_device(_gpu_of_process(device))
     # torchrun sets it to 1 where nobody has said anything
     elif os.environ.get("OMP_NUM_THREADS", "1") == "1":
         torch.set_num_threads(max(1, _cores() // int(os.environ.get(LOCAL_WORLD, number))))
@@ -305,6 +309,17 @@ def _add_up(state, bucket):
 def _started() -> int:
     """How many processes a launcher has started."""
     return int(os.environ.get(WORLD, 1)) if os.environ.get(ADDRESS) and os.environ.get(RANK) else 1
+
+
+def _gpu_of_process(device: torch.device) -> int:
+    """The number of the GPU that is this process' own."""
+    rank, gpus = int(os.environ.get(LOCAL_RANK, os.environ[RANK])), torch.cuda.device_count()
+    number = int(os.environ.get(LOCAL_WORLD, rank + 1))
+    if device.index is not None:
+        raise DeviceError(f"several processes train on a GPU each: device 'cuda', not {str(device)!r}")
+    if number > gpus:
+        raise DeviceError(f"{number} processes on this machine need a GPU each, and it has {gpus}: start {gpus}, or train on device 'cpu'")
+    return rank
 
 
 def _cores() -> int:

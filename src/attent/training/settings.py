@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from attent.devices import AUTO, check_name
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "plateau"]
 
 
 # What a run that is taken up again may change; anything else would make it another run.
-MAY_CHANGE = frozenset({"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "tensorboard", "sharded"})
+MAY_CHANGE = frozenset(
+    {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "tensorboard", "sharded", "device"}
+)
 
 
 class TrainingSettings(BaseModel):
@@ -42,6 +46,7 @@ class TrainingSettings(BaseModel):
             measurement finds faster on this machine.
         threads: how many of the processor's cores take part, in each process where there are several, or "auto": all that
             torch has, or one where that is faster.
+        device: where it is trained, by a name of `attent.devices.device_of`; a run folder does not keep it, and goes on anywhere.
         sharded: whether several processes divide weights, gradients, moments and means among them, so that a model may be larger
             than one of them could train; each layer's weights are gathered when it is used.
         averaging: what is kept of the weights: the last ("none"), an exponential moving average ("ema"), or the mean
@@ -80,6 +85,7 @@ class TrainingSettings(BaseModel):
     clip: float | None = Field(default=1.0, gt=0)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    device: str = AUTO
     sharded: bool = False
     averaging: Literal["none", "ema", "last"] = "none"
     ema_decay: float = Field(default=0.999, gt=0, lt=1)
@@ -93,6 +99,17 @@ class TrainingSettings(BaseModel):
     save_every: int | None = Field(default=None, ge=1)
     tensorboard: bool = False
     seed: int = Field(default=1, ge=0, lt=2**63)
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """As the run folder keeps it."""
+        return self.model_dump(mode="json", exclude={"device"})
+
+    @field_validator("device")
+    @classmethod
+    def _is_a_device(cls, name: str) -> str:
+        check_name(name)
+        return name
 
     @model_validator(mode="after")
     def _enough_is_said(self) -> TrainingSettings:

@@ -105,10 +105,10 @@ def test_a_run_does_not_go_on_with_what_it_is_judged_by(tmp_path: Path) -> None:
         resume(tmp_path / "run", {"updates": 4}, progress=quiet())
     assert (tmp_path / "run/log.jsonl").read_bytes() == log
     with pytest.raises(DataError, match=r"what it holds out now may have been trained on: --images or --labelled names others"):
-        evaluate_classes(tmp_path / "run", None, None, as_json=True)
+        evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
     file.write_text(whole)
     resume(tmp_path / "run", {"updates": 4}, progress=quiet())
-    evaluate_classes(tmp_path / "run", None, None, as_json=True)
+    evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
 
 
 def test_more_examples_to_train_on_are_warned_of(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, capsys: 
         assert "valid.tsv: 3 lines read, 2 kept\n  1 dropped: longer than the maximum length (line 3)" in stream.getvalue()
     else:
         assert "  40 dropped: longer than the maximum length " in stream.getvalue()
-    evaluate_classes(tmp_path / "run", None, None, as_json=True)
+    evaluate_classes(tmp_path / "run", load(tmp_path / "run"), None, None, as_json=True)
     written = capsys.readouterr()
     assert json.loads(written.out)["examples"] == results["validation"]["examples"]
     assert "dropped: longer than the maximum length (line" in written.err

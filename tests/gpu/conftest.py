@@ -1,0 +1,195 @@
+"""A GPU: the machine's, or else one whose tensors hold their numbers on the CPU, and which no operator takes together with the CPU's.
+
+What PyTorch does with a tensor depends on the device that its C++ part knows, and this one knows "meta" there; Python is told "cuda:0".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+GPU, IN_C = torch.device("cuda", 0), torch.device("meta")
+OPERATORS = torch.ops.aten
+# These go from one device to another.
+COPIES = {OPERATORS._to_copy.default, OPERATORS.copy_.default, OPERATORS._foreach_copy_.default}
+# PyTorch takes indices from the CPU.
+INDEXING = {OPERATORS.index.Tensor, OPERATORS.index_put.default, OPERATORS.index_put_.default, OPERATORS._index_put_impl_.default}
+
+
+class MixedDevicesError(RuntimeError):
+    """An operator got tensors of two devices; PyTorch says so by an error of this kind."""
+
+
+class GpuTensor(Tensor):
+    """A tensor that says it lies on the GPU."""
+
+    held: Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
+
+    @staticmethod
+    def __new__(cls, held: Tensor, requires_grad: bool = False) -> GpuTensor:
+        assert not isinstance(held, GpuTensor)
+        assert held.device.type == "cpu"
+        sizes = {"strides": held.stride(), "storage_offset": held.storage_offset()}
+        with torch.inference_mode(held.is_inference()):
+            made = Tensor._make_wrapper_subclass(cls, held.size(), **sizes, dtype=held.dtype, device=IN_C, requires_grad=requires_grad)
+        made.held = held
+        return made
+
+    device = property(lambda self: GPU)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    is_cuda = property(lambda self: True)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    is_cpu = is_meta = property(lambda self: False)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+
+    def __repr__(self, **_: Any) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return f"GpuTensor({self.held!r})"
+
+    def tolist(self) -> Any:
+        return self.held.tolist()
+
+    def numpy(self, **_: Any) -> Any:
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.numpy()
+
+    def data_ptr(self) -> int:
+        raise AssertionError("an address on a GPU is of no use to the CPU")
+
+    @classmethod
+    def __torch_dispatch__(cls, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        if torch.is_inference_mode_enabled():
+            # an operator that is made of others arrives whole there
+            made = operator.decompose(*args, **(kwargs or {}))
+            if made is not NotImplemented:
+                return made
+        return _computed(operator, args, dict(kwargs or {}))
+
+
+def _computed(operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What an operator makes of tensors, by what they hold."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    of_gpu = {id(tensor.held): tensor for tensor in tensors if isinstance(tensor, GpuTensor)}
+    of_cpu = [tensor for tensor in tensors if not isinstance(tensor, GpuTensor) and tensor.dim()]
+    if of_gpu and of_cpu and operator not in COPIES | INDEXING:
+        raise MixedDevicesError(f"{operator}: {[(type(tensor).__name__, tuple(tensor.shape)) for tensor in tensors]}")
+    target = kwargs.get("device")
+    stays = bool(of_gpu) if target is None else torch.device(target).type != "cpu"
+    if operator is OPERATORS.copy_.default:
+        stays = isinstance(args[0], GpuTensor)
+    held_args, held_kwargs = tree_map_only(GpuTensor, lambda tensor: tensor.held, (tuple(args), kwargs))
+    if target is not None:
+        held_kwargs["device"] = torch.device("cpu")
+    made = operator(*held_args, **held_kwargs)
+    if not stays:
+        return made
+    # what was computed in place is the same tensor again
+    return tree_map_only(Tensor, lambda tensor: of_gpu[id(tensor)] if id(tensor) in of_gpu else GpuTensor(tensor), made)
+
+
+class _Factories(TorchDispatchMode):
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "meta":
+            return _computed(operator, args, kwargs)
+        return operator(*args, **kwargs)
+
+
+class _Functions(TorchFunctionMode):
+    """Names the GPU as C++ knows it."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        kwargs = dict(kwargs or {})
+        device = kwargs.get("device")
+        if function in (torch.tensor, torch.as_tensor):
+            made = function(*args, **(kwargs | {"device": None}))
+            return made if device is None else made.to(_in_c(device))
+        if device is not None:
+            kwargs["device"] = _in_c(device)
+        if function is Tensor.to:
+            args = [_in_c(argument) for argument in args]
+        if function is F.scaled_dot_product_attention and isinstance(args[0], GpuTensor):
+            # whose C++ part makes tensors that nobody sees
+            return _attention(*args, **kwargs)
+        if function in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[0], GpuTensor):
+            args = [args[0], _places(args[1]), *args[2:]]
+        if function in (torch.gru, torch.lstm) and args[-1] and isinstance(args[0], GpuTensor):
+            # which turn their result in place, where a wrapper does not see it
+            features, *states = function(args[0].transpose(0, 1), *args[1:-1], False, **kwargs)
+            return features.transpose(0, 1), *states
+        return function(*args, **kwargs)
+
+
+def _places(index: Any) -> Any:
+    """An index in which lists are tensors, which the C++ part would make where it believes the indexed tensor to lie."""
+    if isinstance(index, tuple):
+        return tuple(map(_places, index))
+    return torch.tensor(index) if isinstance(index, list) else index
+
+
+def _in_c(argument: Any) -> Any:
+    named = isinstance(argument, str) and argument.startswith("cuda")
+    return IN_C if named or (isinstance(argument, torch.device) and argument.type == "cuda") else argument
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False, scale: float | None = None
+) -> Tensor:
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones_like(scores, dtype=torch.bool).tril()
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return scores.softmax(-1) @ value
+
+
+@contextmanager
+def pretended() -> Iterator[torch.device]:
+    """A GPU until the block ends, for code that is called within it and asks PyTorch for one."""
+    swapping = torch.__future__.get_swap_module_params_on_conversion()
+    # or weights that are tied would part where a module is moved, which they do not on a GPU
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    stand_ins = {
+        "torch.cuda.is_available": lambda: True,
+        # recurrent layers look for it
+        "torch.backends.cudnn.is_acceptable": lambda *_: False,
+        "torch.cuda.is_bf16_supported": lambda *_: True,
+        "torch.cuda.device_count": lambda: 1,
+        "torch.cuda.current_device": lambda: 0,
+        "torch.cuda.get_device_name": lambda *_: "pretended",
+        "torch.cuda.set_device": lambda *_: None,
+        "torch.cuda.synchronize": lambda *_: None,
+        "torch.cuda.get_rng_state": lambda *_: torch.get_rng_state(),
+        "torch.cuda.set_rng_state": lambda *_: None,
+        # there is nothing to compile kernels for
+        "attent.attention.kernels.triton.operators.serves": lambda *_: False,
+    }
+    patches = [patch(name, stand_in) for name, stand_in in stand_ins.items()]
+    for one in patches:
+        one.start()
+    try:
+        with _Functions(), _Factories():
+            yield GPU
+    finally:
+        for one in patches:
+            one.stop()
+        torch.__future__.set_swap_module_params_on_conversion(swapping)
+
+
+@pytest.fixture
+def gpu() -> Iterator[torch.device]:
+    """The first GPU of this machine, or one that is pretended."""
+    if torch.cuda.is_available():
+        yield torch.device("cuda", 0)
+        return
+    with pretended() as device:
+        yield device

@@ -1,0 +1,164 @@
+"""What a run makes of texts on a GPU is what it makes of them on the CPU."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attent import load
+from attent.cli.app import run as command
+from attent.config.recipe import follow
+from attent.config.settings import read
+from attent.data.labelled.inputs import Inputs, VectorInputs
+from attent.data.tokenizer import CharTokenizer
+from attent.decoding.classifier import Classifier
+from attent.decoding.filler import Filler
+from attent.decoding.growing import Growing
+from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Translator
+from attent.evaluation.aligner import align, sides
+from attent.models.encoder import EncoderModel
+from attent.models.encoder_settings import EncoderSettings
+from attent.models.rnn import RNN
+from attent.models.rnn_settings import RnnSettings
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.training.progress import Progress
+from attent.views.pages.page import page
+from attent.views.panel import panel_of
+from attent.views.run_scene import scene_of_text
+from attent.views.terminal import heat_map
+from attent.views.walk import walk_run
+
+TOKENIZER = CharTokenizer("abcde ")
+TEXTS = ["a b", "bcde", "", "edcba edcba"]
+SIZES = {"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 8, "heads": 2}
+
+
+def transformer(**values: Any) -> Any:
+    torch.manual_seed(5)
+    return Transformer(TransformerSettings(**(SIZES | values)), TOKENIZER.size, TOKENIZER.size)
+
+
+def rnn(**values: Any) -> Any:
+    torch.manual_seed(5)
+    return RNN(RnnSettings(width=8, embedding_width=6, **values), TOKENIZER.size, TOKENIZER.size)
+
+
+def both(model: Any, gpu: torch.device) -> tuple[Translator, Translator]:
+    there = copy.deepcopy(model).to(gpu)
+    return Translator(model, TOKENIZER, TOKENIZER), Translator(there, TOKENIZER, TOKENIZER)
+
+
+def test_devices_are_not_mixed_silently(gpu: torch.device) -> None:
+    """Or none of these tests could fail."""
+    with pytest.raises(RuntimeError, match=r"device|Tensor"):
+        torch.add(torch.zeros(3, device=gpu), torch.zeros(3))
+    with pytest.raises(TypeError, match="can't convert cuda"):
+        torch.zeros(3, device=gpu).numpy()
+
+
+MODELS = [
+    pytest.param(transformer, {}, id="transformer"),
+    pytest.param(transformer, {"position": "rotary", "norm": "pre"}, id="rotary", marks=pytest.mark.slow),
+    pytest.param(transformer, {"position": "alibi", "score": "additive"}, id="additive", marks=pytest.mark.slow),
+    pytest.param(transformer, {"position": "relative_bias", "normaliser": "entmax15"}, id="entmax", marks=pytest.mark.slow),
+    pytest.param(transformer, {"score": "gaussian", "normaliser": "sparsemax"}, id="gaussian", marks=pytest.mark.slow),
+    pytest.param(rnn, {"attention": "bahdanau"}, id="bahdanau"),
+    pytest.param(rnn, {"attention": "luong", "cell": "lstm"}, id="luong", marks=pytest.mark.slow),
+    pytest.param(rnn, {"attention": "luong", "local": "p", "local_window": 2}, id="local", marks=pytest.mark.slow),
+    pytest.param(rnn, {"attention": "none"}, id="none", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("make", "values"), MODELS)
+def test_searches_find_the_same(gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]) -> None:
+    here, there = both(make(**values), gpu)
+    searches: list[dict[str, Any]] = [
+        {},
+        {"beam": 3, "n_best": 2, "length_penalty": 1.0},
+        {"sample": True, "n_best": 2, "top_k": 5, "top_p": 0.9},
+        {"beam": 2, "no_repeat_ngram": 2, "minimum_length": 3},
+    ]
+    for values in searches:
+        settings = SearchSettings(maximum_length=6, **values)
+        found = [one.search(TEXTS, settings, prefixes=["b", "", "", ""]) for one in (here, there)]
+        scores = [[hypothesis.score for each in part for hypothesis in each] for part in found]
+        assert scores[1] == pytest.approx(scores[0], abs=1e-4)
+        # ties of an untrained model are broken by the last digits
+        assert [each[0].tokens[:1] for each in found[1]] == [each[0].tokens[:1] for each in found[0]]
+
+
+@pytest.mark.parametrize(("make", "values"), MODELS)
+def test_given_translations_have_the_same_scores_and_links(gpu: torch.device, make: Callable[..., Any], values: dict[str, Any]) -> None:
+    here, there = both(make(**values), gpu)
+    pairs = [("a b", "c d"), ("bcde", "edc")]
+    scores = [[one.log_probability for one in translator.score(pairs)] for translator in (here, there)]
+    assert scores[1] == pytest.approx(scores[0], abs=1e-4)
+    if values.get("attention") != "none":
+        some = [sides(*pair, (TOKENIZER, TOKENIZER), "tokens") for pair in pairs]
+        assert align(there.model, some) == align(here.model, some)
+
+
+@pytest.mark.parametrize(("make", "values"), [pytest.param(transformer, {}, marks=pytest.mark.slow), (rnn, {"attention": "luong"})])
+def test_maps_are_seen(gpu: torch.device, tmp_path: Path, make: Callable[..., Any], values: dict[str, Any]) -> None:
+    here, there = both(make(**values), gpu)
+    for name, found in there.map("a b", "cd").items():
+        expected = here.map("a b", "cd")[name].weights
+        torch.testing.assert_close(found.weights[:].cpu(), expected[:], atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(found.weights.entropy().cpu(), expected.entropy(), atol=1e-4, rtol=1e-3)
+    assert "a" in heat_map(panel_of(there.map("a b", "cd")))
+    page(scene_of_text(there, "a b")).save(tmp_path / "page.html")
+    growing = Growing(there, "a b", prefix=TOKENIZER.encode("ab"))
+    assert [grown.said.piece for grown in growing][:2] == ["a", "b"]
+    assert growing.map().keys() == here.map("a b", "cd").keys()
+    assert growing.reading().keys() <= growing.map().keys()
+    if make is transformer:
+        assert "softmax" in str(walk_run(there, "a b"))
+
+
+def test_blanks_are_filled_and_classes_told(gpu: torch.device, filler: Filler) -> None:
+    found = filler.fill("the [MASK] was tired", 3)[0]
+    there = Filler(copy.deepcopy(filler.model).to(gpu), filler.tokenizer).fill("the [MASK] was tired", 3)[0]
+    assert [guess.probability for guess in there.guesses] == pytest.approx([guess.probability for guess in found.guesses], abs=1e-5)
+    assert [look.weight for look in there.looks] == pytest.approx([look.weight for look in found.looks], abs=1e-5)
+    torch.manual_seed(5)
+    model = EncoderModel(EncoderSettings(layers=1, width=8, feed_forward=8, heads=2, input="vectors", cls=True), 3, 2)
+    inputs = Inputs(labels=("no", "yes"), inputs=VectorInputs(kind="vectors", mean=(0.0,) * 3, deviation=(1.0,) * 3))
+    vectors = np.random.default_rng(0).random((5, 4, 3), np.float32)
+    here, moved = Classifier(model, inputs), Classifier(copy.deepcopy(model).to(gpu), inputs)
+    for one, other in zip(moved.classify(vectors), here.classify(vectors), strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    assert [*moved.maps(vectors)] == [*here.maps(vectors)]
+
+
+@pytest.mark.slow
+def test_commands_say_the_device_first(gpu: torch.device, settings_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "run")
+    (tmp_path / "pairs.tsv").write_text("fr | 3 mars 2026\t2026-03-03\n", encoding="utf-8")
+    follow(read(settings_file), run, progress=Progress())
+    capsys.readouterr()
+    pairs = str(tmp_path / "pairs.tsv")
+    for words in (
+        ["train", "--resume", run, "--updates", "3"],
+        ["translate", run, "fr | 3 mars 2026"],
+        ["score", run, pairs],
+        ["align", run, pairs],
+        ["evaluate", run],
+        ["show", run, "fr | 3 mars 2026"],
+        ["walk", run, "fr | 3 mars 2026"],
+    ):
+        for device in ("auto", "cuda"):
+            # an untrained model's answer is no date
+            assert command([*words, "--device", device]) in (0, 2)
+            said = capsys.readouterr().err.splitlines()
+            assert said[0].startswith("device: cuda:0 ("), words
+            assert not [line for line in said if line.startswith("attent:")], words
+            words = ["train", "--resume", run, "--updates", "4"] if words[0] == "train" else words
+    assert load(run, "auto").device.type == "cuda"

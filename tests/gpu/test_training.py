@@ -1,0 +1,114 @@
+"""What is trained on a GPU is what would be trained on the CPU, and goes on on either."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attent.config.recipe import follow, resume
+from attent.config.settings import RunSettings
+from attent.runs.config import read_config
+from attent.runs.folder import LOG
+from attent.training.checkpoint import newest, read_state
+from attent.training.progress import Progress
+
+TRANSFORMER = {"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0}
+DATES = {
+    "locales": ["en", "fr"],
+    "training_pairs": 32,
+    "validation_pairs": 4,
+    "held_out_dates": 5,
+    "held_out_pairs": 3,
+    "held_out_combinations": 1,
+}
+TRAINING = {"updates": 2, "batch_pairs": 8, "warmup": 1, "precision": "float32", "threads": 1}
+
+
+def settings(device: str, model: dict[str, Any] | None = None, **training: Any) -> RunSettings:
+    tables = {"dates": DATES, "model": model or TRANSFORMER, "training": TRAINING | {"device": device} | training}
+    return RunSettings.model_validate(tables)
+
+
+def quiet() -> Progress:
+    return Progress(io.StringIO())
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    return read_config(run).training["outcome"]
+
+
+@pytest.mark.parametrize(
+    ("model", "training"),
+    [
+        (TRANSFORMER, {"averaging": "ema", "accumulate": 2, "clip": 0.5}),
+        pytest.param(TRANSFORMER | {"score": "additive", "position": "relative_bias"}, {"averaging": "last"}, marks=pytest.mark.slow),
+        pytest.param(TRANSFORMER | {"position": "rotary", "norm": "pre"}, {"schedule": "noam"}, marks=pytest.mark.slow),
+        pytest.param({"kind": "rnn", "attention": "bahdanau", "width": 8, "embedding_width": 6}, {}, marks=pytest.mark.slow),
+        pytest.param({"kind": "rnn", "attention": "luong", "width": 8, "embedding_width": 6}, {}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_training_is_the_one_of_the_cpu(gpu: torch.device, tmp_path: Path, model: dict[str, Any], training: dict[str, Any]) -> None:
+    follow(settings("cpu", model, **training), tmp_path / "cpu", progress=quiet())
+    follow(settings("cuda", model, **training), tmp_path / "gpu", progress=quiet())
+    here, there = outcome(tmp_path / "cpu"), outcome(tmp_path / "gpu")
+    assert (here["device"], there["device"][:7]) == ("cpu", "cuda:0 ")
+    assert there["loss"] == pytest.approx(here["loss"], rel=1e-4)
+    assert there["validation"]["loss"] == pytest.approx(here["validation"]["loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), pytest.param("cpu", "cuda", marks=pytest.mark.slow)])
+def test_a_run_goes_on_on_another_device(gpu: torch.device, tmp_path: Path, first: str, then: str) -> None:
+    """With the moments, the means and the place in the data that it had."""
+    follow(settings("cpu", updates=4, averaging="ema"), tmp_path / "whole", progress=quiet())
+    follow(settings(first, averaging="ema"), tmp_path / "run", progress=quiet())
+    state = read_state(newest(tmp_path / "run") or tmp_path)
+    assert state.device == first
+    assert set(state.random) == {"cpu", first}
+    stream = io.StringIO()
+    resume(tmp_path / "run", {"updates": 4, "device": then}, progress=Progress(stream))
+    assert f"with {then} instead of {first}, weights will differ" in stream.getvalue()
+    assert outcome(tmp_path / "run")["validation"]["loss"] == pytest.approx(outcome(tmp_path / "whole")["validation"]["loss"], rel=1e-3)
+
+
+def test_a_run_folder_keeps_the_device_as_an_outcome_alone(gpu: torch.device, tmp_path: Path) -> None:
+    """Or it could not be gone on with where there is no such device."""
+    follow(settings("cuda"), tmp_path / "run", progress=quiet())
+    training = read_config(tmp_path / "run").training
+    assert "device" not in training
+    assert training["outcome"]["device"].startswith("cuda:0 (")
+
+
+@pytest.mark.slow
+def test_the_precision_is_measured_on_the_gpu(gpu: torch.device, tmp_path: Path) -> None:
+    """On as many threads as there are: they are not what is measured there."""
+    follow(settings("auto", precision="auto", threads="auto"), tmp_path / "run", progress=quiet())
+    records = [json.loads(line) for line in (tmp_path / "run" / LOG).read_text(encoding="utf-8").splitlines()]
+    assert [pace.partition(" ")[0] for pace in records[0]["seconds"]] == ["float32", "bfloat16"]
+    assert outcome(tmp_path / "run")["device"].startswith("cuda:0 (")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["lines", "labelled", "images"])
+def test_other_tasks_train_there_too(gpu: torch.device, tmp_path: Path, kind: str) -> None:
+    texts = [f"the {animal} number {number} was {mood}" for number in range(20) for animal in ("dog", "cat") for mood in ("tired", "happy")]
+    (tmp_path / "lines").write_text("\n".join(texts), encoding="utf-8")
+    (tmp_path / "labelled.tsv").write_text("\n".join(f"{text}\t{'dog' in text}" for text in texts), encoding="utf-8")
+    tables: dict[str, dict[str, Any]] = {
+        "lines": {"task": "fill-mask", "lines": {"train": str(tmp_path / "lines"), "tokenizer": "word"}},
+        "labelled": {"task": "classify", "labelled": {"train": str(tmp_path / "labelled.tsv"), "tokenizer": "word"}},
+        "images": {"task": "classify", "images": {"source": "digits", "patch": 4}},
+    }
+    model, losses = {"layers": 1, "width": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0}, []
+    for device in ("cpu", "cuda"):
+        follow(
+            RunSettings.model_validate({**tables[kind], "model": model, "training": TRAINING | {"device": device}}),
+            tmp_path / device,
+            progress=quiet(),
+        )
+        losses.append(outcome(tmp_path / device)["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
