@@ -25,6 +25,16 @@ def test_output_is_utf8_wherever_it_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert written.getvalue() == "█".encode()
 
 
+def test_names_that_are_not_utf8_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [io.BytesIO(), io.BytesIO()]
+    for name, stream in zip(("stdout", "stderr"), written, strict=True):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(stream, encoding="ascii"))
+    speak_utf8()
+    print("caf\udce9", flush=True)
+    say("caf\udce9")
+    assert [stream.getvalue() for stream in written] == [b"caf\\udce9\n"] * 2
+
+
 @pytest.mark.parametrize(("terminal", "variables", "coloured"), [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False)])
 def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch, terminal: bool, variables: dict[str, str], coloured: bool) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)

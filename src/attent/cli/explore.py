@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.lines import lines_of, opened
+from attent.cli.lines import as_utf8, lines_of, opened
 from attent.cli.options import Device, TrustCode, device_of
 from attent.cli.output import say
 from attent.devices import AUTO
@@ -51,6 +51,7 @@ def explore(
 
     if beside is not None and (score or normaliser):
         raise ArgumentError("RUN2 shows another run beside the first, --score and --normaliser the same with another part: one of them")
+    as_utf8(text, "--text")
     where = device_of(device)
     first = runs.opened(run, device=where, trust_code=trust_code)
     examples, given = _given(first, file)

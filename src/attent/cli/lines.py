@@ -23,7 +23,7 @@ def opened(source: str) -> BinaryIO:
     """Standard input for "-", the file of that name if there is one (unpacked if it ends in .gz), else the text itself.
 
     Raises:
-        ArgumentError: it is a folder, or looks like the name of a file that is not there.
+        ArgumentError: it is a folder, looks like the name of a file that is not there, or is not UTF-8.
     """
     if source == "-":
         return sys.stdin.buffer
@@ -38,7 +38,24 @@ def opened(source: str) -> BinaryIO:
         raise
     except (OSError, ValueError):
         pass  # too long for a name, or with a character that no name may have
-    return io.BytesIO(source.encode())
+    return io.BytesIO(as_utf8(source).encode())
+
+
+def as_utf8(text: str, name: str = "the text") -> str:
+    """The same text.
+
+    Args:
+        text: an argument of a command.
+        name: what a message calls it.
+
+    Raises:
+        ArgumentError: its bytes were not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{name} is not UTF-8: {text[:60]!r}") from error
+    return text
 
 
 def must_be_file(name: str | Path) -> None:

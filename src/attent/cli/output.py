@@ -25,10 +25,10 @@ def one_line(text: object) -> str:
 
 
 def speak_utf8() -> None:
-    """Read and write UTF-8 whatever the machine's language: the texts and the blocks of a map need it."""
+    """Write UTF-8 whatever the machine's language: the texts and the blocks of a map need it; names that are none are escaped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def colours() -> bool:

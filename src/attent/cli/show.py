@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent.cli.lines import as_utf8
 from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import colours, say
 from attent.devices import AUTO
@@ -44,6 +45,7 @@ def show(
     as_page = out is not None and out.suffix.lower() in PAGES
     if out is not None and not as_page and out.suffix.lower() not in FORMATS:
         raise ArgumentError(f"--out must end in {', '.join(FORMATS)} or {PAGES[0]}, got {str(out)!r}")
+    as_utf8(text)
     scene = _scene(run, loaded(run, device_of(device), trust_code=trust_code), text)
     maps = {
         layer.name: LabelledMap(layer.weights, scene.texts[group.rows].labels, scene.texts[group.columns].labels)  # pyright: ignore[reportArgumentType]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from attent.cli.lines import as_utf8
 from attent.cli.options import DEVICES, TrustCode, device_of
 from attent.cli.output import say, write
 from attent.cli.texts import settings_of, table_of, within
@@ -155,6 +156,7 @@ def train(
         device_of(chosen.training.device)
     first = next(iter(files.values()), "")
     run = out or RUNS / (corpus or (config.stem if config else Path(first).name.split(".")[0] or "text"))
+    as_utf8(str(run), "the run folder's name")
     how = {"replace": replace, "init_from": init_from, "trust_code": trust_code}
     _followed(run, f"training into {run}", lambda: _recipe().follow(chosen, run, **how))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.lines import lines_of, opened, some_at_a_time
+from attent.cli.lines import as_utf8, lines_of, opened, some_at_a_time
 from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import say, write
 from attent.devices import AUTO
@@ -109,6 +109,7 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
+    as_utf8(prefix, "--prefix")
     if batch is not None and batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent.cli.lines import as_utf8
 from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import write
 from attent.devices import AUTO
@@ -40,6 +41,7 @@ def walk(
     given = words or ["The cat sat on the mat"]
     if len(given) > 2:
         raise ArgumentError(f"walk takes a text, or a run folder and a text, got {len(given)} arguments: put the text in quotes")
+    as_utf8(given[-1])
     if len(given) == 2:
         if not Path(given[0]).exists():
             raise ArgumentError(f"there is no run folder {given[0]}; a text of several words goes in quotes")

@@ -110,3 +110,13 @@ def test_folders_without_classes_are_refused(tmp_path: Path) -> None:
     (tmp_path / "dog").mkdir()
     with pytest.raises(DataError, match="dog has no picture"):
         folder(tmp_path)
+
+
+def test_a_class_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    try:
+        for name in ("caf\udce9", "tea"):
+            (tmp_path / name).mkdir()
+    except OSError:
+        pytest.skip("this file system takes names of UTF-8 alone")
+    with pytest.raises(DataError, match=r"a folder's name is not UTF-8, and no label: 'caf\\udce9'"):
+        folder(tmp_path)

@@ -86,6 +86,9 @@ def folder(path: Path | str, size: tuple[int, int] | None = None, colours: Colou
     of_class = {place.name: _divided(place) for place in sorted(path.iterdir()) if place.is_dir() and not place.name.startswith(".")}
     if len(of_class) < 2:
         raise DataError(f"{path} must have a folder of pictures for each of two classes or more, got {len(of_class)}")
+    # undecodable bytes of a name are surrogates
+    if wrong := [name for name in of_class if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name)]:
+        raise DataError(f"{path}: a folder's name is not UTF-8, and no label: {wrong[0]!r}")
     if empty := [name for name, (files, _) in of_class.items() if not files]:
         raise DataError(f"{path / empty[0]} has no picture")
     passed = [*(place for _, others in of_class.values() for place in others), *(p for p in sorted(path.iterdir()) if _counts(p))]
