@@ -301,3 +301,11 @@ def test_weights_that_are_not_finite_or_no_floats_are_refused(run: Path, loader:
         change(run, "digests", **{"model.safetensors": digest(run / "model.safetensors")})
         with pytest.raises(RunError, match=rf"model\.safetensors is damaged: {re.escape(name)} .*{says}"):
             LOADERS[loader](run)
+
+
+@pytest.mark.parametrize("arguments", [["translate", "en | 3/3/2026"], ["show", "en | 3/3/2026"], ["describe"], ["evaluate"]])
+def test_what_reads_a_run_writes_nothing(run: Path, arguments: list[str]) -> None:
+    before = everything(run.parent)
+    name, *words = arguments
+    command([name, str(run), *words])
+    assert everything(run.parent) == before
