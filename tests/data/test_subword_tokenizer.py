@@ -175,14 +175,21 @@ def test_a_damaged_file_is_named(tmp_path: Path, model: object) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_piece_that_is_no_text_is_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("piece", "broken", "says"),
+    [
+        (b"lowe", b"l\xffwe", "a piece of the SentencePiece model is not UTF-8"),
+        (b"<0x0A>", b"<0\xd80A>", "not a SentencePiece model"),
+    ],
+)
+def test_a_piece_that_is_no_text_is_damage(tmp_path: Path, piece: bytes, broken: bytes, says: str) -> None:
     BpeTokenizer.learn(["low lower lowest newer wider"] * 20, 300).save(tmp_path / "tokenizer.json")
     content = json.loads((tmp_path / "tokenizer.json").read_text())
     model = base64.b64decode(content["sentencepiece"])
-    assert b"lowe" in model
-    broken = base64.b64encode(model.replace(b"lowe", b"l\xffwe")).decode()
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content | {"sentencepiece": broken}))
-    with pytest.raises(DataError, match=r"tokenizer\.json is damaged: a piece of the SentencePiece model is not UTF-8"):
+    assert piece in model
+    content["sentencepiece"] = base64.b64encode(model.replace(piece, broken)).decode()
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=rf"tokenizer\.json is damaged: {says}"):
         BpeTokenizer.load(tmp_path / "tokenizer.json")
 
 

@@ -52,7 +52,8 @@ class SubwordTokenizer:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
+        # the second where SentencePiece's own message is no text
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise ArgumentError(f"not a SentencePiece model ({len(model):,} bytes)") from error
         processor = self._processor
         if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, START, STOP):
