@@ -3,10 +3,12 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from attent import names
+from attent.attention import masks, normalisers, positions, scores, weightings
 from attent.errors import ArgumentError, UnknownNameError
 
 
@@ -67,3 +69,20 @@ def test_an_unknown_name_says_which_there_are() -> None:
 @pytest.mark.parametrize(("name", "imported"), [("dot", False), ("scaled_dot", False), ("my.module:Class", True), (":", True)])
 def test_names_that_import_a_module_are_known_before_it_happens(name: str, imported: bool) -> None:
     assert names.is_imported(name) is imported
+
+
+@pytest.mark.parametrize(
+    ("kind", "package"),
+    [("score", scores), ("normaliser", normalisers), ("mask", masks), ("position", positions), ("weighting", weightings)],
+)
+def test_names_are_known_without_importing_the_parts(kind: str, package: ModuleType) -> None:
+    table = names.with_aliases(names.parts(package))
+    assert names.known(Path(str(package.__file__)).parent) == set(table)
+    for name in (*table, "my.module:Class", None):
+        names.check(kind, name)
+    errors = []
+    for check in (lambda: names.check(kind, "nothing"), lambda: names.find(kind, "nothing", table)):
+        with pytest.raises(UnknownNameError) as error:
+            check()
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]

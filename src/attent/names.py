@@ -7,8 +7,10 @@ ScaledDot). A class may list the literature's other names for it in `aliases`. A
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -48,6 +50,37 @@ def with_aliases(found: dict[str, type[Any]]) -> dict[str, type[Any]]:
 def is_imported(name: str) -> bool:
     """Whether a name is "my.module:Class", so that finding its part runs that module's code."""
     return ":" in name
+
+
+def known(folder: Path) -> set[str]:
+    """The names and aliases of the parts that lie in a folder, read from its files without importing them."""
+    found: set[str] = set()
+    for file in folder.glob("[!_]*.py"):
+        found.add(file.stem)
+        for part in ast.parse(file.read_bytes()).body:
+            if isinstance(part, ast.ClassDef) and part.name == class_name(file.stem):
+                for line in part.body:
+                    match line:
+                        case (
+                            ast.Assign(targets=[ast.Name("aliases")], value=value)
+                            | ast.AnnAssign(target=ast.Name("aliases"), value=ast.expr() as value)
+                        ):
+                            found.update(ast.literal_eval(value))
+    return found
+
+
+def check(kind: str, name: str | None) -> None:
+    """Check the name of a part before what is slow to import is imported; "my.module:Class" and None pass.
+
+    Args:
+        kind: "score", "normaliser", "mask", "position" or "weighting".
+        name: what was given.
+
+    Raises:
+        UnknownNameError: nothing bears the name.
+    """
+    if name is not None and ":" not in name and name not in (names := known(Path(__file__).parent / "attention" / f"{kind}s")):
+        raise UnknownNameError(kind, name, names)
 
 
 def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:

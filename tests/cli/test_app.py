@@ -129,3 +129,26 @@ def test_a_reader_that_goes_away_hears_no_complaint() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("walk text --mask windoww", "unknown mask 'windoww'; did you mean 'window'?"),
+        ("walk text --score dott", "unknown score 'dott'"),
+        ("explore RUN --normaliser softmaxx", "unknown normaliser 'softmaxx'"),
+        ("bench attention --score dott", "unknown score 'dott'"),
+        ("translate RUN text --beam 0", "--beam must be at least 1, got 0"),
+        ("translate RUN text --n-best 2", "n_best must be at most the beam = 1, got 2"),
+        ("evaluate RUN --source a --target b --beam 0", "--beam must be at least 1, got 0"),
+        ("train --train a.tsv --updates 0", "Invalid value for '--updates' / '--steps': "),
+        ("show RUN text --head x", "--head must be a number from 0, mean or all, got 'x'"),
+        ("show RUN text --layer -1", "Invalid value for '--layer': "),
+    ],
+)
+def test_a_wrong_value_is_refused_before_torch_is_imported(arguments: str, says: str) -> None:
+    script = "import sys; from attent.cli.app import run; code = run(sys.argv[1:]); print(code, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script, *arguments.split()], capture_output=True, text=True)
+    assert done.stdout == "2 False\n"
+    assert done.stderr.startswith(f"attent: {says}")
+    assert done.stderr.count("\n") == 1

@@ -106,7 +106,7 @@ def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]
         (["--against", "a"], "--against is for a run that fills blanks, not for one that translates"),
         (["--text", "a", "--source", "b"], "--source is for a run that translates, not for one that fills blanks"),
         (["--source", "SOURCE", "--target", "SHORT"], "got 3 lines and 1 references"),
-        (["--source", "SOURCE", "--target", "SOURCE", "--beam", 0], "beam: Input should be greater than or equal to 1"),
+        (["--source", "SOURCE", "--target", "SOURCE", "--beam", 0], "--beam must be at least 1, got 0"),
         (["--source", "SOURCE", "--target", "SOURCE", "--tokenize", "nine"], "did you mean 'none'"),
     ],
 )

@@ -35,7 +35,7 @@ def align(
     pairs: Annotated[str | None, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; - reads them.")] = None,
     source: Annotated[str | None, typer.Option(help="The sources, a line each, also .gz; with --target.")] = None,
     target: Annotated[str | None, typer.Option(help="Their translations.")] = None,
-    layer: Annotated[int | None, typer.Option(help="Of those that look at the source, from 0; the last unless given.")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="Of those that look at the source, from 0; the last unless given.")] = None,
     head: Annotated[str | None, typer.Option(help="From 0; or mean, over all heads.")] = None,
     about: Annotated[str | None, typer.Option(help="Whether a row is about the token produced or read; produced unless given.")] = None,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="Link all above this weight, not the largest alone.")] = None,

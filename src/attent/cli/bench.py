@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attent import names
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -68,6 +69,8 @@ def attention(
     The implementation that served stands behind attent's name. Times are milliseconds, the least and the middle of all; memory is what
     forward and backward make a fresh process grow by; the last column is how far the two results lie apart.
     """
+    for name in score or ():
+        names.check("score", name)
     from attent.benchmarking.attention import Case, compare
     from attent.benchmarking.attention import shape as read
 

@@ -65,6 +65,9 @@ def evaluate(
     and by perplexity, beside counts of one and of three words in its training text. A run that classifies is judged by accuracy and
     macro F1, with the table of which class was taken for which.
     """
+    from attent.cli.translate import search_settings
+
+    settings = search_settings(beam=beam, length_penalty=length_penalty)
     named: dict[Task, dict[str, object]] = {
         "translate": {"--source": source, "--target": target, "--beam": beam, "--length-penalty": length_penalty},
         "fill-mask": {"--text": text, "--against": against},
@@ -91,9 +94,6 @@ def evaluate(
     if (source is None) != (target is None):
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
     if source is not None and target is not None:
-        from attent.cli.translate import search_settings
-
-        settings = search_settings(beam=beam, length_penalty=length_penalty)
         translator = loaded(run, device_of(device), "translate", trust_code=trust_code)
         _evaluate_files(translator, source, target, settings, tokenize, lowercase=lowercase, as_json=as_json)
         return

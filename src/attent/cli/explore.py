@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attent import names
 from attent.cli.lines import as_utf8, lines_of, opened
 from attent.cli.options import Device, TrustCode, device_of
 from attent.cli.output import say
@@ -45,13 +46,15 @@ def explore(
     """
     import webbrowser
 
+    as_utf8(text, "--text")
+    if beside is not None and (score or normaliser):
+        raise ArgumentError("RUN2 shows another run beside the first, --score and --normaliser the same with another part: one of them")
+    names.check("score", score)
+    names.check("normaliser", normaliser)
     from attent.serve import opened as runs
     from attent.serve.explorer import Explorer
     from attent.serve.exploring import Exploring
 
-    if beside is not None and (score or normaliser):
-        raise ArgumentError("RUN2 shows another run beside the first, --score and --normaliser the same with another part: one of them")
-    as_utf8(text, "--text")
     where = device_of(device)
     first = runs.opened(run, device=where, trust_code=trust_code)
     examples, given = _given(first, file)

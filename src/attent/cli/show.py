@@ -22,7 +22,7 @@ PAGES = (".html", ".htm")
 def show(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     text: Annotated[str, typer.Argument(help="The text to translate, to fill in or to classify; or a picture to classify.")],
-    layer: Annotated[int | None, typer.Option(help="From 0; the last unless given.")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="From 0; the last unless given.")] = None,
     head: Annotated[str, typer.Option(help="From 0; or mean, over all heads; or all, each by itself.")] = "mean",
     kind: Annotated[
         str | None,
@@ -37,6 +37,8 @@ def show(
     trust_code: TrustCode = False,
 ) -> None:
     """Show a run's attention while it reads a text: in the terminal, and as a picture or a page if asked for."""
+    number = None if head == "all" else _number(head)
+    as_utf8(text)
     from attent.decoding.labelled import LabelledMap
     from attent.views.panel import heads_of, kind_of, panel_of
     from attent.views.picture import FORMATS, picture
@@ -45,7 +47,6 @@ def show(
     as_page = out is not None and out.suffix.lower() in PAGES
     if out is not None and not as_page and out.suffix.lower() not in FORMATS:
         raise ArgumentError(f"--out must end in {', '.join(FORMATS)} or {PAGES[0]}, got {str(out)!r}")
-    as_utf8(text)
     scene = _scene(run, loaded(run, device_of(device), trust_code=trust_code), text)
     maps = {
         layer.name: LabelledMap(layer.weights, scene.texts[group.rows].labels, scene.texts[group.columns].labels)  # pyright: ignore[reportArgumentType]
@@ -53,7 +54,7 @@ def show(
         for layer in group.layers
     }
     kind = kind or kind_of(next(iter(maps)))
-    panels = heads_of(maps, kind, layer) if head == "all" else panel_of(maps, kind, layer, _number(head))
+    panels = heads_of(maps, kind, layer) if head == "all" else panel_of(maps, kind, layer, number)
     if out is not None and as_page:
         from attent.views.pages.page import page
 

@@ -77,11 +77,11 @@ def train(
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Train for so long, whatever the settings say.")] = None,
     updates: Annotated[
-        int | None, typer.Option("--updates", "--steps", help="Train for so many updates, whatever the settings say.")
+        int | None, typer.Option("--updates", "--steps", min=1, help="Train for so many updates, whatever the settings say.")
     ] = None,
-    patience: Annotated[int | None, typer.Option(help="Stop after so many validations that find nothing better.")] = None,
-    save_every: Annotated[int | None, typer.Option(help="Updates between checkpoints, beside those of validation.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the weights and of the order of the pairs.")] = None,
+    patience: Annotated[int | None, typer.Option(min=1, help="Stop after so many validations that find nothing better.")] = None,
+    save_every: Annotated[int | None, typer.Option(min=1, help="Updates between checkpoints, beside those of validation.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the weights and of the order of the pairs.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; measured unless given.")] = None,
     device: Annotated[str | None, typer.Option(metavar=DEVICES, help="Where to train; auto unless the settings say otherwise.")] = None,
     sharded: Annotated[

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Lines translated together: enough to sort them by length, few enough to see results soon.
 LINES = 512
 BETWEEN = " ||| "
+# How a number's bounds are called in a message.
+BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
 class Format(StrEnum):
@@ -91,10 +93,6 @@ def translate(
 
     The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent alone.
     """
-    from attent.data.batches import BatchSize
-    from attent.decoding.translator import BATCH
-    from attent.runs.config import read_config
-
     settings = search_settings(
         beam=beam,
         n_best=n_best,
@@ -112,6 +110,10 @@ def translate(
     as_utf8(prefix, "--prefix")
     if batch is not None and batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
+    from attent.data.batches import BatchSize
+    from attent.decoding.translator import BATCH
+    from attent.runs.config import read_config
+
     size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
     own: Translator | None = None
     if engine is EngineName.attent:
@@ -159,8 +161,12 @@ def search_settings(**given: Any) -> SearchSettings:
         return SearchSettings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
-        name = "".join(f"{part}: " for part in first["loc"])
-        raise ArgumentError(name + first["msg"].removeprefix("Value error, ")) from error
+        context = first.get("ctx", {})
+        said = next((f"{words} {context[bound]:g}, got {first['input']}" for bound, words in BOUNDS.items() if bound in context), "")
+        if not said or not first["loc"]:
+            raise ArgumentError(first["msg"].removeprefix("Value error, ")) from error
+        option = str(first["loc"][0]).replace("maximum", "max").replace("minimum", "min").replace("_", "-")
+        raise ArgumentError(f"--{option} must be {said}") from error
 
 
 def _as_known(line: str, translator: Engine) -> str:

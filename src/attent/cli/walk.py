@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent import names
 from attent.cli.lines import as_utf8
 from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import write
@@ -26,8 +27,8 @@ def walk(
     mask: Annotated[str | None, typer.Option(help="Of a text alone: such as causal.")] = None,
     width: Annotated[int | None, typer.Option(min=1, max=64, help="Of a text alone: how many numbers a word has; 4 unless given.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Of a text alone: of the random matrices; 0 unless given.")] = None,
-    layer: Annotated[int | None, typer.Option(help="Of a run: the layer, from 0; the last unless given.")] = None,
-    head: Annotated[int | None, typer.Option(help="Of a run: the head, from 0; the first unless given.")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="Of a run: the layer, from 0; the last unless given.")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="Of a run: the head, from 0; the first unless given.")] = None,
     kind: Annotated[str | None, typer.Option(help="Of a run: encoder (unless given), decoder or cross.")] = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
@@ -52,6 +53,8 @@ def walk(
     if (Path(given[0]) / "config.json").is_file():
         raise ArgumentError(f"{given[0]} is a run folder, of which a walk needs a text too: attent walk {given[0]} TEXT")
     _refuse(trained, "needs a run: attent walk RUN TEXT")
+    for part, name in (("score", score), ("normaliser", normaliser), ("mask", mask)):
+        names.check(part, name)
     # a score is built for the widths, whatever it needs
     _must_suffice("normaliser", normaliser)
     _must_suffice("mask", mask)
