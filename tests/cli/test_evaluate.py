@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from attent.cli.evaluate import lines
+from attent.cli.overrides import toml
+from attent.config.recipe import follow
+from attent.config.settings import RunSettings, parse
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import load
+from attent.training.progress import Progress
 
 
 def test_the_results_are_those_of_the_run_itself(attent, run_folder: Path) -> None:
@@ -127,3 +132,49 @@ def test_an_option_for_a_run_of_another_task_is_named(attent, run_folder: Path) 
     for option, does in (("--text", "fills blanks"), ("--images", "classifies"), ("--labelled", "classifies")):
         expected = f"attent: {option} is for a run that {does}, not for one that translates"
         assert attent("evaluate", run_folder, option, "a").err == [expected]
+
+
+@pytest.fixture
+def own_pairs(tmp_path: Path) -> tuple[Path, RunSettings]:
+    """Pairs of one's own, and settings of a run on them."""
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{'ab' * (row % 7 + 1)} {row}\t{'c' * (row % 5 + 1)}\n" for row in range(60)) + "a" * 99 + "\tb\n")
+    tables = toml(
+        {
+            "text": {"train": str(file), "tokenizer": "char", "maximum_length": 30},
+            "model": {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2},
+            "training": {"updates": 3, "batch_pairs": 8, "precision": "float32", "threads": 1},
+        }
+    )
+    return file, parse(tables, "own.toml")
+
+
+@pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
+def test_a_run_on_own_pairs_is_judged_on_its_validation(attent, own_pairs, tmp_path: Path, has_file: bool) -> None:
+    _, settings = own_pairs
+    if has_file:
+        (tmp_path / "valid.tsv").write_text("ab\tc\nabab 3\tcc\n")
+        text = settings.text.model_copy(update={"valid": str(tmp_path / "valid.tsv")})
+        settings = settings.model_copy(update={"text": text})
+    results = follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
+    done = attent("evaluate", tmp_path / "run", "--json")
+    assert done.code == 0
+    judged = json.loads("\n".join(done.out))["validation"]
+    assert judged == pytest.approx(results["validation"])
+    assert judged["pairs"] == (2 if has_file else 3)
+    assert any("1 dropped: longer than the maximum length (line 61)" in line for line in done.err)
+    assert attent("evaluate", tmp_path / "run").out[0].startswith("validation  BLEU ")
+
+
+def test_own_pairs_that_are_gone_or_have_changed_are_not_judged_on(attent, own_pairs, tmp_path: Path) -> None:
+    file, settings = own_pairs
+    follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
+    whole = file.read_text()
+    file.write_text("ab\tcc\n" * 2 + whole)
+    done = attent("evaluate", tmp_path / "run")
+    assert done[:2] == (2, [])
+    assert "has changed, and the run may have learnt what it would be judged by; --source FILE --target FILE judges it" in done.err[0]
+    file.unlink()
+    done = attent("evaluate", tmp_path / "run")
+    assert done[:2] == (2, [])
+    assert done.err[0].endswith(f"it was in {file}; --source FILE --target FILE judges it on other pairs")

@@ -56,6 +56,9 @@ def evaluate(
 ) -> None:
     """Judge a run on its corpus' held-out sets, which are made again from its settings, or on a file and its references.
 
+    A run on pairs in files is judged on its validation, which is read or split off again, if the files are where they were and
+    what it learnt is still the same.
+
     Exact match is the share of translations that are right to the last character; year alignment is how often the step
     that writes a digit of the year looks most at the year in the source, and AER the alignment error rate beside the known
     links of the dates (0 is best; attent align RUN --gold dates says more). A file is judged by BLEU, chrF2, exact match,
@@ -99,12 +102,25 @@ def evaluate(
         return
     if beam is not None or length_penalty is not None or lowercase:
         raise ArgumentError("--beam, --length-penalty and --lowercase are for --source FILE --target FILE")
+    translator = loaded(run, device_of(device), "translate", trust_code=trust_code)
+    results = _validation(run, translator) or _held_out(run, translator)
+    write(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
+
+
+def _validation(run: Path, translator: Translator) -> Results | None:
+    """The scores of the validation of a corpus in files; None of another corpus."""
+    from attent.config.recipe import validate
+    from attent.runs.config import read_config
+
+    return validate(run, translator.model, say) if "text" in read_config(run).corpus else None
+
+
+def _held_out(run: Path, translator: Translator) -> Results:
     from attent.config.tasks.translation import judge
 
-    translator, corpus = loaded(run, device_of(device), "translate", trust_code=trust_code), corpus_of(run)
+    corpus = corpus_of(run)
     say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
-    results = judge(translator, corpus.held_out)
-    write(json.dumps(results, indent=2) if as_json else "\n".join(lines(results)))
+    return judge(translator, corpus.held_out)
 
 
 def corpus_of(run: Path) -> Corpus:
@@ -119,7 +135,9 @@ def corpus_of(run: Path) -> Corpus:
 
     tables = read_config(run).corpus
     if "dates" not in tables:
-        raise ArgumentError(f"{run} was not trained on a corpus that can be made again, such as dates")
+        raise ArgumentError(
+            f"{run} was not trained on a corpus that can be made again, such as dates; --source FILE --target FILE names one"
+        )
     try:
         settings = DatesSettings.model_validate(tables["dates"])
     except ValueError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from attent.config import word_vectors
 from attent.config.settings import RunSettings
 from attent.config.tasks.every import task_of
-from attent.config.tasks.task import Learnt, Results
+from attent.config.tasks.task import Learnt, Results, Say
 from attent.data.batches import Examples
 from attent.data.reading import STANDARD_INPUT
 from attent.data.tokenizer import Tokenizer
@@ -183,6 +183,36 @@ def resume(
             return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, update)
 
 
+def validate(path: Path | str, model: Model, say: Say) -> Results:
+    """Judge a run on the validation of its corpus, which is read from its files again and split by the same rule.
+
+    Args:
+        path: the run folder.
+        model: its model, in evaluation mode.
+        say: shows a person what was done with the lines of the files.
+
+    Returns:
+        What `follow` returned of the validation, where the model is the same.
+
+    Raises:
+        ArgumentError: a file is not there, or was standard input.
+        DataError: a file cannot be read, or what the run learnt from is no longer what it was.
+        RunError: the run folder is damaged.
+    """
+    config, others = read_config(path), "--source FILE --target FILE judges it on other pairs"
+    settings, task = _settings_of(config, {}), task_of(config.task)
+    if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
+        raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {_named(missing[0])}; {others}")
+    learnt = replace(Learnt.of(config, read_tokenizers(path, config), read_files(path, config)), longest=model.longest)
+    corpus = task.corpus(settings)
+    judged = task.judged(model, corpus, learnt, settings)
+    if config.digests.get("train") != _digest(task.encoded(corpus, learnt)):
+        raise DataError(f"the corpus of {path} has changed, and the run may have learnt what it would be judged by; {others}")
+    for line in corpus.said():
+        say(line)
+    return judged.results(judged.validate(lambda line: None))
+
+
 def _helped(processes: Processes, device: torch.device) -> Results:
     """What every process but the first does: learn its part of each batch of a run folder that has begun."""
     told = processes.by_first(dict)
@@ -256,7 +286,7 @@ def _trained(
             board.log(record)
 
     examples, _ = prepared(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus, longest=model.longest)
-    digest = " ".join(map(str, examples.digest()))
+    digest = _digest(examples)
     if config.digests.get("train", digest) != digest:
         progress.say(f"warning: the {examples.one}s to learn are others than those that the run began with")
     config = config.model_copy(update={"digests": {"train": digest} | config.digests})
@@ -280,6 +310,14 @@ def _trained(
     outcome = training.table | {"outcome": asdict(trained)}
     run.finish(config.model_copy(update={"training": outcome, "results": results}), model)
     return processes.by_first(lambda: results)
+
+
+def _digest(examples: Examples[Any]) -> str:
+    return " ".join(map(str, examples.digest()))
+
+
+def _named(file: str) -> str:
+    return "standard input" if file == STANDARD_INPUT else file
 
 
 def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
