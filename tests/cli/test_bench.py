@@ -72,6 +72,12 @@ def test_translation(attent, run_folder: Path, tmp_path: Path) -> None:
     assert [line.split()[0] for line in done.out if "left out" in line] == ["ctranslate2", "onnx"]
 
 
+def test_a_device_that_is_not_there(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
+    done = attent("bench", "translate", run_folder, "no-such-file", "--device", "cuda")
+    assert (done.code, done.err[0][:44]) == (2, "attent: this machine has no device 'cuda': t")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from attent import load
+from attent.benchmarking import translating
 from attent.cli.app import run as command
 from attent.config.recipe import follow
 from attent.config.settings import read
@@ -162,3 +163,5 @@ def test_commands_say_the_device_first(gpu: torch.device, settings_file: Path, t
             assert not [line for line in said if line.startswith("attent:")], words
             words = ["train", "--resume", run, "--updates", "4"] if words[0] == "train" else words
     assert load(run, "auto").device.type == "cuda"
+    own: Any = translating.engines(Path(run), gpu)[0][translating.OURS]
+    assert own.device.type == "cuda"

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import torch
+
 from attent.benchmarking.machine import machine
 from attent.benchmarking.report import Column, Report, Row, Table
 from attent.decoding.settings import SearchSettings
@@ -23,13 +25,13 @@ ALONE, WARM, TURN = 100, 8, 20
 Say = Callable[[str], None]
 
 
-def engines(run: Path) -> tuple[dict[str, Engine], list[str]]:
-    """What can translate, by name; and why the others cannot.
+def engines(run: Path, device: torch.device | str = "cpu", *, trust_code: bool = False) -> tuple[dict[str, Engine], list[str]]:
+    """What can translate, by name, our own on this device; and why the others cannot.
 
     Raises:
         RunError: the run folder is missing or damaged.
     """
-    found: dict[str, Engine] = {OURS: own(run)}
+    found: dict[str, Engine] = {OURS: own(run, device, trust_code=trust_code)}
     left_out: list[str] = []
     for name in ENGINES:
         try:
@@ -90,6 +92,8 @@ def compare(
     rounds: int = 3,
     sizes: Mapping[str, Sequence[int]] = SIZES,
     apart: int = ALONE,
+    device: torch.device | str = "cpu",
+    trust_code: bool = False,
     say: Say = lambda line: None,
 ) -> Report:
     """Measure translation by every engine that the run has.
@@ -100,12 +104,14 @@ def compare(
         rounds: of which the fastest counts.
         sizes: lines side by side, by the name of the search; those beyond the number of lines are left out, but for the first.
         apart: how many of the lines are also translated one at a time.
+        device: where our own computes; the others stay on the CPU.
+        trust_code: whether the run may name modules to import.
         say: told what is measured.
 
     Raises:
         RunError: the run folder is missing or damaged.
     """
-    sides, notes = engines(run)
+    sides, notes = engines(run, device, trust_code=trust_code)
     for engine in sides.values():
         engine.search(texts[:WARM])
     tables: list[Table] = []

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent import names
+from attent.cli.options import Device, TrustCode, device_of
 from attent.cli.output import say
+from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class DType(StrEnum):
 
 @bench.callback()
 def measurements() -> None:
-    """Measure speed and memory on this machine, beside plain PyTorch: both sides in turn, after a warm-up.
+    """Measure speed and memory on this machine's CPU, beside plain PyTorch: both sides in turn, after a warm-up.
 
     A table goes to standard output, in Markdown; what is being measured to standard error.
     """
@@ -133,20 +135,25 @@ def translate(
     alone: Annotated[int, typer.Option(min=0, help="How many are also translated one at a time.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Of which the fastest counts.")] = 3,
     threads: Threads = None,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
     as_json: Json = False,
 ) -> None:
     """Translation by our own engine and by each that the run was exported to: lines a second by batch, and how long one line takes.
+
+    Our own computes on --device, the others on the CPU.
 
     Greedily and with a beam of 5; of one line at a time, the middle of all times and what 95 of 100 lines stay below.
     """
     from attent.benchmarking.translating import compare
     from attent.data.reading import lines as read
 
+    where = device_of(device)
     texts = list(islice((line for line in read(file) if line), lines))
     if not texts:
         raise ArgumentError(f"{file} has no line to translate")
     with on(threads):
-        show(compare(run, texts, rounds=rounds, apart=alone, say=say), as_json=as_json)
+        show(compare(run, texts, rounds=rounds, apart=alone, device=where, trust_code=trust_code, say=say), as_json=as_json)
 
 
 @contextmanager
