@@ -140,9 +140,13 @@ def test_the_device_is_said_unless_it_is_the_cpu(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu", "cuda:0", "cuda:1"])
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: "Example")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    taken: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     assert options.device_of("auto") == torch.device("cuda")
     assert options.device_of("cuda:1") == torch.device("cuda", 1)
     assert capsys.readouterr().err == "device: cuda:0 (Example)\ndevice: cuda:1 (Example)\n"
+    # where Triton launches its kernels
+    assert taken == [torch.device("cuda", 1)]
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
     assert options.device_of("auto") == torch.device("cpu")
     assert capsys.readouterr().err == ""

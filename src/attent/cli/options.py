@@ -21,15 +21,20 @@ TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run th
 
 
 def device_of(name: str) -> torch.device:
-    """The device of a name, said on standard error unless it is the CPU.
+    """The device of a name, said on standard error unless it is the CPU; a GPU of that number becomes the process' own.
 
     Raises:
         DeviceError: this machine does not have it.
         UnknownNameError: no device is called so.
     """
+    import torch
+
     from attent.training.parallel import speaks
 
     device = devices.device_of(name)
+    if device.type == "cuda" and device.index is not None:
+        # where Triton launches kernels, whatever GPU their tensors are on
+        torch.cuda.set_device(device)
     if device.type != "cpu" and speaks():
         say(f"device: {devices.described(device)}")
     return device
