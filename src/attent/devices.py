@@ -60,6 +60,14 @@ def devices() -> list[str]:
     return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait until a GPU has done all that it was given; the CPU is never behind."""
+    import torch
+
+    if device.type in ("cuda", "mps"):
+        getattr(torch, device.type).synchronize()
+
+
 def described(device: torch.device) -> str:
     """A device for a person: its name, and what a GPU is sold as."""
     import torch

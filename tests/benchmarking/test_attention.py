@@ -43,7 +43,7 @@ def test_with_dropout_nothing_is_said_of_the_difference() -> None:
 
 
 def test_a_textbook_line_that_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "physical", lambda: 0.01)
+    monkeypatch.setattr(attention, "physical", lambda *_: 0.01)
     rows, notes = measure(Case("additive", (1, 2, 64, 4)), rounds=1, seconds=0, memory=False)
     assert len(rows) == 1
     # 4 tensors of 2 · 64² · 4 numbers

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attent.attention import attend, choices, explain
 from attent.attention.parts import Score
-from attent.benchmarking.machine import machine, physical
+from attent.benchmarking.machine import CPU, machine, physical
 from attent.benchmarking.memory import apart, grown
 from attent.benchmarking.plain.attention import fused, scale_of, textbook
 from attent.benchmarking.report import Column, Report, Row, Table, three_digits
 from attent.benchmarking.timing import Times, Work, timed
+from attent.devices import synchronize
 from attent.errors import ShapeError
 
 Shape = tuple[int, int, int, int]
@@ -38,6 +40,7 @@ class Case:
         dtype: of DTYPES.
         causal: whether a query sees no later key.
         dropout: the share of weights dropped.
+        device: where it is computed.
     """
 
     score: str
@@ -45,6 +48,7 @@ class Case:
     dtype: str = "float32"
     causal: bool = False
     dropout: float = 0.0
+    device: torch.device = CPU
 
     def __str__(self) -> str:
         """The shape, and what else is not as usual."""
@@ -57,7 +61,7 @@ class Case:
         Raises:
             UnknownNameError, ArgumentError: there is no such score, or it cannot be built for these widths.
         """
-        return choices.score_for(self.score, self.shape[3], self.shape[3], self.shape[1]).to(DTYPES[self.dtype])
+        return choices.score_for(self.score, self.shape[3], self.shape[3], self.shape[1]).to(self.device, DTYPES[self.dtype])
 
 
 class Sides:
@@ -73,10 +77,10 @@ class Sides:
     def __init__(self, case: Case) -> None:
         B, H, T, D = case.shape
         torch.manual_seed(0)
-        dtype = DTYPES[case.dtype]
+        of = {"dtype": DTYPES[case.dtype], "device": case.device}
         self.case, self.score = case, case.built()
-        self.inputs = [torch.randn(B, H, T, D, dtype=dtype).requires_grad_() for _ in range(3)]
-        self.up = torch.randn(B, H, T, D, dtype=dtype)
+        self.inputs = [torch.randn(B, H, T, D, **of).requires_grad_() for _ in range(3)]
+        self.up = torch.randn(B, H, T, D, **of)
         scale = scale_of(self.score, D)
         self.other = TEXTBOOK if scale is None else FUSED
         how = {"causal": case.causal, "dropout": case.dropout}
@@ -109,15 +113,15 @@ class Sides:
         """The MiB that the textbook's tensors would take together, if that is too much for this machine."""
         B, H, T, D = self.case.shape
         size = TENSORS * B * H * T**2 * self.score.per_pair(D) * self.up.itemsize / 2**20
-        return size if self.other == TEXTBOOK and size > SHARE * (physical() or ASSUMED) else None
+        return size if self.other == TEXTBOOK and size > SHARE * (physical(self.case.device) or ASSUMED) else None
 
 
 def held(case: Case, name: str, threads: int) -> float | None:
     """The MiB by which a side's forward and backward make a process grow; to be called in a process of its own."""
     torch.set_num_threads(threads)
     # what the first call of all brings with it is not of this shape
-    Sides(Case(case.score, (1, case.shape[1], WARM, case.shape[3]), case.dtype, case.causal, case.dropout)).backward(name)()
-    return grown(Sides(case).backward(name))
+    Sides(replace(case, shape=(1, case.shape[1], WARM, case.shape[3]))).backward(name)()
+    return grown(Sides(case).backward(name), case.device)
 
 
 COLUMNS = (
@@ -151,9 +155,10 @@ def measure(case: Case, *, rounds: int, seconds: float, memory: bool = True) -> 
     if (size := sides.too_large()) is not None:
         names.remove(sides.other)
         notes.append(f"{case.score} {case}: the textbook line is left out, for its tensors would take {size:,.0f} MiB.")
+    how: dict[str, Any] = {"rounds": rounds, "seconds": seconds, "wait": partial(synchronize, case.device)}
     with torch.no_grad():
-        once = timed({name: sides.forward[name] for name in names}, rounds=rounds, seconds=seconds)
-    twice = timed({name: sides.backward(name) for name in names}, rounds=rounds, seconds=seconds)
+        once = timed({name: sides.forward[name] for name in names}, **how)
+    twice = timed({name: sides.backward(name) for name in names}, **how)
     rows: list[Row] = []
     for name in names:
         title = f"{OURS} ({sides.served()})" if name == OURS else name
@@ -186,7 +191,7 @@ def compare(
         some, said = measure(case, rounds=rounds, seconds=seconds, memory=memory)
         rows += some
         notes += said
-    return Report("Attention beside plain PyTorch", machine(), [Table("", COLUMNS, rows)], notes)
+    return Report("Attention beside plain PyTorch", machine(cases[0].device if cases else CPU), [Table("", COLUMNS, rows)], notes)
 
 
 def shape(text: str) -> Shape:

@@ -12,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attent.benchmarking.machine import peak
+import torch
+
+from attent.benchmarking.machine import CPU, peak
 
 
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -25,13 +27,18 @@ def apart(function: Callable[..., Any], *arguments: Any) -> Any:
             return None
 
 
-def grown(work: Callable[[], object]) -> float | None:
-    """By how much the most memory that this process has held grows while it works, in MiB; None where the system does not tell."""
+def grown(work: Callable[[], object], device: torch.device = CPU) -> float | None:
+    """By how much the most memory that this process has held, of a GPU or of the machine, grows while it works, in MiB.
+
+    None where the system does not tell.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     # Linux lets the peak start again at what is held now
-    if sys.platform == "linux":
+    elif sys.platform == "linux":
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    before = peak()
+    before = peak(device)
     work()
-    after = peak()
+    after = peak(device)
     return None if before is None or after is None else after - before

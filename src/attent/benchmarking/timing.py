@@ -17,7 +17,9 @@ class Times(NamedTuple):
     median: float
 
 
-def timed(sides: Mapping[str, Work], *, rounds: int = 15, seconds: float = 3.0) -> dict[str, Times]:
+def timed(
+    sides: Mapping[str, Work], *, rounds: int = 15, seconds: float = 3.0, wait: Callable[[], object] = lambda: None
+) -> dict[str, Times]:
     """The time of each side, the sides in turn; fewer rounds where they take long.
 
     Within a round each side runs four times in a row and the first does not count, so that each finds the caches and the allocator
@@ -27,6 +29,7 @@ def timed(sides: Mapping[str, Work], *, rounds: int = 15, seconds: float = 3.0) 
         sides: what to time, by name; each is run once before.
         rounds: how often each is timed at most.
         seconds: no new round begins after so long, the third excepted.
+        wait: returns when the device has done what it was given.
     """
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for work in sides.values():
@@ -38,8 +41,10 @@ def timed(sides: Mapping[str, Work], *, rounds: int = 15, seconds: float = 3.0) 
         for name, work in sides.items():
             work()
             for _ in range(3):
+                wait()
                 before = time.perf_counter()
                 work()
+                wait()
                 taken[name].append(1000 * (time.perf_counter() - before))
     return {name: Times(min(times), statistics.median(times)) for name, times in taken.items()}
 

@@ -13,12 +13,13 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from attent.benchmarking.machine import machine, peak
+from attent.benchmarking.machine import CPU, machine, peak
 from attent.benchmarking.plain.rnn import PlainRnn
 from attent.benchmarking.plain.training import update_of
 from attent.benchmarking.plain.transformer import PlainTransformer
 from attent.benchmarking.report import Column, Report, Row, Table
 from attent.data.batches import Batch, BatchSize, Bitext, Endless
+from attent.devices import synchronize
 from attent.errors import UnknownNameError
 from attent.models.rnn_settings import RnnSettings
 from attent.models.settings import build
@@ -93,13 +94,13 @@ class _Given(Processes):
         return super().next_part(batches) if self.batch is None else (self.batch, self.batch.tokens)
 
 
-def ours(model: ModelSettings, pieces: int, pace: Pace, data: Bitext, tokens: int) -> Update:
+def ours(model: ModelSettings, pieces: int, pace: Pace, data: Bitext, tokens: int, device: torch.device = CPU) -> Update:
     """An update as `attent train` makes it, by its own loop."""
     settings = TrainingSettings(
         updates=2**31, batch_tokens=tokens, schedule="constant", warmup=0, precision=pace.precision, threads=pace.threads
     )
     given = _Given()
-    training = Training(build(model, pieces, pieces), data, settings, dict, lambda record: None, silent(), None, given)
+    training = Training(build(model, pieces, pieces).to(device), data, settings, dict, lambda record: None, silent(), None, given)
 
     def update(batch: Batch) -> None:
         given.batch = batch
@@ -108,13 +109,24 @@ def ours(model: ModelSettings, pieces: int, pace: Pace, data: Bitext, tokens: in
     return update
 
 
-def theirs(name: str, model: ModelSettings, pieces: int, precision: Precision, *, compiled: bool = False) -> Update:
+def theirs(
+    name: str, model: ModelSettings, pieces: int, precision: Precision, *, compiled: bool = False, device: torch.device = CPU
+) -> Update:
     """An update of one of plain PyTorch's models of the same kind and size."""
     made = PLAIN[model.kind][name]
-    return update_of(made(model, pieces), TrainingSettings(updates=1, batch_tokens=1), precision, compiled=compiled)
+    return update_of(made(model, pieces).to(device), TrainingSettings(updates=1, batch_tokens=1), precision, compiled=compiled)
 
 
-def sides_of(model: ModelSettings, pieces: int, data: Bitext, tokens: int, *, threads: Sequence[int], compiled: bool = False) -> list[Side]:
+def sides_of(
+    model: ModelSettings,
+    pieces: int,
+    data: Bitext,
+    tokens: int,
+    *,
+    threads: Sequence[int],
+    compiled: bool = False,
+    device: torch.device = CPU,
+) -> list[Side]:
     """Every way to train that is compared: ours and plain PyTorch's, in float32 and with 16 bits, on so many threads each.
 
     Args:
@@ -124,18 +136,20 @@ def sides_of(model: ModelSettings, pieces: int, data: Bitext, tokens: int, *, th
         tokens: target tokens of a batch, padding included.
         threads: each number that is tried.
         compiled: whether plain PyTorch is also compiled; in 16 bits, on the most threads.
+        device: where every side computes.
     """
     sides: list[Side] = []
     for number in threads:
         on = "" if len(threads) == 1 else f", {number} thread{'s' if number > 1 else ''}"
         paces = [Pace(precision, number) for precision in PRECISIONS]
-        sides += [Side(f"{OURS}, {pace.precision}{on}", pace, ours(model, pieces, pace, data, tokens)) for pace in paces]
+        sides += [Side(f"{OURS}, {pace.precision}{on}", pace, ours(model, pieces, pace, data, tokens, device)) for pace in paces]
         for name in PLAIN[model.kind]:
             for pace in paces:
                 how = f"{name}, {pace.precision}{' autocast' if pace.precision != 'float32' else ''}"
-                sides.append(Side(f"{how}{on}", pace, theirs(name, model, pieces, pace.precision)))
+                sides.append(Side(f"{how}{on}", pace, theirs(name, model, pieces, pace.precision, device=device)))
                 if compiled and pace == (PRECISIONS[-1], max(threads)):
-                    sides.append(Side(f"{how}, torch.compile{on}", pace, theirs(name, model, pieces, pace.precision, compiled=True)))
+                    update = theirs(name, model, pieces, pace.precision, compiled=True, device=device)
+                    sides.append(Side(f"{how}, torch.compile{on}", pace, update))
     return sides
 
 
@@ -145,6 +159,7 @@ def measure(
     rounds: int,
     updates: int,
     *,
+    device: torch.device = CPU,
     say: Callable[[str], None] = lambda line: None,
     others: Mapping[str, Callable[[], float | None]] | None = None,
 ) -> dict[str, list[float]]:
@@ -155,6 +170,7 @@ def measure(
         batches: where batches come from.
         rounds: how many count; one before them does not.
         updates: of each side in a round.
+        device: where the sides compute.
         say: told which side works.
         others: further sides that measure themselves, in processes of their own: each is asked once in every round that counts, and
             says its tokens a second, or None where it has failed, and is then left out.
@@ -168,9 +184,11 @@ def measure(
             for side in sides:
                 say(f"{f'round {number} of {rounds}' if number else 'warming up'}: {side.name}")
                 torch.set_num_threads(side.pace.threads)
+                synchronize(device)
                 started = time.perf_counter()
                 for batch in some:
                     side.update(batch)
+                synchronize(device)
                 if number:
                     found[side.name].append(tokens / (time.perf_counter() - started))
             for name, asked in (others or {}).items() if number else ():
@@ -210,6 +228,7 @@ def compare(
     updates: int = 5,
     threads: Sequence[int] = (),
     compiled: bool = False,
+    device: torch.device = CPU,
     say: Callable[[str], None] = lambda line: None,
     others: Mapping[str, Callable[[], float | None]] | None = None,
 ) -> Report:
@@ -220,13 +239,13 @@ def compare(
     torch.manual_seed(0)
     keep_little()
     most = torch.get_num_threads()
-    sides = sides_of(model, pieces, data, tokens, threads=threads or (most,), compiled=compiled)
+    sides = sides_of(model, pieces, data, tokens, threads=threads or (most,), compiled=compiled, device=device)
     torch.set_num_threads(most)
-    found = measure(sides, data.endless(BatchSize(tokens=tokens), 1), rounds, updates, say=say, others=others)
-    held = peak()
+    found = measure(sides, data.endless(BatchSize(tokens=tokens), 1), rounds, updates, device=device, say=say, others=others)
+    held = peak(device)
     notes = [] if held is None else [f"Most memory held, all sides in one process: {held:,.0f} MiB."]
     title = f"Training, {named(model)}, {pieces:,} pieces, batches of {tokens:,} tokens, {name}"
-    return Report(title, machine(), [Table("", COLUMNS, rows(found))], notes)
+    return Report(title, machine(device), [Table("", COLUMNS, rows(found))], notes)
 
 
 def named(model: ModelSettings) -> str:

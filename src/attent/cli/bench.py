@@ -45,7 +45,7 @@ class DType(StrEnum):
 
 @bench.callback()
 def measurements() -> None:
-    """Measure speed and memory on this machine's CPU, beside plain PyTorch: both sides in turn, after a warm-up.
+    """Measure speed and memory on this machine, beside plain PyTorch: both sides in turn, after a warm-up.
 
     A table goes to standard output, in Markdown; what is being measured to standard error.
     """
@@ -64,6 +64,7 @@ def attention(
     rounds: Annotated[int, typer.Option(min=1, help="How often each side is timed at most.")] = 15,
     seconds: Annotated[float, typer.Option(min=0.0, help="No new round begins after so long, the third excepted.")] = 3.0,
     memory: Annotated[bool, typer.Option("--memory/--no-memory", help="Whether to measure memory, in a process for each side.")] = True,
+    device: Device = AUTO,
     as_json: Json = False,
 ) -> None:
     """attend() beside PyTorch's scaled_dot_product_attention, or the textbook line of a score that PyTorch does not have.
@@ -77,8 +78,9 @@ def attention(
     from attent.benchmarking.attention import shape as read
 
     shapes = [read(text) for text in shape or SHAPES]
+    where = device_of(device)
     with on(threads):
-        cases = [Case(name, of, dtype.value, causal, dropout) for name in score or SCORES for of in shapes]
+        cases = [Case(name, of, dtype.value, causal, dropout, where) for name in score or SCORES for of in shapes]
         show(compare(cases, rounds=rounds, seconds=seconds, memory=memory, say=say), as_json=as_json)
 
 
@@ -91,10 +93,11 @@ def train(
     preset: Annotated[str | None, typer.Option(help="Of a transformer: tiny (unless given), small or base.")] = None,
     pieces: Annotated[int, typer.Option(min=5, help="Tokens in the vocabulary.")] = 10_000,
     tokens: Annotated[int, typer.Option(min=1, help="Target tokens of a batch, padding included.")] = 4096,
-    threads: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated; 1 and all unless given.")] = None,
+    threads: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated; on a CPU 1 and all unless given.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds that count; one more warms up.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Of each side in a round.")] = 5,
     compiled: Annotated[bool, typer.Option("--compile", help="Measure PyTorch under torch.compile too, which takes minutes.")] = False,
+    device: Device = AUTO,
     as_json: Json = False,
 ) -> None:
     """Training, in source and target tokens a second, beside plain PyTorch in a loop with batches of like lengths.
@@ -109,6 +112,7 @@ def train(
 
     from attent.benchmarking import corpus, training
 
+    where, most = device_of(device), torch.get_num_threads()
     settings = training.transformer(preset or "tiny") if model is Model.transformer else training.rnn()
     say(f"reading {data}" if data else "making up sentences")
     pairs, tokenizer, name = corpus.read(data, pieces)
@@ -120,8 +124,9 @@ def train(
         tokens=tokens,
         rounds=rounds,
         updates=updates,
-        threads=sorted(set(threads or (1, torch.get_num_threads()))),
+        threads=sorted(set(threads or ((1, most) if where.type == "cpu" else (most,)))),
         compiled=compiled,
+        device=where,
         say=say,
     )
     show(report, as_json=as_json)

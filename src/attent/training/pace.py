@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from attent.devices import synchronize
 from attent.training.progress import Log, Progress
 from attent.training.settings import TrainingSettings
 
@@ -76,8 +77,7 @@ def measured(
                 torch.set_num_threads(pace.threads)
                 started = time.perf_counter()
                 step(pace.precision)
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
+                synchronize(device)
                 if trial:
                     seconds[pace] = min(seconds[pace], time.perf_counter() - started)
     torch.set_num_threads(before)

@@ -44,7 +44,7 @@ class PlainRnn(nn.Module):
         """The memory (B, Ts, E) of a source (B, Ts), and the decoder's first state."""
         embedded = self.embedding_dropout(self.source(source))
         if self.packed:
-            read, last = self.encoder(pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False))
+            read, last = self.encoder(pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False))
             memory, _ = pad_packed_sequence(read, batch_first=True, total_length=source.shape[1])
         else:
             memory, last = self.encoder(embedded)

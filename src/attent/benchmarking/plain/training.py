@@ -15,7 +15,7 @@ from attent.training.settings import TrainingSettings
 
 
 def update_of(model: nn.Module, settings: TrainingSettings, precision: Precision, *, compiled: bool = False) -> Callable[[Batch], None]:
-    """One update of a module: loss, gradients, clipping, Adam; 16 bits through autocast.
+    """One update of a module, wherever it lies: loss, gradients, clipping, Adam; 16 bits through autocast.
 
     Args:
         model: a batch → logits (B, Tt, V).
@@ -24,10 +24,11 @@ def update_of(model: nn.Module, settings: TrainingSettings, precision: Precision
         compiled: whether the loss goes through torch.compile.
     """
     parameters = list(model.train().parameters())
+    device = parameters[0].device
     optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate, betas=settings.betas)
 
     def loss(batch: Batch) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             logits = model(batch)
         said = batch.target_out.flatten()
         return F.cross_entropy(logits.float().flatten(0, 1), said, ignore_index=PAD, label_smoothing=settings.label_smoothing)
@@ -36,7 +37,7 @@ def update_of(model: nn.Module, settings: TrainingSettings, precision: Precision
 
     def update(batch: Batch) -> None:
         optimizer.zero_grad()
-        whole(batch).backward()
+        whole(batch.to(device)).backward()
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(parameters, settings.clip)
         optimizer.step()
