@@ -54,6 +54,13 @@ def test_what_cannot_be_exported(attent, run_folder: Path, tmp_path: Path, optio
     assert not (tmp_path / "there").exists()
 
 
+def test_a_name_that_no_engine_takes_is_refused(attent, run_folder: Path, tmp_path: Path) -> None:
+    done = attent("export", run_folder, "--to", "ctranslate2", "--out", f"{tmp_path}/caf\udce9")
+    assert done.code == 2
+    assert done.err[0].startswith("attent: --out is not UTF-8: ")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_does_not_translate_is_refused_before_anything_is_said(attent, filling_folder: Path) -> None:
     for engine in ("onnx", "ctranslate2"):
         done = attent("export", filling_folder, "--to", engine)

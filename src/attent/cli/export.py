@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from attent.cli.lines import as_utf8
 from attent.cli.options import TrustCode
 from attent.cli.output import say, write
 
@@ -36,6 +37,8 @@ def export(
     from attent.runs.config import must_do, read_config
 
     must_do(run, read_config(run), "translate")
+    # the engines take no other names
+    as_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for {to}, and comparing")
     folder, comparison = exported(run, to.value, out, quantisation=quantisation, sample=sample, trust_code=trust_code)
     write("\n".join(comparison.said(to.value)))

@@ -28,7 +28,8 @@ def opened(source: str) -> BinaryIO:
     if source == "-":
         return sys.stdin.buffer
     try:
-        if Path(source).is_dir():
+        # an empty text is no name of the working directory
+        if source and Path(source).is_dir():
             raise ArgumentError(f"{source} is a folder, neither a file nor a text")
         if Path(source).is_file():
             return unpacking.open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")

@@ -90,7 +90,7 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
         like: the tensor whose shape that of a name must have, unless it is a single number; any shape unless given.
 
     Raises:
-        RunError: the file is missing or damaged, or a tensor has another shape or kind of number.
+        RunError: the file is missing or damaged, or a tensor has another shape or kind of number, or values that are not finite.
     """
     if like is not None:
         shapes = {name: shape for name, shape in shapes_in(file).items() if shape}
@@ -98,7 +98,7 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
     with _opened(file) as opened:
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
     if like is not None:
-        _check_kinds({name: tensor for name, tensor in tensors.items() if tensor.shape}, like, file)
+        _check_numbers({name: tensor for name, tensor in tensors.items() if tensor.shape}, like, file)
     return tensors
 
 
@@ -121,15 +121,14 @@ def fitting(places: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
     """
     check_shapes({name: place.shape for name, place in places.items()}, shapes_in(file), file)
     tensors = read_tensors(file)
-    _check_kinds(tensors, places.__getitem__, file)
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
-            raise RunError(f"{file} is damaged: {name} holds values that are not finite")
+    _check_numbers(tensors, places.__getitem__, file)
     return tensors
 
 
-def _check_kinds(tensors: Mapping[str, Tensor], like: Callable[[str], Tensor], file: Path) -> None:
-    """Check that a file's tensors have the kind of number that they must have."""
+def _check_numbers(tensors: Mapping[str, Tensor], like: Callable[[str], Tensor], file: Path) -> None:
+    """Check that a file's tensors have the kind of number that they must have, and finite values."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() != like(name).is_floating_point():
             raise RunError(f"{file} is damaged: {name} must be of {like(name).dtype}, got {tensor.dtype}")
+        if not tensor.isfinite().all():
+            raise RunError(f"{file} is damaged: {name} holds values that are not finite")
