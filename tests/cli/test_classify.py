@@ -137,6 +137,7 @@ def test_vectors_are_classified_and_others_refused(of_vectors: Path, tmp_path: P
         ([str(tmp_path / "wide.npz")], "the run reads vectors of 3 numbers, and these have 4"),
         ([str(tmp_path / "v.npz"), "--row", "20"], "--row must be below the 20 examples"),
         (["a.png"], "this run reads sequences of vectors, from an .npz, got a.png"),
+        ([""], "this run reads sequences of vectors, from an .npz, got ''"),
         ([str(tmp_path / "v.npz"), "--invert"], "--invert is for pictures, and this run reads vectors"),
     ):
         assert command(["classify", str(of_vectors), *arguments]) == 2

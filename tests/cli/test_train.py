@@ -117,3 +117,7 @@ def test_a_run_that_goes_on_keeps_its_corpus(attent, tmp_path: Path, option: str
 def test_a_run_that_goes_on_keeps_its_word_vectors(attent, tmp_path: Path, option: str) -> None:
     said = attent("train", "--resume", tmp_path, option, "a").err
     assert said == [f"attent: a run that goes on keeps its settings: --resume takes no {option}"]
+
+
+def test_a_size_alone_is_no_corpus(attent) -> None:
+    assert attent("train", "--size", "8").err == ["attent: --size goes with --images, or with --config"]

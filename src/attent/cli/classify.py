@@ -98,7 +98,7 @@ def examples(classifier: Classifier, source: str, *, invert: bool) -> tuple[list
             from attent.data.labelled.arrays import VectorSequences, arrays
 
             if Path(source).suffix != ".npz":
-                raise ArgumentError(f"this run reads sequences of vectors, from an .npz, got {source}")
+                raise ArgumentError(f"this run reads sequences of vectors, from an .npz, got {source or repr(source)}")
             found = arrays(source, labelled=False)
             if not isinstance(found, VectorSequences):
                 raise ArgumentError(f"this run reads sequences of vectors, and {source} holds pictures")

@@ -118,6 +118,8 @@ def train(
     if (config is not None) + (corpus is not None) + (resume is not None) + alone != 1:
         ways = [way for name, ways in FROM.items() if task in (None, name) for way in ways]
         raise ArgumentError(f"say what to train: one of {', '.join(ways)}, --config FILE.toml and --resume RUN")
+    if alone and files.keys() == {"size"}:
+        raise ArgumentError("--size goes with --images, or with --config")
     if preset is not None and not alone:
         raise ArgumentError("--preset goes with --train or other files and no --config; else --set model.preset=NAME")
     if corpus is not None and corpus not in CORPORA:
