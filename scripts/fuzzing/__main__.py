@@ -49,12 +49,12 @@ def main(
 
 def _fuzz(seed: int, numbers: list[int], material: Path, jobs: int, limits: Limits, *, verbose: bool) -> int:
     """Run cases, print those that fail and a summary, and return how many fail."""
-    began, codes, failures, slowest, largest = time.monotonic(), Counter[int](), 0, 0.0, 0.0
+    began, codes, failures, slowest, largest = time.monotonic(), Counter[int](), 0, (0.0, 0), (0.0, 0)
     fixtures.write(material)
     for finding in findings(numbers, partial(_drawn, seed, material), run, material, jobs, limits):
         outcome = finding.outcome
         codes[outcome.code] += 1
-        slowest, largest = max(slowest, outcome.seconds), max(largest, outcome.megabytes)
+        slowest, largest = max(slowest, (outcome.seconds, finding.number)), max(largest, (outcome.megabytes, finding.number))
         if finding.faults:
             failures += 1
             print(failure(finding, seed), flush=True)
@@ -63,8 +63,8 @@ def _fuzz(seed: int, numbers: list[int], material: Path, jobs: int, limits: Limi
             print(f"{outcome.out}{outcome.err}its folder: {finding.folder}")
     ended = ", ".join(f"{count} with {code}" for code, count in sorted(codes.items()))
     print(
-        f"{len(numbers)} cases of seed {seed}: {failures} failures; ended {ended}; at most {slowest:.1f} s and "
-        f"{largest:.0f} MB; {time.monotonic() - began:.0f} s in all"
+        f"{len(numbers)} cases of seed {seed}: {failures} failures; ended {ended}; at most {slowest[0]:.1f} s (case {slowest[1]}) "
+        f"and {largest[0]:.0f} MB (case {largest[1]}); {time.monotonic() - began:.0f} s in all"
     )
     return failures
 

@@ -240,8 +240,7 @@ def _option(drawing: Drawing) -> Case:
     culprits += [named] if named else ["''", "'.'", ". is", f"'{value}'", *(["empty"] if not value else [])]
     # of two that exclude each other either may be named
     culprits += ["--source"] if arguments[0] == "evaluate" and "--source" in arguments else []
-    shown = tuple(" ".join(each.encode("utf-8", "backslashreplace").decode().split()) for each in culprits)
-    return Case(spoilt, Mutation(f"{culprits[0]} = {value[:40]!r}", shown))
+    return Case(spoilt, Mutation(f"{culprits[0]} = {value[:40]!r}", tuple(culprits)))
 
 
 @cache

@@ -56,9 +56,14 @@ def _of_message(lines: Sequence[str], culprits: Sequence[str]) -> list[str]:
     wrong = []
     if errors[0].startswith(PREFIX + UNEXPECTED):
         wrong.append("an unexpected error")
-    if not any(culprit in errors[0] for culprit in culprits):
-        wrong.append(f"no culprit in the message, expected one of {', '.join(culprits)}")
+    if not any(spelling in errors[0] for culprit in culprits for spelling in _spellings(culprit)):
+        wrong.append(f"no culprit in the message, expected one of {', '.join(ascii(culprit)[1:-1] for culprit in culprits)}")
     return wrong
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """A name as messages write it: in one line, and with escapes for what cannot be printed."""
+    return name, " ".join(name.split()), repr(name)[1:-1], json.dumps(name)[1:-1], name.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_json(line: str) -> bool:

@@ -56,3 +56,34 @@ def of_both(faults: str) -> list[str]:
 def test_a_planted_fault_is_noticed(fuzzing, command: str, expected: str) -> None:
     lines = fuzzing(PLANTED.replace("{command}", f"    {command}")).splitlines()
     assert sorted(lines) == of_both(expected)
+
+
+# Every command as the cases have it, with nothing spoilt.
+INTACT = """
+from itertools import count, takewhile
+from pathlib import Path
+from attent.cli.app import run
+from fuzzing import cases, fixtures, harness
+from fuzzing.fork import Limits
+
+harness.preload()
+material = Path("material").absolute()
+material.mkdir()
+fixtures.write(material)
+last = next(number for number in count() if (folder := Path(f"draw{number}")).mkdir() or cases.intact(number, material, folder) is None)
+
+def draw(number, folder, canary):
+    return cases.intact(number, material, folder)
+
+for finding in harness.findings(range(last), draw, run, material, 2, Limits()):
+    if finding.faults:
+        print(finding.case, finding.faults, finding.outcome.err[-500:])
+print(last)
+"""
+
+
+@pytest.mark.slow
+def test_what_is_not_spoilt_is_served(fuzzing) -> None:
+    *failed, last = fuzzing(INTACT, seconds=300).splitlines()
+    assert failed == []
+    assert int(last) > 60

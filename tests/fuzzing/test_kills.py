@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 from fuzzing.kills import compared
+
+ROOT = Path(__file__).parents[2]
 
 
 def write(run: Path, *, weights: bytes = b"weights", loss: float = 1.5, seconds: float = 2.0) -> Path:
@@ -33,3 +36,10 @@ def test_a_file_that_one_run_lacks_differs(tmp_path: Path) -> None:
     (killed / "left").touch()
     (whole / "log.jsonl").unlink()
     assert compared(whole, killed) == ["differs: left", "differs: log.jsonl"]
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_and_resumed_ends_with_the_same_bits(fuzzing) -> None:
+    done = subprocess.run([ROOT / "scripts" / "fuzz", "--kills", "6", "--seed", "3"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the same weights, optimizer, log, results and translations; nothing left behind" in done.stdout
