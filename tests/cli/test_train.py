@@ -119,5 +119,6 @@ def test_a_run_that_goes_on_keeps_its_word_vectors(attent, tmp_path: Path, optio
     assert said == [f"attent: a run that goes on keeps its settings: --resume takes no {option}"]
 
 
-def test_a_size_alone_is_no_corpus(attent) -> None:
-    assert attent("train", "--size", "8").err == ["attent: --size goes with --images, or with --config"]
+def test_a_size_alone_is_no_corpus(attent, settings_file: Path) -> None:
+    for arguments in ([], ["--config", settings_file]):
+        assert attent("train", *arguments, "--size", "8").err == ["attent: --size goes with --images, or with a --config of [images]"]

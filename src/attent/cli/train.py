@@ -118,8 +118,6 @@ def train(
     if (config is not None) + (corpus is not None) + (resume is not None) + alone != 1:
         ways = [way for name, ways in FROM.items() if task in (None, name) for way in ways]
         raise ArgumentError(f"say what to train: one of {', '.join(ways)}, --config FILE.toml and --resume RUN")
-    if alone and files.keys() == {"size"}:
-        raise ArgumentError("--size goes with --images, or with --config")
     if preset is not None and not alone:
         raise ArgumentError("--preset goes with --train or other files and no --config; else --set model.preset=NAME")
     if corpus is not None and corpus not in CORPORA:
@@ -146,6 +144,8 @@ def train(
     embeddings = vectors | {"frozen": freeze_vectors or None}
     starts = [f"vectors.{name}={json.dumps(value)}" for name, value in embeddings.items() if value is not None]
     start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
+    if files.keys() == {"size"} and (start is None or start.images is None):
+        raise ArgumentError("--size goes with --images, or with a --config of [images]")
     if files:
         start = settings_of(files, start, preset, data, table)
     assert start is not None
