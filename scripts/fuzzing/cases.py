@@ -237,7 +237,7 @@ def _option(drawing: Drawing) -> Case:
         # a digit stands in many a message
         named = "" if value in ("x", "0") else value[:80]
     # an empty path is that of the working directory
-    culprits += [named] if named else ["''", "'.'", ". is", f"'{value}'", *(["empty"] if not value else [])]
+    culprits += [named] if named else ["''", "'.'", ": . ", ". is", f"'{value}'", *(["empty"] if not value else [])]
     # of two that exclude each other either may be named
     culprits += ["--source"] if arguments[0] == "evaluate" and "--source" in arguments else []
     return Case(spoilt, Mutation(f"{culprits[0]} = {value[:40]!r}", tuple(culprits)))

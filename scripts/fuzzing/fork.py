@@ -25,7 +25,7 @@ class Limits:
 
     Args:
         seconds: of wall-clock time.
-        megabytes: of resident memory, above that of the process it was forked from.
+        megabytes: of resident memory but for files, above that of the process it was forked from.
     """
 
     seconds: float = 10.0
@@ -39,7 +39,7 @@ class Outcome:
     Args:
         code: its exit code; of a signal the negative number.
         seconds: its wall-clock time.
-        megabytes: its largest resident memory, above that of the process it was forked from.
+        megabytes: the same of the most memory that was seen.
         out: its standard output.
         err: its standard error.
     """
@@ -65,7 +65,7 @@ class Child:
         self._limits, self._printed = limits, [folder.with_name(f"{folder.name}.{name}") for name in ("out", "err")]
         sys.stdout.flush()
         sys.stderr.flush()
-        self._parent, self._started, self._largest = resident(os.getpid()), time.monotonic(), 0.0
+        self._parent, self._started, self._largest = anonymous(os.getpid()), time.monotonic(), 0.0
         self.pid = os.fork()
         if self.pid == 0:
             self._run(action, folder, stdin or Path(os.devnull))
@@ -92,22 +92,22 @@ class Child:
 
     def poll(self) -> Outcome | None:
         """Return how the process ended, or None while it runs within its limits."""
-        pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             seconds = time.monotonic() - self._started
             # IndexError: it ended in this moment, which the next call sees
             with suppress(OSError, IndexError):
-                self._largest = max(self._largest, resident(self.pid) - self._parent)
+                self._largest = max(self._largest, anonymous(self.pid) - self._parent)
             if seconds <= self._limits.seconds and self._largest <= self._limits.megabytes:
                 return None
             os.kill(self.pid, signal.SIGKILL)
-            _, status, usage = os.wait4(self.pid, 0)
+            _, status = os.waitpid(self.pid, 0)
         # what it may have started and not waited for
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        seconds, megabytes = time.monotonic() - self._started, max(self._largest, usage.ru_maxrss / 1024 - self._parent)
+        seconds = time.monotonic() - self._started
         out, err = (path.read_bytes().decode(errors="backslashreplace") if path.exists() else "" for path in self._printed)
-        return Outcome(os.waitstatus_to_exitcode(status), seconds, megabytes, out, err)
+        return Outcome(os.waitstatus_to_exitcode(status), seconds, self._largest, out, err)
 
     def wait(self) -> Outcome:
         """Wait until the process has ended."""
@@ -116,6 +116,7 @@ class Child:
         return outcome
 
 
-def resident(pid: int) -> float:
-    """Return the resident memory of a process, in megabytes."""
-    return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+def anonymous(pid: int) -> float:
+    """Return the resident memory of a process that is no file's, in megabytes: a forked one has its parent's from the start."""
+    resident, of_files = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
+    return (resident - of_files) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
