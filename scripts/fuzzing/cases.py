@@ -230,10 +230,12 @@ def _option(drawing: Drawing) -> Case:
     else:
         option, is_number = options[number]
         value = dice.choice(NUMBERS if is_number else (*NUMBERS, *TEXTS))
-        spoilt, culprits = (
-            (*arguments, option, value),
-            [option, option[2:].replace("-", "_"), *(["pairs"] if option in ("--source", "--target") else [])],
-        )
+        spoilt, culprits = (*arguments, option, value), [option, option[2:].replace("-", "_")]
+        if option in ("--source", "--target"):
+            culprits.append("pairs")
+        if option in ("--text", "--images", "--labelled"):
+            # of another task's run: what it does, and by which command
+            culprits.append(": attent ")
         # a digit stands in many a message
         named = "" if value in ("x", "0") else value[:80]
     # an empty path is that of the working directory

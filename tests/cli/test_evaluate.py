@@ -128,9 +128,9 @@ def test_files_of_different_numbers_of_lines_are_named(attent, run_folder: Path,
     assert attent("evaluate", run_folder, "--source", files[0], "--target", short).err[-1].endswith(f"references ({files[0]}, {short})")
 
 
-def test_an_option_for_a_run_of_another_task_is_named(attent, run_folder: Path) -> None:
-    for option, does in (("--text", "fills blanks"), ("--images", "classifies"), ("--labelled", "classifies")):
-        expected = f"attent: {option} is for a run that {does}, not for one that translates"
+def test_an_option_for_a_run_of_another_task_is_refused_with_what_the_run_does(attent, run_folder: Path) -> None:
+    for option in ("--text", "--images", "--labelled"):
+        expected = f"attent: {run_folder} translates: attent translate {run_folder} TEXT"
         assert attent("evaluate", run_folder, option, "a").err == [expected]
 
 

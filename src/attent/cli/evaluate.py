@@ -80,15 +80,13 @@ def evaluate(
         from attent.cli.guesses import evaluate_blanks
 
         _must_be_for("fill-mask", named)
-        _must_be_for(_task_of(run), named)
         filler = loaded(run, device_of(device), "fill-mask", trust_code=trust_code)
         evaluate_blanks(run, filler, text, against, as_json=as_json)
         return
-    if images is not None or labelled is not None or _task_of(run) == "classify":
+    if images is not None or labelled is not None or _classifies(run):
         from attent.cli.classes import evaluate_classes
 
         _must_be_for("classify", named)
-        _must_be_for(_task_of(run), named)
         classifier = loaded(run, device_of(device), "classify", trust_code=trust_code)
         evaluate_classes(run, classifier, images, labelled, as_json=as_json)
         return
@@ -167,10 +165,10 @@ def _unit(unit: str, scores: Mapping[str, float]) -> str:
     return unit.replace("token", "example") if "examples" in scores else unit
 
 
-def _task_of(run: Path) -> Task:
+def _classifies(run: Path) -> bool:
     from attent.runs.config import read_config
 
-    return read_config(run).task
+    return read_config(run).task == "classify"
 
 
 def lines(results: Results) -> list[str]:
