@@ -230,6 +230,29 @@ def test_one_writer_at_a_time_has_a_run(tmp_path: Path) -> None:
     write(tmp_path / "run", replace=True)
 
 
+def test_another_process_is_named_also_while_it_removes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "run")
+
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    with held(tmp_path / "run"):
+        monkeypatch.setattr(Path, "rglob", gone)
+        with pytest.raises(RunError, match=r"is being trained by another process$"):
+            RunWriter.again(tmp_path / "run")
+    with pytest.raises(RunError, match=r"run cannot be written: No such file or directory$"):
+        RunWriter.again(tmp_path / "run")
+
+
+def test_a_draft_that_is_moved_while_it_is_looked_at_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft(tmp_path, age=100.0)
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    (next(tmp_path.glob(".run.*")) / "log.jsonl").unlink()
+    with RunWriter(tmp_path / "run"):
+        pass
+    assert len(tree(tmp_path)) == 1
+
+
 def test_of_two_that_start_at_once_the_second_to_begin_gives_way(tmp_path: Path) -> None:
     trained = RunConfig(model=SETTINGS)
     for replace, says in ((False, "run is there already"), (True, "run is being trained by another process")):

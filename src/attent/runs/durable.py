@@ -11,12 +11,10 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from attent.errors import DataError, RunError
+from attent.errors import RunError
 
 # What a process that was killed leaves behind is known by its first and its last characters.
 HIDDEN, PART = ".", ".part"
-# Of a file that is opened to be written; Windows makes no links without being asked for permission.
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
@@ -28,9 +26,8 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     draft = path.with_name(f"{HIDDEN}{path.name}{PART}")
     with said_clearly(path):
-        # made anew, for what lies there may be a link to another file
+        # what lies there may be a link to another file
         draft.unlink(missing_ok=True)
-        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666))
         try:
             yield draft
             _share(draft)
@@ -134,5 +131,5 @@ def said_clearly(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"{path} cannot be written: {error.strerror or error}") from error
-    except (DataError, SafetensorError) as error:
+    except SafetensorError as error:
         raise RunError(f"{path} cannot be written: {error}") from error

@@ -33,7 +33,7 @@ from attent.data.tokenizers import KINDS
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.settings import build
 from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, write_config
-from attent.runs.durable import HIDDEN, NO_LINK, PART, check_links, draft_of, new_file, said_clearly, settle, sweep, sync
+from attent.runs.durable import HIDDEN, PART, check_links, draft_of, new_file, said_clearly, settle, sweep, sync
 from attent.runs.lock import claim
 from attent.runs.sizes import check_sizes
 from attent.runs.weights import digest, fill, tensors_of, write_tensors
@@ -41,6 +41,8 @@ from attent.runs.weights import digest, fill, tensors_of, write_tensors
 MODEL, LOG = "model.safetensors", "log.jsonl"
 # Bytes that a further file of a run may have.
 LARGEST = 2**24
+# Windows makes no links without being asked for permission.
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # Bytes of weights whose digest is compared when a run is read, in less than a second.
 HASHED = 2**28
 # Seconds for which a new draft may not be locked yet.
@@ -213,24 +215,33 @@ def _sweep_drafts(path: Path) -> None:
     """Remove the drafts of a run folder whose processes ended before training began: nobody has their logs locked."""
     for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
         log = draft / LOG
-        if draft.is_symlink() or not log.is_file() or time.time() - log.stat().st_mtime < UNLOCKED:
-            continue
-        with suppress(OSError, DataError, RunError), _log_in(draft) as file:
-            if claim(file, draft):
-                shutil.rmtree(draft, ignore_errors=True)
+        # OSError: another process has moved or removed it meanwhile
+        with suppress(OSError, RunError):
+            if draft.is_symlink() or not log.is_file() or time.time() - log.stat().st_mtime < UNLOCKED:
+                continue
+            with _log_in(draft) as file:
+                if claim(file, draft):
+                    shutil.rmtree(draft, ignore_errors=True)
 
 
 def _log_in(folder: Path) -> IO[str]:
-    return open(folder / LOG, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK))
+    file = folder / LOG
+    check_links(file)
+    with said_clearly(file):
+        try:
+            return open(file, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK))
+        except DataError as error:
+            raise RunError(f"{file} cannot be written: {error}") from error
 
 
 def _claimed(path: Path) -> IO[str]:
     """A run's log, open at its end; whoever has it open has the run, which is written to through no link."""
-    check_links(*path.rglob("*"))
-    with said_clearly(path / LOG):
-        log = _log_in(path)
+    log = _log_in(path)
     try:
         claim(log, path)
+        # from here on no other training adds or removes files
+        with said_clearly(path):
+            check_links(*path.rglob("*"))
     except RunError:
         log.close()
         raise
