@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import time
@@ -5,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.bounded import DEEPEST, open_regular, read_bytes, read_json, read_text
+from attent.bounded import DEEPEST, open_regular, read_json, read_text, text_of
 from attent.errors import DataError
 
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes and devices have no names in the file system here")
@@ -15,12 +16,11 @@ def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes("é\r\n".encode())
     (tmp_path / "link").symlink_to("text")
     for name in ("text", "link"):
-        assert read_bytes(tmp_path / name, 4) == b"\xc3\xa9\r\n"
         assert read_text(tmp_path / name, 4) == "é\r\n"
         with open_regular(tmp_path / name) as file:
             assert file.read() == b"\xc3\xa9\r\n"
     with pytest.raises(DataError, match="it has more than 3 bytes"):
-        read_bytes(tmp_path / "text", 3)
+        read_text(tmp_path / "text", 3)
 
 
 @posix
@@ -32,6 +32,20 @@ def test_pipes_devices_and_folders_are_refused_at_once(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="it is no regular file"):
             read_json(path, 10**9)
     assert time.monotonic() - start < 1
+
+
+@posix
+def test_an_open_pipe_is_read_within_bounds() -> None:
+    def pipe() -> io.BufferedReader:
+        reading, writing = os.pipe()
+        os.write(writing, "é\r\n".encode())
+        os.close(writing)
+        return os.fdopen(reading, "rb")
+
+    with pipe() as short:
+        assert text_of(short, 4) == "é\r\n"
+    with pipe() as long, pytest.raises(DataError, match="it has more than 3 bytes"):
+        text_of(long, 3)
 
 
 def test_a_size_that_lies_is_believed_of_no_memory(tmp_path: Path) -> None:

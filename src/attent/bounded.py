@@ -1,4 +1,4 @@
-"""Files of somebody else's, read within bounds: regular ones alone, of a size and a depth that are said beforehand."""
+"""Files read within bounds of size and depth; those of somebody else's only where they are regular ones."""
 
 from __future__ import annotations
 
@@ -35,26 +35,31 @@ def regular(path: Path | str, flags: int) -> int:
     return descriptor
 
 
-def read_bytes(path: Path | str, most: int) -> bytes:
-    """Read a file of `most` bytes at the most.
+def text_of(file: io.BufferedReader, most: int) -> str:
+    """Read the UTF-8 of an open file, which may be a pipe, with its line breaks as they are.
+
+    Args:
+        file: what is read.
+        most: bytes that it may have.
 
     Raises:
-        OSError, DataError: as `open_regular`, or it is larger.
+        OSError: the system refuses it.
+        DataError: it is larger, or no UTF-8.
     """
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        content = file.read(most + 1) if size <= most else b""
+    size = os.fstat(file.fileno()).st_size
+    content = file.read(most + 1) if size <= most else b""
     if max(size, len(content)) > most:
         raise DataError(f"it has more than {most:,} bytes")
-    return content
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"it is not UTF-8: {error}") from error
 
 
 def read_text(path: Path | str, most: int) -> str:
-    """Read a file of UTF-8, with its line breaks as they are; arguments and errors as `read_bytes`, and DataError: it is no UTF-8."""
-    try:
-        return read_bytes(path, most).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"it is not UTF-8: {error}") from error
+    """Read a regular file of UTF-8; the size and errors as of `text_of` and `open_regular`."""
+    with open_regular(path) as file:
+        return text_of(file, most)
 
 
 def read_json(path: Path | str, most: int) -> Any:

@@ -1,12 +1,14 @@
 import gzip
 import io
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from attent.cli.lines import lines_of, opened, some_at_a_time, where
-from attent.errors import DataError
+from attent.cli.lines import lines_of, must_be_file, opened, some_at_a_time, where
+from attent.errors import ArgumentError, DataError
 
 
 def test_only_a_line_feed_ends_a_line() -> None:
@@ -49,6 +51,22 @@ def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
     for source, text in found:
         with opened(source) as stream:
             assert stream.read() == text
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes have no names in the file system here")
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_pipe_is_a_file(tmp_path: Path, ending: str) -> None:
+    os.mkfifo(pipe := tmp_path / f"pipe{ending}")
+    must_be_file(pipe)
+    content = b"a line\n" * 1000
+    writer = threading.Thread(target=lambda: pipe.write_bytes(gzip.compress(content) if ending else content))
+    writer.start()
+    with opened(str(pipe)) as stream:
+        assert stream.read() == content
+    writer.join()
+    for name in ("", tmp_path, tmp_path / "none"):
+        with pytest.raises(ArgumentError, match=r"is no file$"):
+            must_be_file(name)
 
 
 def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -97,11 +99,20 @@ def test_an_unknown_name_is_an_unknown_name_error() -> None:
 
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "zero.toml").symlink_to("/dev/zero")
-    with pytest.raises(ArgumentError, match=r"zero\.toml cannot be read: it is no regular file"):
+    with pytest.raises(ArgumentError, match=r"zero\.toml cannot be read: it has more than 1,048,576 bytes"):
         read(tmp_path / "zero.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
     with pytest.raises(ArgumentError, match=r"bytes\.toml cannot be read: it is not UTF-8"):
         read(tmp_path / "bytes.toml")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes have no names in the file system here")
+def test_settings_come_through_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "some.toml")
+    writer = threading.Thread(target=pipe.write_text, args=(LEAST,))
+    writer.start()
+    assert read(pipe) == parse(LEAST, "some.toml")
+    writer.join()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

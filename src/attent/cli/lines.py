@@ -31,7 +31,8 @@ def opened(source: str) -> BinaryIO:
         # an empty text is no name of the working directory
         if source and Path(source).is_dir():
             raise ArgumentError(f"{source} is a folder, neither a file nor a text")
-        if Path(source).is_file():
+        # a pipe too
+        if Path(source).exists():
             return unpacking.open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
         if FILE_NAME.fullmatch(source):
             raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
@@ -60,12 +61,12 @@ def as_utf8(text: str, name: str = "the text") -> str:
 
 
 def must_be_file(name: str | Path) -> None:
-    """Check that a name is that of a file, or of standard input.
+    """Check that a name is that of a file, a pipe, or of standard input.
 
     Raises:
         ArgumentError: it is not.
     """
-    if str(name) != "-" and not Path(name).is_file():
+    if str(name) != "-" and (not Path(name).exists() or Path(name).is_dir()):
         raise ArgumentError(f"{str(name) or repr(name)} is no file")
 
 

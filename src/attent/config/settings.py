@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from attent.bounded import read_text
+from attent.bounded import text_of
 from attent.data.dates import DatesSettings
 from attent.data.labelled.settings import FILES as LABELLED_FILES
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
@@ -123,7 +123,8 @@ def read(path: Path | str) -> RunSettings:
         UnknownNameError: a key or a value's name is unknown; the message lists the known ones and the nearest.
     """
     try:
-        text = read_text(path, LARGEST)
+        with Path(path).open("rb") as file:
+            text = text_of(file, LARGEST)
     except (OSError, DataError) as error:
         raise ArgumentError(f"{path} cannot be read: {error}") from error
     return parse(text, str(path))
