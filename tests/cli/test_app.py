@@ -152,3 +152,14 @@ def test_a_wrong_value_is_refused_before_torch_is_imported(arguments: str, says:
     assert done.stdout == "2 False\n"
     assert done.stderr.startswith(f"attent: {says}")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_device_that_is_not_there_is_said_by_one_process_of_a_machine(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    for rank, local, lines in ((0, 0, 1), (1, 1, 0), (2, 0, 1), (3, 1, 0)):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("LOCAL_RANK", str(local))
+        done = attent("train", "--corpus", "dates", "--device", "cuda:99")
+        assert (done.code, len(done.err)) == (2, lines)
+        assert all("this machine has no device 'cuda:99'" in line for line in done.err)

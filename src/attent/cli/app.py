@@ -28,7 +28,7 @@ from attent.cli.train import TrainCommand, train
 from attent.cli.translate import translate
 from attent.cli.vectors import vectors
 from attent.cli.walk import walk
-from attent.errors import AttentError
+from attent.errors import AttentError, DeviceError
 
 OK, UNREAD, FAILED, INTERRUPTED = 0, 1, 2, 130
 # When set, an error that none of our checks foresaw shows where it arose.
@@ -87,6 +87,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except DeviceError as error:
+        from attent.training.parallel import speaks_here
+
+        return _failed(error) if speaks_here() else FAILED
     except AttentError as error:
         return _failed(error)
     except UsageError as error:

@@ -274,6 +274,11 @@ def speaks() -> bool:
     return _started() == 1 or os.environ[RANK] == "0"
 
 
+def speaks_here() -> bool:
+    """Whether this is the process of its machine that a person hears of what the machine does not have."""
+    return _started() == 1 or os.environ.get(LOCAL_RANK, "0") == "0"
+
+
 def silent() -> Progress:
     """For a process that is not the first: nothing is shown."""
     return Progress(_Nowhere())
