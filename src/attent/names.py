@@ -79,7 +79,7 @@ def check(kind: str, name: str | None) -> None:
     Raises:
         UnknownNameError: nothing bears the name.
     """
-    if name is not None and ":" not in name and name not in (names := known(Path(__file__).parent / "attention" / f"{kind}s")):
+    if name is not None and not is_imported(name) and name not in (names := known(Path(__file__).parent / "attention" / f"{kind}s")):
         raise UnknownNameError(kind, name, names)
 
 

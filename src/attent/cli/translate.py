@@ -162,11 +162,11 @@ def search_settings(**given: Any) -> SearchSettings:
     except ValidationError as error:
         first = error.errors()[0]
         context = first.get("ctx", {})
-        said = next((f"{words} {context[bound]:g}, got {first['input']}" for bound, words in BOUNDS.items() if bound in context), "")
-        if not said or not first["loc"]:
+        limit = next((f"{words} {context[bound]:g}, got {first['input']}" for bound, words in BOUNDS.items() if bound in context), "")
+        if not limit or not first["loc"]:
             raise ArgumentError(first["msg"].removeprefix("Value error, ")) from error
         option = str(first["loc"][0]).replace("maximum", "max").replace("minimum", "min").replace("_", "-")
-        raise ArgumentError(f"--{option} must be {said}") from error
+        raise ArgumentError(f"--{option} must be {limit}") from error
 
 
 def _as_known(line: str, translator: Engine) -> str:

@@ -159,12 +159,12 @@ def parse(text: str, name: str) -> RunSettings:
     except ValidationError as error:
         # pydantic says everything at once; the first is enough to go on with, and others may only follow from it.
         first, *others = error.errors()
-        said = _said_clearly(first, name, tables)
+        fault = _said_clearly(first, name, tables)
         unknown = [other for other in others if other["type"] == "extra_forbidden"]
         if first["type"] != "missing" or not unknown:
-            raise said from None
+            raise fault from None
         # what is missing may be there under a wrong name
-        raise ArgumentError(f"{said}; {_said_clearly(unknown[0], name, tables)}") from None
+        raise ArgumentError(f"{fault}; {_said_clearly(unknown[0], name, tables)}") from None
 
 
 def _said_clearly(error: Any, name: str, given: dict[str, Any]) -> AttentError:

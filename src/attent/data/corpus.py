@@ -128,19 +128,14 @@ def fitting(
         most: tokens that source and target may have, START and STOP not counted.
         report: takes up the pairs that are longer.
     """
-    keep = np.ones(len(pairs), bool)
+    rows: list[int] = []
     for row, pair in enumerate(pairs):
         sides = zip(tokenizers, (pair.source, pair.target), most, strict=True)
         if any(len(tokenizer.encode(text)) > limit for tokenizer, text, limit in sides):
-            keep[row] = False
             report.drop(OVER_LONG, int(lines[row]))
-    if keep.all():
-        return pairs
-    return (
-        pairs.only(np.flatnonzero(keep))
-        if isinstance(pairs, StoredPairs)
-        else [pair for pair, is_kept in zip(pairs, keep, strict=True) if is_kept]
-    )
+        else:
+            rows.append(row)
+    return pairs.only(np.array(rows, int)) if isinstance(pairs, StoredPairs) else [pairs[row] for row in rows]
 
 
 class _Texts(Iterable[str]):

@@ -61,13 +61,13 @@ class Classifier:
 
     def __init__(self, model: EncoderModel, inputs: Inputs, tokenizer: Tokenizer | None = None) -> None:
         model.eval()
-        reads, told = ("tokens" if isinstance(inputs.inputs, TextInputs) else "vectors"), model.to_logits.out_features
+        reads, classes = ("tokens" if isinstance(inputs.inputs, TextInputs) else "vectors"), model.to_logits.out_features
         if reads != model.settings.input or (tokenizer is None) is (reads == "tokens"):
             raise ArgumentError(f"{INPUTS} says that the model reads {inputs.inputs.kind}, and its settings and tokenizers say otherwise")
         if not isinstance(inputs.inputs, TextInputs) and inputs.inputs.size != getattr(model.embedding, "size", None):
             raise ArgumentError(f"{INPUTS} says that the model reads vectors of {inputs.inputs.size} numbers, and it reads others")
-        if len(inputs.labels) != told:
-            raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model tells {told} classes")
+        if len(inputs.labels) != classes:
+            raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model tells {classes} classes")
         self.model, self.inputs, self.tokenizer = model, inputs, tokenizer
         self.device = next(model.parameters()).device
 

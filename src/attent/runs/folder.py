@@ -334,14 +334,16 @@ def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int
     if not tokenizers:
         assert config.sizes is not None
         return config.sizes
-    first, last = tokenizers[0].size, tokenizers[-1].size
+    inputs, outputs = tokenizers[0].size, tokenizers[-1].size
+    if config.sizes is None:
+        return inputs, outputs
     # what fills blanks reads one token more, the blank
-    blank, told = config.task == "fill-mask", config.sizes[1] if config.task == "classify" and config.sizes else last
-    if config.sizes not in (None, (first + blank, told)):
+    expected = inputs + (config.task == "fill-mask"), config.sizes[1] if config.task == "classify" else outputs
+    if config.sizes != expected:
         raise ArgumentError(
-            f"its sizes must be {first + blank} and {told}, as its tokenizers say, got {config.sizes[0]} and {config.sizes[1]}"
+            f"its sizes must be {expected[0]} and {expected[1]}, as its tokenizers say, got {config.sizes[0]} and {config.sizes[1]}"
         )
-    return config.sizes or (first, last)
+    return expected
 
 
 def tokenizer_file(name: str) -> str:
