@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from attent.attention import attend, prepare
 from attent.attention.call import lower_key
@@ -221,6 +223,27 @@ def test_a_normaliser_is_asked_once_for_each_class_without_a_die_thrown() -> Non
         assert prepare(query, query, query, normaliser=Gumbel()).call.distribution
     assert asked == [(1, 3, 1, 5)]
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("way", ["fake", "traced", "meta"])
+def test_a_normaliser_is_not_asked_where_numbers_cannot_be_read(way: str) -> None:
+    class Shares(Share):
+        pass
+
+    def context(query: Tensor) -> Tensor:
+        return attend(query, query, query, normaliser=Shares(), implementation="formula")
+
+    query = torch.rand(2, 3, 5, 4)
+    if way == "fake":
+        with FakeTensorMode():
+            assert context(torch.rand(2, 3, 5, 4)).shape == (2, 3, 5, 4)
+    elif way == "traced":
+        make_fx(context)(query)
+    else:
+        assert context(query.to("meta")).shape == (2, 3, 5, 4)
+    # but as soon as they can
+    with pytest.raises(ArgumentError, match="normaliser Shares says"):
+        context(query)
 
 
 def test_ours_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

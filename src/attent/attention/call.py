@@ -141,7 +141,7 @@ def prepare(
     given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normaliser, mask)
     more = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
     if not more and choices.ready(score, normaliser, mask) and not torch.compiler.is_compiling():
-        return Prepared(_suited(_remembered(*given), query, features), query, Side(features), value)
+        return Prepared(_for_inputs(_remembered(*given), query, features), query, Side(features), value)
     where = choices.position(position)
     call = _call(
         *given, lowered=lowered, bias=bias, soft_cap=soft_cap, position=where,
@@ -153,12 +153,14 @@ def prepare(
         features = features if lowered else where.turn(features, pairs.columns[None])
     if isinstance(key, Side):
         return Prepared(call, query, key._replace(features=features), value)
-    return Prepared(_suited(call, query, features), query, Side(features), value)
+    return Prepared(_for_inputs(call, query, features), query, Side(features), value)
 
 
-def _suited(call: Call, query: Tensor, key: Tensor) -> Call:
-    """The call, with a score that keeps its digits for these queries and keys, as far as a CPU can tell before anything is computed."""
-    score = call.score if call.is_empty else call.score.suited(query, key, lambda flag: checks.known(flag, call.device))
+def _for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
+    """The call, with a score that keeps its digits for these queries and keys, where they can be read before anything is computed."""
+    if call.is_empty or call.device.type != "cpu" or not checks.is_readable(query):
+        return call
+    score = call.score.for_inputs(query, key)
     return call if score is call.score else replace(call, score=score)
 
 

@@ -121,11 +121,11 @@ def distribution(normaliser: Normaliser, heads: int, keys: int, device: torch.de
     It is asked for one row of a head, once for each class; ours, which the tests hold to it, are not asked.
     """
     kind = type(normaliser)
-    if kind in _DISTRIBUTIONS or not normaliser.distribution or not (heads and keys) or device.type == "meta":
-        return
-    if torch.compiler.is_compiling() or transforms.needs_plain_torch():
+    if kind in _DISTRIBUTIONS or not normaliser.distribution or not (heads and keys):
         return
     scores = torch.linspace(-1.0, 2.0, keys, device=device, dtype=dtype).expand(1, heads, 1, keys)
+    if not is_readable(scores):
+        return
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
         low, high, least = row_sums(normaliser(scores))
     if max(1.0 - low, high - 1.0, -least) > 1e-3:
@@ -162,15 +162,22 @@ def first_position(start: object, lengths: Tensor | None, batch: int, queries: i
 def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
     """Whether a condition holds, asked only where the answer can be read at little cost: on a CPU, outside compiled graphs and vmap.
 
-    Neither a fake tensor has an answer, nor what `make_fx` traces. There and elsewhere it is False, and the caller does the work that
-    the condition would have spared.
+    Elsewhere the answer is False, and the caller does the work that the condition would have spared.
     """
-    if device.type != "cpu" or torch.compiler.is_compiling():
-        return False
-    if transforms.is_transformed() or transforms.is_traced():
+    if device.type != "cpu" or not _is_eager():
         return False
     answer = flag()
     return not isinstance(answer, FakeTensor) and bool(answer)
+
+
+def is_readable(tensor: Tensor) -> bool:
+    """Whether the numbers of a tensor can be read now; those of a fake one cannot, nor those on the meta device."""
+    return _is_eager() and not (tensor.is_meta or isinstance(tensor, FakeTensor))
+
+
+def _is_eager() -> bool:
+    """Whether what runs now is neither compiled nor transformed, nor traced by `make_fx`."""
+    return not (torch.compiler.is_compiling() or transforms.is_transformed() or transforms.is_traced())
 
 
 def is_autocast(device: torch.device) -> bool:

@@ -87,8 +87,8 @@ class Score(nn.Module):
         """
         return None
 
-    def suited(self, query: Tensor, key: Tensor, known: Callable[[Callable[[], Tensor]], bool]) -> Score:
-        """This score, or an equal one without a form where the lowered one would lose digits of these tensors; `known` reads a flag."""
+    def for_inputs(self, query: Tensor, key: Tensor) -> Score:
+        """This score, or an equal one without a form where the lowered one would lose digits of these tensors, whose numbers it may read."""
         return self
 
     def per_pair(self, query_width: int) -> int:

@@ -130,6 +130,14 @@ def test_one_outlying_key_by_hand() -> None:
     torch.testing.assert_close(weights.dense(), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("implementation", ["auto", "tiled"])
+def test_one_key_too_far_for_float64_takes_no_digits_of_the_others(implementation: str) -> None:
+    query, key = torch.zeros(1, 1, dtype=torch.float64), torch.tensor([[0.0], [1.0], [2.0], [-1e9]], dtype=torch.float64)
+    context = attend(query, key, torch.eye(4, dtype=torch.float64), score="gaussian", implementation=implementation)
+    expected = torch.exp(-torch.tensor([[0.0, 0.5, 2.0, torch.inf]], dtype=torch.float64))
+    torch.testing.assert_close(context, expected / expected.sum())
+
+
 def test_the_dot_form_serves_what_lies_near_the_mean_and_declines_what_does_not() -> None:
     query, key = torch.randn(1, 1, 5, 4) + 1e3, torch.randn(1, 1, 7, 4) + 1e3
     assert explain(query, key, key, score="gaussian").chosen == "sdpa"
@@ -137,7 +145,7 @@ def test_the_dot_form_serves_what_lies_near_the_mean_and_declines_what_does_not(
     assert explain(query, key, key, score="gaussian").reasons["sdpa"] == "score DistantGaussian has no dot form"
     with pytest.raises(ImplementationError, match="DistantGaussian"):
         attend(query, key, key, score="gaussian", implementation="sdpa")
-    # of float64, on other devices and where nothing is computed yet nobody looks
+    # float64 has digits enough, and on other devices nobody looks
     assert explain(query.double(), key.double(), key.double(), score="gaussian").chosen == "sdpa"
     query, key = query.to("meta"), key.to("meta")
     assert explain(query, key, key, score="gaussian").chosen == "sdpa"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -91,12 +91,10 @@ class Gaussian(DotScore):
         of_queries = mean.repeat_interleave(query.shape[1] // mean.shape[1], 1)
         return torch.maximum(*(self._in_units(side).square().sum(-1).amax() for side in (query - of_queries, key - mean)))
 
-    def suited(self, query: Tensor, key: Tensor, known: Callable[[Callable[[], Tensor]], bool]) -> Score:
+    def for_inputs(self, query: Tensor, key: Tensor) -> Score:
         """The distances themselves, where rounding a squared distance from the keys' mean takes more than rounding a score does."""
-        if query.dtype == torch.float64:
-            return self
-        near = NEAR + NEAR_PER_FEATURE * key.shape[-1]
-        return DistantGaussian(self) if known(lambda: self.radius(query, key) > near) else self
+        near = NEAR_IN_FLOAT64 if query.dtype == torch.float64 else NEAR + NEAR_PER_FEATURE * key.shape[-1]
+        return DistantGaussian(self) if self.radius(query, key) > near else self
 
     def extra_repr(self) -> str:
         """The bandwidth."""
@@ -120,13 +118,14 @@ class DistantGaussian(Score):
 
     def between(self, query: Side, key: Side) -> Tensor:
         """The same in float64: about the keys' mean where its digits suffice, else feature by feature."""
-        dtype, wide_query, wide_key = query.features.dtype, query.features.double(), key.features.double()
-        if self.gaussian.radius(wide_query, wide_key) < NEAR_IN_FLOAT64:
-            lowered = self.gaussian.lower_key(wide_key)
-            return self.gaussian.between(self.gaussian.lower_query(wide_query, lowered.origin), lowered).to(dtype)
-        ours, theirs = (self.gaussian._in_units(side) for side in (wide_query, wide_key))
-        features = range(ours.shape[-1])
-        return -0.5 * sum((ours[..., :, None, d] - theirs[..., None, :, d]).square() for d in features).to(dtype)  # pyright: ignore[reportAttributeAccessIssue]
+        gaussian, dtype = self.gaussian, query.features.dtype
+        queries, keys = query.features.double(), key.features.double()
+        if gaussian.radius(queries, keys) < NEAR_IN_FLOAT64:
+            lowered = gaussian.lower_key(keys)
+            return gaussian.between(gaussian.lower_query(queries, lowered.origin), lowered).to(dtype)
+        queries, keys = gaussian._in_units(queries), gaussian._in_units(keys)
+        squares = ((queries[..., :, None, d] - keys[..., None, :, d]).square() for d in range(queries.shape[-1]))
+        return -0.5 * sum(squares).to(dtype)  # pyright: ignore[reportAttributeAccessIssue]
 
     def extra_repr(self) -> str:
         """The bandwidth."""
