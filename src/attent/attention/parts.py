@@ -88,7 +88,7 @@ class Score(nn.Module):
         return None
 
     def for_inputs(self, query: Tensor, key: Tensor) -> Score:
-        """This score, or an equal one without a form where the lowered one would lose digits of these tensors, whose numbers it may read."""
+        """This score, or an equal one without a form where the lowered one would lose digits of these tensors."""
         return self
 
     def per_pair(self, query_width: int) -> int:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import weakref
+
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,6 +20,15 @@ FUNCTIONS = AttentionInterface()
 class Dispatching(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         return FUNCTIONS["attent"](self, features, scaling=1.0)
+
+
+def attended(module: nn.Module, features: Tensor) -> Tensor:
+    return FUNCTIONS["attent"](module, features) if len(features) else attended(module, features)
+
+
+class ByFunction(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return attended(self, features)
 
 
 class WithSinks(Dispatching):
@@ -37,6 +49,14 @@ class OwnAttention(nn.Module):
 
 class OtherAttention(OwnAttention):
     pass
+
+
+TERM = torch.zeros(3)
+
+
+class Adding(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return features + TERM
 
 
 BY_NAME = {"eager": OwnAttention, "other": OtherAttention}
@@ -69,7 +89,7 @@ class Both(nn.Module):
 
 
 def test_a_class_that_looks_its_function_up_dispatches() -> None:
-    assert dispatches(Dispatching)
+    assert all(map(dispatches, (Dispatching, ByFunction)))
     assert not any(map(dispatches, (HoldingAttention, OwnAttention, Decoder, nn.MultiheadAttention)))
 
 
@@ -98,3 +118,10 @@ def test_names_have_their_global_values() -> None:
     assert names(Dispatching)["FUNCTIONS"] is FUNCTIONS
     assert names(Mixer)["scaled_dot_product_attention"] is None
     assert names(nn.Linear) == {}
+
+
+def test_what_a_class_names_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "TERM", torch.ones(3))
+    term = weakref.ref(names(Adding)["TERM"])
+    globals()["TERM"] = None
+    assert term() is None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cache
 from types import CodeType, FunctionType
 
 from torch import nn
@@ -78,13 +77,16 @@ def _is_layer(value: object) -> bool:
     return inspect.isclass(value) and issubclass(value, nn.Module) and not FRAMEWORK.match(value.__module__)
 
 
-@cache
 def names(kind: type) -> dict[str, object]:
-    """Every name that the methods of a class use, and the global value that it has for them, if any."""
+    """Every name that the methods of a class and functions of the same file that they call use, with its global value, if it has any."""
     values: dict[str, object] = {}
-    for method in _methods(kind):
-        for code in _codes(method.__code__):
-            values.update((name, method.__globals__.get(name)) for name in code.co_names)
+    functions = list(_methods(kind))
+    for function in functions:
+        for name in (name for code in _codes(function.__code__) for name in code.co_names):
+            value = function.__globals__.get(name)
+            if isinstance(value, FunctionType) and value.__module__ == function.__module__ and value not in functions:
+                functions.append(value)
+            values[name] = value
     return values
 
 
