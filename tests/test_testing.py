@@ -54,6 +54,28 @@ class Detached(DotScore):
         return query @ key.mT
 
 
+class Centred(DotScore):
+    """Whose origin is that of all keys, not of the visible ones alone, so that hidden ones change the scores."""
+
+    def origin(self, key: Tensor, visible: Tensor | None = None) -> Tensor:
+        return key.mean(-2, keepdim=True)
+
+    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+        origin = self.origin(key) if origin is None else origin
+        return Side(key - origin, origin=origin)
+
+    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+        return Side(query if origin is None else query - origin)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.between(self.lower_query(query, self.origin(key)), self.lower_key(key))
+
+
+class OneHead(ScaledDot):
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return super().forward(query, key)[:, :1]
+
+
 class Later(DotScore):
     def lower_later_key(self, key: Tensor, start: int, origin: Tensor | None = None) -> Side:
         return Side(key + start)
@@ -189,6 +211,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a score's shape": (
         lambda query, key: (query @ key.mT)[:, :1], "a score must return (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 1, 5, 7)",
     ),
+    "a score's own shape": (OneHead(), "forward of float64 must be (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 1, 5, 7)"),
     "a score's dtype": (lambda query, key: (query @ key.mT).float(), "forward of float64 must be torch.float64, got torch.float32"),
     "a score's steps": (Steps(), "the last of its steps must be what forward returns: they differ by up to 1"),
     "a score's last step": (Unnamed(), "its steps must end in 'scores', got 'products'"),
@@ -212,9 +235,11 @@ FAULTY: dict[str, tuple[Any, str]] = {
         lambda query, key: query @ (torch.eye(key.shape[-2], dtype=key.dtype) @ key).mT, "a row's scores must grow linearly with the keys",
     ),
     "a score that raises": (lambda query, key: query @ key, "raises RuntimeError"),
+    "an origin of hidden keys": (Centred(), "must not depend on a key that no query sees, of which NaN was made, by formula"),
     "a score of NaN": (lambda query, key: distance(query, key).sqrt(), "must be finite"),
     "a normaliser's shape": (
-        Own(lambda scores: scores.sum(-1, keepdim=True)), "weights must be (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 3, 5, 1)",
+        Own(lambda scores: scores.sum(-1, keepdim=True)),
+        "weights of float64 scores must be (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 3, 5, 1)",
     ),
     "a normaliser's dtype": (
         Own(lambda scores: scores.float().sigmoid()), "weights of float64 scores must be torch.float64, got torch.float32",
