@@ -131,3 +131,14 @@ def test_a_bias_that_fills_rows_leaves_their_gradients_right_in_16_bits() -> Non
     (dvalue,) = torch.autograd.grad(context, inputs[2], torch.ones_like(context))
     # every weight that is given is taken
     torch.testing.assert_close(dvalue.float().sum(-2), torch.full((B, H, D), float(TQ)), rtol=2e-2, atol=0.0)
+
+
+def test_one_sequence_of_nan_leaves_the_gradients_of_another_right() -> None:
+    inputs, bias = given(torch.float32), torch.zeros(TQ, TK)
+    bias[2] = LOWEST
+    with torch.no_grad():
+        inputs[0][0, 0, 0] = torch.nan
+    context = attend(*inputs, bias=bias, implementation="sdpa")
+    (dvalue,) = torch.autograd.grad(context, inputs[2], torch.ones_like(context))
+    assert dvalue[0, 0].isnan().any()
+    torch.testing.assert_close(dvalue[1].sum(-2), torch.full((H, D), float(TQ)))

@@ -104,9 +104,9 @@ def fused_gradients(
         causal: whether query i sees the keys up to i alone.
         scale: the factor on q·k.
     """
-    if not known(lambda: normaliser.abs().max() > LOGARITHM, normaliser.device):
-        return _backward(gradient, query, key, value, context, normaliser, 0.0, causal, attn_mask=mask, scale=scale)
     is_large = normaliser.abs() > LOGARITHM
+    if not known(is_large.any, normaliser.device):
+        return _backward(gradient, query, key, value, context, normaliser, 0.0, causal, attn_mask=mask, scale=scale)
     # a weight of exp(score − ∞) = 0 leaves these rows to the products
     small = normaliser.masked_fill(is_large, torch.inf)
     gradients = _backward(gradient, query, key, value, context, small, 0.0, causal, attn_mask=mask, scale=scale)
