@@ -119,9 +119,9 @@ class _Bands(torch.autograd.Function):
 
 def _plain(work: _Work, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
     """The bands' contexts by plain products, which keep none of their weights."""
-    found = []
+    contexts = []
     for band, term, dead in work.each(query.dtype):
         some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
         context = checkpointed(products, *some, term, False, work.scale)
-        found.append(context if dead is None else context.masked_fill(dead, 0.0))
-    return found
+        contexts.append(context if dead is None else context.masked_fill(dead, 0.0))
+    return contexts
