@@ -1,5 +1,6 @@
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,14 @@ def test_an_id_stands_for_a_piece_and_for_a_word() -> None:
     tokenizer = WordTokenizer([" the", "\t", "("])
     assert [tokenizer.piece(token) for token in range(7)] == ["", "", "", "", " the", "\t", "("]
     assert [tokenizer.word(token) for token in range(7)] == [None, None, None, None, "the", None, "("]
+
+
+def test_a_long_text_is_cut_as_a_short_one_is_in_little_memory() -> None:
+    tokenizer, text = WordTokenizer.learn(["one two", "one two"]), "one two " * 50_000
+    assert tokenizer.encode(text.strip()) == tokenizer.encode("one two") * 50_000
+    tracemalloc.start()
+    tokenizer.encode(text)
+    WordTokenizer.learn([text])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 * len(text)

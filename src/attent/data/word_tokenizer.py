@@ -21,6 +21,14 @@ SIGNS = r"!-/:-@\[-^`{-~¡-©«-´¶-¹»-¿×÷\u2010-\u2027\u2030-\u205e\u3001
 # Letters hold together, a sign is one piece, either with the one space before it; other white space is a piece of its own.
 PIECE = re.compile(rf" ?[^\s{SIGNS}]+| ?[{SIGNS}]|\s")
 
+# Characters of a text whose words are not all held at once: a list of them takes some twenty times its bytes.
+LONG = 2**16
+
+
+def _pieces(text: str) -> Iterable[str]:
+    text = f" {text}"
+    return PIECE.findall(text) if len(text) < LONG else (match[0] for match in PIECE.finditer(text))
+
 
 class WordTokenizer:
     """One id per word or sign, with the space before it, so that pieces put together are the text again.
@@ -60,7 +68,7 @@ class WordTokenizer:
             raise ArgumentError(f"a vocabulary must have more than its {SPECIALS} special ids, got {size}")
         counts: Counter[str] = Counter()
         for line in lines:
-            counts.update(PIECE.findall(f" {line}"))
+            counts.update(_pieces(line))
         words = sorted(counts, key=lambda word: (-counts[word], word))
         return cls([word for word in words if counts[word] >= LEAST] if size is None else words[: size - SPECIALS])
 
@@ -76,7 +84,7 @@ class WordTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The id of every word, UNK for an unknown one; no START, no STOP."""
-        return [self._ids.get(word, UNK) for word in self.pieces(text)]
+        return [self._ids.get(word, UNK) for word in _pieces(text)] if text else []
 
     def decode(self, ids: Iterable[int]) -> str:
         """The words up to the first STOP; PAD, UNK and START leave no trace.
@@ -88,7 +96,7 @@ class WordTokenizer:
 
     def pieces(self, text: str) -> list[str]:
         """The words with the spaces before them, one per id of `encode(text)`, unknown ones too."""
-        return PIECE.findall(f" {text}") if text else []
+        return list(_pieces(text)) if text else []
 
     def piece(self, token: int) -> str:
         """The word with the space before it."""
