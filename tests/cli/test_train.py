@@ -119,6 +119,16 @@ def test_a_run_that_goes_on_keeps_its_word_vectors(attent, tmp_path: Path, optio
     assert said == [f"attent: a run that goes on keeps its settings: --resume takes no {option}"]
 
 
-def test_a_size_alone_is_no_corpus(attent, settings_file: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "main", "table"),
+    [
+        ("--size", "--images", "images"),
+        ("--valid-text", "--text", "lines"),
+        ("--valid-labelled", "--labelled", "labelled"),
+        ("--valid", "--train", "text"),
+    ],
+)
+def test_what_is_beside_a_corpus_is_none(attent, settings_file: Path, option: str, main: str, table: str) -> None:
     for arguments in ([], ["--config", settings_file]):
-        assert attent("train", *arguments, "--size", "8").err == ["attent: --size goes with --images, or with a --config of [images]"]
+        said = attent("train", *arguments, option, "8").err
+        assert said == [f"attent: {option} goes with {main}, or with a --config of [{table}]"]

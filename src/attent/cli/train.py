@@ -144,8 +144,9 @@ def train(
     embeddings = vectors | {"frozen": freeze_vectors or None}
     starts = [f"vectors.{name}={json.dumps(value)}" for name, value in embeddings.items() if value is not None]
     start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
-    if files.keys() == {"size"} and (start is None or start.images is None):
-        raise ArgumentError("--size goes with --images, or with a --config of [images]")
+    if files and not files.keys() & {"train", "train_source", "train_target", "source"} and getattr(start, table, None) is None:
+        first, main = _option(table, next(iter(files))), _option(table, "source" if table == "images" else "train")
+        raise ArgumentError(f"{first} goes with {main}, or with a --config of [{table}]")
     if files:
         start = settings_of(files, start, preset, data, table)
     assert start is not None
