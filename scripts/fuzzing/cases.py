@@ -25,7 +25,7 @@ TOML_VALUES = (
     *("true", "0", "-1", "nan", "inf", "1e308", *LARGE, "0.5", '""', "[]", "{}", "1979-05-27", '"é"', "[1, 2]", "[[[]]]", '"a.b"'),
     *('"../outside"', '"no_module:Class"', r'"\u001b]0;owned\u0007"', f'"{"x" * 100_000}"', "[" * DEEP + "]" * DEEP),
 )
-NUMBERS = ("x", "1.5", "", "-1", "0", *LARGE, "\udcff", "nan", "inf", "-inf", "1e400", "１", "0x10", "1_0")
+NUMBERS = ("xyz", "1.5", "", "-1", "0", *LARGE, "\udcff", "nan", "inf", "-inf", "1e400", "１", "0x10", "1_0")
 TEXTS = (
     *("", "missing", "missing.txt", "caf\udce9", "caf\udce9.txt", "/dev/null/x", "x" * 5000, "\x1b[31m", "a\nb"),
     *("..", ".", "images", "None", "-x"),
@@ -175,7 +175,7 @@ def _input(drawing: Drawing) -> Case:
         mutation = replace_file(file, drawing.canary, dice, may_block=file.suffix == ".npz")
     else:
         # a map of pieces by pieces takes memory by the square
-        giant = 10**7 if arguments[0] == "train" else 300 if arguments[0] == "align" or "--alignments" in arguments else 3000
+        giant = 10**7 if arguments[0] == "train" else 300 if arguments[0] in ("align", "export") or "--alignments" in arguments else 3000
         mutation = mutate_file(file, dice, giant)
     return Case(arguments, mutation._replace(culprits=(*mutation.culprits, *(["standard input"] if stdin else []))), stdin)
 
@@ -237,11 +237,11 @@ def _option(drawing: Drawing) -> Case:
             # of another task's run: what it does, and by which command
             culprits.append(": attent ")
         # a digit stands in many a message
-        named = "" if value in ("x", "0") else value[:80]
+        named = "" if value == "0" else value[:80]
     # an empty path is that of the working directory
     culprits += [named] if named else ["''", "'.'", ": . ", ". is", f"'{value}'", *(["empty"] if not value else [])]
     # of two that exclude each other either may be named
-    culprits += ["--source"] if arguments[0] == "evaluate" and "--source" in arguments else []
+    culprits += [word for word in arguments if arguments[0] == "evaluate" and word in ("--source", "--text", "--labelled")]
     return Case(spoilt, Mutation(f"{culprits[0]} = {value[:40]!r}", tuple(culprits)))
 
 

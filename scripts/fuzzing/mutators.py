@@ -128,7 +128,7 @@ def mutate_text(data: bytes, dice: random.Random, giant: int) -> tuple[bytes, st
             lines[row] = lines[row].replace(b"\t", b" ")
             return b"".join(lines), f"line {row + 1} without a tab"
         case "giant":
-            length, unit = dice.choice((min(2000, giant), giant)), dice.choice((b"x", b"one ", b"a\tb ", b"1 "))
+            length, unit = dice.choice((min(2000, giant), min(2 * 10**6, giant), giant)), dice.choice((b"x", b"one ", b"a\tb ", b"1 "))
             lines[row] = lines[row].rstrip(b"\n") + unit * (length // len(unit)) + b"\n"
             return b"".join(lines), f"line {row + 1} has {length} bytes more"
         case "empty lines":
