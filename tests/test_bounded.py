@@ -64,6 +64,7 @@ def test_a_size_that_lies_is_believed_of_no_memory(tmp_path: Path) -> None:
         (b"9" * 5000, "^it is no JSON: .*digits"),
         (b"[" * 100_000, "^it is nested more than 50 deep$"),
         (b"[" * 100_000 + b"]" * 100_000, "^it is nested more than 50 deep$"),
+        (rb'{"a": "\uD800"}', "^it holds text that is no Unicode: surrogates not allowed$"),
         (b'{"a":' * (DEEPEST + 1) + b"1" + b"}" * (DEEPEST + 1), "^it is nested more than 50 deep$"),
     ],
 )

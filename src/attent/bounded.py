@@ -80,4 +80,10 @@ def read_json(path: Path | str, most: int) -> Any:
         level = [part for part in inner if isinstance(part, dict | list)]
     if level:
         raise DataError(f"it is nested more than {DEEPEST} deep")
+    # an escape may stand for half a character, which cannot be written again
+    if "\\ud" in text.lower():
+        try:
+            json.dumps(content, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"it holds text that is no Unicode: {error.reason}") from error
     return content

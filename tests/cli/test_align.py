@@ -152,6 +152,7 @@ Options = list[object]
         (["--layer", 2], "layer must be from 0 to 1, got 2"),
         (["--head", 2], "head must be from 0 to 1, got 2"),
         (["--head", "all"], "--head must be a number from 0 or mean, got 'all'"),
+        (["--head", "9" * 5000], "--head must be a number from 0 or mean, got '999"),
         (["--about", "reed"], "unknown token that a row is about 'reed'; did you mean 'read'?"),
         (["--threshold", 1.5], "less than or equal to 1"),
         (["--symmetrise", "union"], "--symmetrise joins the links of two runs: --reverse names the other one"),

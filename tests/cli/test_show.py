@@ -40,6 +40,7 @@ def test_a_picture_is_drawn_where_asked(attent, run_folder: Path, tmp_path: Path
         (["--layer", 2], "layer must be from 0 to 1, got 2"),
         (["--head", 2], "head must be from 0 to 1, got 2"),
         (["--head", "first"], "--head must be a number from 0, mean or all"),
+        (["--head", "9" * 5000], "--head must be a number from 0, mean or all"),
         (["--kind", "corss"], "did you mean 'cross'"),
         (["--out", "map.bmp"], "--out must end in .png, .svg or .html"),
         (["--out", __file__ + "/map.png"], "cannot be written"),

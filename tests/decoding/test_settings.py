@@ -28,6 +28,12 @@ def test_a_translation_ends_by_the_length_of_its_own_source(settings: dict[str, 
         ({"minimum_length": 5, "maximum_length": 4}, "at most maximum_length = 4, got 5"),
         ({"length_penalty": -1}, "greater than or equal to 0"),
         ({"beams": 2}, "Extra inputs"),
+        ({"length_penalty": float("inf")}, "finite"),
+        ({"maximum_factor": float("inf")}, "finite"),
+        ({"beam": 10**30}, "less than or equal to 10000"),
+        ({"sample": True, "n_best": 10**30}, "less than or equal to 10000"),
+        ({"minimum_length": 10**30}, "less than or equal to"),
+        ({"maximum_length": 10**30}, "less than or equal to"),
     ],
 )
 def test_what_does_not_go_together(settings: dict[str, float], says: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.lines import must_be_file
-from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.cli.options import NUMBER, Device, TrustCode, device_of, loaded
 from attent.cli.output import say
 from attent.devices import AUTO
 from attent.errors import ArgumentError, DataError
@@ -106,7 +106,7 @@ def look_of(layer: int | None, head: str | None, about: str | None) -> Look:
     from attent.errors import UnknownNameError
     from attent.evaluation.forced import ABOUT, About, Look
 
-    if head is not None and head != "mean" and not head.isdecimal():
+    if head is not None and head != "mean" and not NUMBER.fullmatch(head):
         raise ArgumentError(f"--head must be a number from 0 or mean, got {head!r}")
     known: dict[str | None, About] = {None: ABOUT[0], **{name: name for name in ABOUT}}
     if about not in known:

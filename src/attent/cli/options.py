@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from attent.runs.config import Task
 
+# A number as head or layer of an option; more digits are none of a model.
+NUMBER = re.compile(r"[0-9]{1,9}")
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
 Device = Annotated[str, typer.Option(metavar=DEVICES, help="Where the model computes; auto takes a GPU through CUDA where there is one.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.lines import as_utf8
-from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.cli.options import NUMBER, Device, TrustCode, device_of, loaded
 from attent.cli.output import colours, say
 from attent.devices import AUTO
 from attent.errors import ArgumentError
@@ -82,6 +82,6 @@ def _scene(run: Path, tool: Any, text: str) -> Scene:
 def _number(head: str) -> int | None:
     if head == "mean":
         return None
-    if not head.isdecimal():
+    if not NUMBER.fullmatch(head):
         raise ArgumentError(f"--head must be a number from 0, mean or all, got {head!r}")
     return int(head)

@@ -14,8 +14,8 @@ from attent.errors import DataError
 
 # Text and numbers unpack to a few times their packed size. So many times are read, and so many bytes whatever their packed size.
 RATIO, ALLOWED = 100, 2**26
-# Bytes of a line.
-LONGEST_LINE = 2**24
+# Bytes of a line. SentencePiece takes fifty times as many to cut one, also to find it too long to be trained on.
+LONGEST_LINE = 2**21
 BUFFER = 2**18
 
 

@@ -6,7 +6,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 # The largest whole number that a float64 holds exactly with all those below it.
-MOST = 2.0**53
+MOST = 2**53
+# Of one source, side by side.
+MOST_HYPOTHESES = 10_000
 
 
 class SearchSettings(BaseModel):
@@ -31,13 +33,13 @@ class SearchSettings(BaseModel):
         seed: of the draws; a source's draws are a function of it and of the source alone.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    beam: int = Field(default=1, ge=1)
-    n_best: int = Field(default=1, ge=1)
+    beam: int = Field(default=1, ge=1, le=MOST_HYPOTHESES)
+    n_best: int = Field(default=1, ge=1, le=MOST_HYPOTHESES)
     length_penalty: float = Field(default=0.6, ge=0)
-    minimum_length: int = Field(default=0, ge=0)
-    maximum_length: int | None = Field(default=None, ge=1)
+    minimum_length: int = Field(default=0, ge=0, le=MOST)
+    maximum_length: int | None = Field(default=None, ge=1, le=MOST)
     maximum_factor: float | None = Field(default=None, gt=0)
     no_repeat_ngram: int = Field(default=0, ge=0)
     sample: bool = False

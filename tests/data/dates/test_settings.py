@@ -42,6 +42,7 @@ def test_every_setting_says_what_it_is() -> None:
         ({"locales": "all"}, "'demo' or 'full'"),
         ({"untagged": 1.5}, "less than or equal to 1"),
         ({"training_pairs": 0}, "greater than or equal to 1"),
+        ({"training_pairs": 10**30}, "less than or equal to 100000000"),
         ({"held_out_dates": 145_000, "validation_pairs": 1462}, "below the 146462 dates there are, got 146462"),
         ({"pairs": 5}, "Extra inputs"),
     ],

@@ -1,3 +1,4 @@
+import os
 import struct
 import zipfile
 from pathlib import Path
@@ -128,3 +129,10 @@ def test_an_array_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatc
         arrays(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 500, 200)), y=[1, 2])
     assert len(arrays(tmp_path / "a.npz")) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.npz")
+    with pytest.raises(DataError, match=r"a\.npz cannot be read: it is no regular file$"):
+        arrays(tmp_path / "a.npz")

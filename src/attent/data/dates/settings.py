@@ -30,7 +30,7 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
     locales: Literal["demo", "full"] | tuple[str, ...] = Field(
         "demo", description='"demo" (14 locales in 7 scripts), "full" (62 locales), or the Babel names of the locales wanted'
     )
-    training_pairs: int = Field(60_000, ge=1, description="pairs to train on")
+    training_pairs: int = Field(60_000, ge=1, le=100_000_000, description="pairs to train on")
     validation_pairs: int = Field(1_000, ge=1, description="pairs to validate on, each with a date of its own found nowhere else")
     held_out_dates: int = Field(2_000, ge=1, description="dates kept for the two test sets, found neither in training nor in validation")
     held_out_pairs: int = Field(1_000, ge=1, description="pairs in each test set")

@@ -13,6 +13,7 @@ from tokenize import TokenError
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX, read_array, read_array_header_1_0, read_array_header_2_0, read_magic
 
+from attent.bounded import open_regular
 from attent.data.labelled.pictures import Pictures
 from attent.data.unpacking import largest
 from attent.errors import DataError
@@ -112,7 +113,11 @@ def finite(vectors: np.ndarray, name: str) -> np.ndarray:
 def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
     """The arrays that are looked at, by name, and the names of all."""
     try:
-        with Path(path).open("rb") as stream:
+        file = open_regular(path)
+    except (OSError, DataError) as error:
+        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        with file as stream:
             if stream.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX:
                 raise DataError(f"{path} is one array, no .npz: numpy.savez writes several by name")
             with zipfile.ZipFile(stream) as archive:
