@@ -175,7 +175,7 @@ def _input(drawing: Drawing) -> Case:
         mutation = replace_file(file, drawing.canary, dice, may_block=file.suffix == ".npz")
     else:
         # a map of pieces by pieces takes memory by the square
-        giant = 10**7 if arguments[0] == "train" else 300 if arguments[0] in ("align", "export") or "--alignments" in arguments else 3000
+        giant = 10**7 if arguments[0] == "train" else 300 if arguments[0] in ("align", "export") or "--alignments" in arguments else 1000
         mutation = mutate_file(file, dice, giant)
     return Case(arguments, mutation._replace(culprits=(*mutation.culprits, *(["standard input"] if stdin else []))), stdin)
 
