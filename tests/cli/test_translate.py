@@ -174,6 +174,8 @@ def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, m
         (["--temperature", 2], "are for samples"),
         (["--sample", "--beam", 2], "samples need no beam"),
         (["--beam", 0], "--beam must be at least 1, got 0"),
+        (["--beam", 10**30], "--beam must be at most 10000, got 1000000"),
+        (["--length-penalty", "inf"], "--length-penalty must be a finite number, got inf"),
         (["--max-length", 0], "--max-length must be at least 1, got 0"),
         (["--sample", "--top-p", 1.5], "--top-p must be at most 1, got 1.5"),
         (["--sample", "--temperature", 0], "--temperature must be above 0, got 0.0"),

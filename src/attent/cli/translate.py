@@ -163,6 +163,7 @@ def search_settings(**given: Any) -> SearchSettings:
         first = error.errors()[0]
         context = first.get("ctx", {})
         limit = next((f"{words} {context[bound]:g}, got {first['input']}" for bound, words in BOUNDS.items() if bound in context), "")
+        limit = f"a finite number, got {first['input']}" if first["type"] == "finite_number" else limit
         if not limit or not first["loc"]:
             raise ArgumentError(first["msg"].removeprefix("Value error, ")) from error
         option = str(first["loc"][0]).replace("maximum", "max").replace("minimum", "min").replace("_", "-")
