@@ -28,7 +28,7 @@ config · benchmarking · comparing · cli · __main__
 ATTENTION = """
 parts · extension
 scores · normalisers · masks · positions · weightings
-transforms · choices · dropout · checks
+transforms · choices · dropout · checks · visible
 call
 formula
 kernels

@@ -17,6 +17,7 @@ from attent.attention import checks, choices
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
 from attent.attention.parts import Mask, Normaliser, Pairs, Position, Score, Side, Weighting
+from attent.attention.visible import visible
 from attent.errors import ArgumentError, ShapeError
 
 
@@ -161,6 +162,11 @@ def _for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
     if call.is_empty or call.device.type != "cpu" or not checks.is_readable(query):
         return call
     score = call.score.for_inputs(query, key)
+    if score is not call.score and (seen := visible(call)) is not None:
+        # keys that no query sees have no say in it
+        if seen.shape[1] not in (1, key.shape[1]):
+            seen = seen.unflatten(1, (key.shape[1], -1)).any(2)
+        score = call.score.for_inputs(query, key, seen)
     return call if score is call.score else replace(call, score=score)
 
 

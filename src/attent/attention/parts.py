@@ -87,8 +87,8 @@ class Score(nn.Module):
         """
         return None
 
-    def for_inputs(self, query: Tensor, key: Tensor) -> Score:
-        """This score, or an equal one without a form where the lowered one would lose digits of these tensors."""
+    def for_inputs(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Score:
+        """This score, or one without a form where the lowered one would lose digits of these tensors; `visible` keys are (B|1, G|1, Tk)."""
         return self
 
     def per_pair(self, query_width: int) -> int:

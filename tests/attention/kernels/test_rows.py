@@ -5,7 +5,6 @@ import torch
 
 from attent.attention import prepare
 from attent.attention.kernels import rows
-from attent.attention.masks import Causal, Padding, PerHead, Prefix, Window
 from attent.attention.parts import Side
 from attent.attention.scores import Additive, Gated, Gaussian, General
 
@@ -32,47 +31,6 @@ def test_tiles_hold_as_many_rows_as_fit(monkeypatch: pytest.MonkeyPatch, tile: i
     found = rows.tiles(prepare(QUERY, KEY, VALUE).call)
     assert [len(part) for part in found] == lengths
     assert [row for part in found for row in part] == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("tile", [1, 100, 10000])
-def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) -> None:
-    monkeypatch.setattr(rows, "TILE", tile)
-
-    def visible(**arguments) -> list[list[int]] | None:
-        seen = rows.visible(prepare(QUERY, KEY, VALUE, **arguments).call)
-        return None if seen is None else [part.nonzero().flatten().tolist() for part in seen[:, 0]]
-
-    assert visible() is None
-    assert visible(mask=Causal(), query_start=0) == [[0, 1, 2, 3, 4]]
-    assert visible(mask=Padding(torch.tensor([3, 0]))) == [[0, 1, 2], []]
-    assert visible(mask=Causal() | Prefix(6), query_start=torch.tensor([0, 2])) == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6]]
-    one = torch.zeros(5, 7, dtype=torch.bool)
-    one[4, 6] = True
-    assert visible(mask=one) == [[6]]
-
-
-@pytest.mark.parametrize("start", [None, 0, -3, -9, 9, torch.tensor([2, -4])])
-@pytest.mark.parametrize("hiding", [None, "keys", "pairs"])
-def test_keys_that_masks_tell_without_looking_are_those_that_are_seen(start, hiding: str | None) -> None:
-    bias = None if hiding is None else torch.zeros(1 if hiding == "keys" else 5, 7).index_fill(1, torch.tensor([2]), -torch.inf)
-    for mask in (
-        Causal(),
-        Window(1, 0),
-        Window(None, 2),
-        Window(0, None) & Causal(),
-        Window(2, 1) & Padding(torch.tensor([4, 0])),
-        (Causal() | Prefix(torch.tensor([2, 6]))) & Padding(torch.tensor([7, 3])),
-        PerHead([Causal(), Window(0, 0), Prefix(1)]),
-    ):
-        call = prepare(QUERY, KEY, VALUE, mask=mask, query_start=start, bias=bias).call
-        expected = call.allowed(call.pairs()).any(-2).expand(2, 3, 7)
-        assert torch.equal(rows.visible(call).expand(2, 3, 7), expected), mask
-
-
-def test_what_all_queries_see_of_a_long_sequence_is_not_asked_pair_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Causal, "allowed", None)
-    sequence = torch.zeros(10007, 2)
-    assert rows.visible(prepare(sequence, sequence, sequence, mask=Causal() & Window(3, 0)).call).all()
 
 
 def test_lowering_empties_hidden_keys_and_is_exact() -> None:

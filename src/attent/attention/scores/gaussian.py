@@ -83,18 +83,23 @@ class Gaussian(DotScore):
         return -0.5 * distance.square().sum(-1)
 
     @torch.no_grad()
-    def radius(self, query: Tensor, key: Tensor) -> Tensor:
-        """The largest squared distance of queries (B, H, Tq, D) and keys (B, G, Tk, D) from the keys' mean, in units of σ."""
+    def radius(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Tensor:
+        """The largest squared distance of queries (B, H, Tq, D) and visible keys (B, G, Tk, D) from these keys' mean, in units of σ."""
         # what is hidden may hold NaN
         query, key = (side.to(torch.promote_types(side.dtype, torch.float32)).nan_to_num(0.0, 0.0, 0.0) for side in (query, key))
-        mean = key.mean(-2, keepdim=True)
+        if visible is not None:
+            key = key.masked_fill(~visible[..., None], 0.0)
+        mean = self.origin(key, visible)
+        assert mean is not None
+        if visible is not None:
+            key = torch.where(visible[..., None], key, mean)
         of_queries = mean.repeat_interleave(query.shape[1] // mean.shape[1], 1)
         return torch.maximum(*(self._in_units(side).square().sum(-1).amax() for side in (query - of_queries, key - mean)))
 
-    def for_inputs(self, query: Tensor, key: Tensor) -> Score:
+    def for_inputs(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Score:
         """The distances themselves, where rounding a squared distance from the keys' mean takes more than rounding a score does."""
         near = NEAR_IN_FLOAT64 if query.dtype == torch.float64 else NEAR + NEAR_PER_FEATURE * key.shape[-1]
-        return DistantGaussian(self) if self.radius(query, key) > near else self
+        return DistantGaussian(self) if self.radius(query, key, visible) > near else self
 
     def extra_repr(self) -> str:
         """The bandwidth."""
