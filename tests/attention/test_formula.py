@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention import attend, formula, prepare
+from attent.attention import AttentionMap, attend, formula, prepare
 from attent.attention.masks import Causal, Table
 from attent.attention.normalisers import NORMALISERS, TopK
 from attent.attention.parts import Side
 from attent.attention.positions import Alibi
 from attent.attention.scores import SCORES, Additive, Gaussian
+from attent.errors import ImplementationError
 
 
 def test_one_number_by_hand() -> None:
@@ -158,3 +159,20 @@ def test_weights_of_distributions_sum_to_one(normaliser) -> None:
     allowed[2] = False
     sums = attend(query, key, value, normaliser=normaliser, mask=Table(allowed))[..., 0]
     torch.testing.assert_close(sums, allowed.any(-1).float().expand(3, 5))
+
+
+@pytest.mark.parametrize("implementation", ["formula", "tiled", "sdpa", "short"])
+def test_a_row_of_the_lowest_bias_gives_hidden_keys_no_weight(implementation: str) -> None:
+    """A bias of finfo.min over a whole row is what Hugging Face passes; hidden keys must not tie with its scores."""
+    query, key, value = (torch.randn(1, 2, length, 8) for length in (5, 7, 7))
+    bias = torch.zeros(5, 7)
+    bias[2] = torch.finfo(torch.float32).min
+    seen = torch.arange(7) < 4
+    try:
+        output = attend(query, key, value, bias=bias, mask=seen.expand(5, 7), implementation=implementation)
+    except ImplementationError as reason:
+        pytest.skip(str(reason))
+    torch.testing.assert_close(output[:, :, 2], value[:, :, :4].mean(2))
+    if implementation in ("formula", "tiled"):
+        weights = AttentionMap.of(prepare(query, key, value, bias=bias, mask=seen.expand(5, 7)))[0, :, 2]
+        torch.testing.assert_close(weights, torch.tensor([0.25] * 4 + [0.0] * 3).expand(2, 7))

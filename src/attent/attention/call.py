@@ -86,6 +86,10 @@ class Call:
             bias = bias[..., pairs.columns]
         return bias if bias.shape[2] == 1 else bias[:, :, pairs.rows]
 
+    def bias_term(self, bias: Tensor) -> Tensor:
+        """A bias as scores take it: of their type, finite, and half the lowest number at least, so that no pair ties with a hidden one."""
+        return bias.to(self.exact).clamp(min=torch.finfo(self.exact).min / 2)
+
     def spread(self, features: Tensor) -> Tensor:
         """Keys or values (B, G, …) repeated for the query heads that share them: (B, H, …)."""
         return features if features.shape[1] == self.heads else features.repeat_interleave(self.heads // features.shape[1], 1)

@@ -130,9 +130,7 @@ def without_hidden(visible: Tensor, key: Side, value: Tensor) -> tuple[Side, Ten
 def _bias(call: Call, pairs: Pairs) -> Tensor | None:
     bias = None
     if call.bias is not None:
-        given = call.bias_of(pairs, call.bias).to(call.exact)
-        # where it hides the pair, a finite stand-in keeps −∞ out of the gradients
-        bias = given.masked_fill(given == -torch.inf, 0.0)
+        bias = call.bias_term(call.bias_of(pairs, call.bias))
     if call.position is not None:
         where = call.position.bias(pairs).to(call.exact)
         bias = where if bias is None else bias + where

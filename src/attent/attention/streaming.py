@@ -213,7 +213,7 @@ class _Band:
             given = given if given.shape[3] == 1 else given[..., columns]
             seen = given != -torch.inf
             allowed = seen if allowed is None else allowed & seen
-            biases = (given.to(call.exact), *biases)
+            biases = (call.bias_term(given), *biases)
         if allowed is None:
             return cls(pairs, biases, factors, None, None, slice(None), None)
         dead = ~allowed.any(-1, keepdim=True)
