@@ -80,7 +80,8 @@ def _killed(folder: Path, delay: float) -> Outcome:
 
 def _train(folder: Path, name: str) -> Child:
     """Start a training, or go on with it where its folder is there."""
-    arguments = ["train", "--resume", name] if (folder / name).exists() else ["train", "--config", "recipe.toml", "--out", name]
+    which = ["--resume", name] if (folder / name).exists() else ["--config", "recipe.toml", "--out", name]
+    arguments = ["train", *which, "--device", "cpu"]
 
     def action() -> int:
         from attent.training import meter
