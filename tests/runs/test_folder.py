@@ -333,6 +333,7 @@ def test_what_was_killed_before_it_began_is_swept_by_the_next(tmp_path: Path) ->
     write(tmp_path / "run")
     assert tree(tmp_path) == {"run"}
     draft(tmp_path)
+    os.utime(draft_of(tmp_path / "run"), (0, 0))
     with RunWriter.again(tmp_path / "run"):
         assert tree(tmp_path) == {"run"}
 
@@ -346,6 +347,9 @@ def test_drafts_in_use_and_what_may_be_somebody_elses_are_left(tmp_path: Path) -
     draft_of(tmp_path / "run")
     draft(tmp_path, age=1.0)
     (tmp_path / ".run.more.abcdefgh.part").mkdir()
+    (tmp_path / ".run.withfile.part").mkdir()
+    (tmp_path / ".run.withfile.part" / "file").write_text("mine")
+    os.utime(tmp_path / ".run.withfile.part", (0, 0))
     there = tree(tmp_path)
     with RunWriter(tmp_path / "run") as living:
         (own,) = tree(tmp_path) - there

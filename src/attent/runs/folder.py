@@ -217,7 +217,12 @@ def _sweep_drafts(path: Path) -> None:
         log = draft / LOG
         # OSError: another process has moved or removed it meanwhile
         with suppress(OSError, RunError):
-            if draft.is_symlink() or not log.is_file() or time.time() - log.stat().st_mtime < UNLOCKED:
+            has_log = log.is_file()
+            if draft.is_symlink() or time.time() - (log if has_log else draft).stat().st_mtime < UNLOCKED:
+                continue
+            if not has_log:
+                # killed before there was one: empty, or not ours
+                draft.rmdir()
                 continue
             with _log_in(draft) as file:
                 if claim(file, draft):
