@@ -41,15 +41,16 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
     if whole.code != 0:
         return [f"the training that is not killed fails: {whole.err}"]
     for kill in range(1, kills + 1):
-        # a quarter of them comes while files are read and tokenizers learnt; all together leave some of the training undone
-        delay = dice.random() * (begins if kill <= kills // 4 else begins + 1.2 * whole.seconds / kills)
+        # half of them come while files are read and tokenizers learnt; all together leave some of the training undone
+        is_early = kill <= kills // 4 or dice.random() < 0.3
+        delay = dice.random() * begins if is_early else begins + 1.2 * dice.random() * whole.seconds / kills
         outcome = _killed(folder, delay)
         if outcome.code != -signal.SIGKILL:
             return [f"a training that goes on ends with {outcome.code} before it is killed {kills} times: {outcome.err}"]
         say(f"kill {kill} after {outcome.seconds:.2f} s; {_newest(folder / 'killed')}")
-    for log in folder.glob(".*.part/log.jsonl"):
+    for draft in (*folder.glob(".*.part/log.jsonl"), *folder.glob(".*.part")):
         # as those of some time ago, which no process can be about to lock
-        os.utime(log, (0, 0))
+        os.utime(draft, (0, 0))
     last = _train(folder, "killed").wait()
     if last.code != 0:
         return [f"the last resume fails: {last.err}"]
