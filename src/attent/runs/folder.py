@@ -214,15 +214,12 @@ def held(path: Path | str) -> Iterator[None]:
 def _sweep_drafts(path: Path) -> None:
     """Remove the drafts of a run folder whose processes ended before training began: nobody has their logs locked."""
     for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
-        log = draft / LOG
         # OSError: another process has moved or removed it meanwhile
         with suppress(OSError, RunError):
-            has_log = log.is_file()
-            if draft.is_symlink() or time.time() - (log if has_log else draft).stat().st_mtime < UNLOCKED:
+            if draft.is_symlink() or time.time() - (log if (log := draft / LOG).is_file() else draft).stat().st_mtime < UNLOCKED:
                 continue
-            if not has_log:
-                # killed before there was one: empty, or not ours
-                draft.rmdir()
+            if not log.is_file():
+                draft.rmdir()  # killed before there was a log; the system removes it if it is empty
                 continue
             with _log_in(draft) as file:
                 if claim(file, draft):
@@ -230,8 +227,7 @@ def _sweep_drafts(path: Path) -> None:
 
 
 def _log_in(folder: Path) -> IO[str]:
-    file = folder / LOG
-    check_links(file)
+    check_links(file := folder / LOG)
     with said_clearly(file):
         try:
             return open(file, "a", encoding="utf-8", buffering=1, opener=lambda path, flags: regular(path, flags | NO_LINK))
