@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attent.benchmarking.training import ModelSettings
 from attent.data.batches import BatchSize, Bitext
 from attent.data.tokenizer import SPECIALS
 from attent.decoding.hypothesis import Translation
+from attent.experiments.benchmarking.training import ModelSettings
 
 HERE = Path(__file__).parent
 # Where scripts/peers puts them, unless PEERS says otherwise.

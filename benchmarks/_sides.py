@@ -1,4 +1,4 @@
-"""What the scripts here share: the commit that is measured, and reports for RESULTS.md. Measuring is attent.benchmarking's."""
+"""What the scripts here share: the commit that is measured, and reports for RESULTS.md. Measuring is attent.experiments.benchmarking's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from attent.benchmarking.machine import machine
-from attent.benchmarking.machine import peak as most_held
-from attent.benchmarking.report import Report, markdown, on
-from attent.benchmarking.timing import Work, milliseconds
+from attent.experiments.benchmarking.machine import machine
+from attent.experiments.benchmarking.machine import peak as most_held
+from attent.experiments.benchmarking.report import Report, markdown, on
+from attent.experiments.benchmarking.timing import Work, milliseconds
 
 __all__ = ["Work", "commit", "head", "milliseconds", "peak", "run", "show", "table"]
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import attend
-from attent.attention.extension import library as extension
 from attent.attention.scores import Additive
+from attent.ops import native as extension
 
 
 def textbook(query: Tensor, key: Tensor, value: Tensor, w1: Tensor, w2: Tensor, bias: Tensor, v: Tensor) -> Tensor:

@@ -20,9 +20,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from attent.config.recipe import follow
-from attent.config.settings import RunSettings, read
 from attent.data.labelled.corpus import of_images
+from attent.tasks.recipe import follow
+from attent.tasks.settings import RunSettings, read
 from attent.training.progress import Progress
 
 CONFIG = Path(__file__).parents[1] / "configs" / "digits.toml"

@@ -21,8 +21,8 @@ from playwright.sync_api import sync_playwright
 
 import attent
 from attent.attention.call import prepare
-from attent.benchmarking.machine import peak
-from attent.benchmarking.memory import grown
+from attent.experiments.benchmarking.machine import peak
+from attent.experiments.benchmarking.memory import grown
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 # Move, and say after how many milliseconds all that is seen has been drawn.

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import attend
-from attent.attention.kernels.triton import operators
 from attent.attention.scores import Additive
+from attent.ops.tanh_score.triton import operators
 
 Work = Callable[[], object]
 # The share of the GPU's memory that the textbook line's tables may take.

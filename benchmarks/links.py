@@ -16,10 +16,10 @@ from pathlib import Path
 
 from _peers import python
 
-from attent.data.reading import lines
+from attent.data.readers import lines
 from attent.errors import DataError
 from attent.evaluation.pharaoh import parse, pharaoh
-from attent.evaluation.symmetrising import symmetrised
+from attent.evaluation.symmetrization import symmetrised
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import attent
 from attent.attention import attend
-from attent.attention.map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores import Additive
 
 

@@ -17,7 +17,7 @@ from _sides import head, run, table
 from statsmodels import __version__
 from statsmodels.nonparametric.kernel_regression import KernelReg
 
-from attent.benchmarking.memory import apart, grown
+from attent.experiments.benchmarking.memory import apart, grown
 from attent.regression.bandwidth import rule_of_thumb
 from attent.regression.estimator import AttentionRegressor
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import torch
 from _sides import commit
 
-from attent.benchmarking import corpus, training
-from attent.benchmarking.machine import machine
-from attent.benchmarking.report import Column, Report, Row, Table
 from attent.data import tokenizers
 from attent.data.batches import BatchSize
+from attent.experiments.benchmarking import corpus, training
+from attent.experiments.benchmarking.machine import machine
+from attent.experiments.benchmarking.report import Column, Report, Row, Table
 from attent.models.transformer_settings import PRESETS
+from attent.training.autotune import Pace
 from attent.training.memory import keep_little
-from attent.training.pace import Pace
 
 # What stays as it is while one of them grows; lengths then differ as those of captions do.
 TOKENS, PIECES, LENGTH = 4096, 10_000, 14

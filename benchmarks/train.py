@@ -23,7 +23,7 @@ import torch
 from _peers import TRAINED, Peers, write
 from _sides import show
 
-from attent.benchmarking import corpus, training
+from attent.experiments.benchmarking import corpus, training
 from attent.models.transformer_settings import PRESETS
 
 # Updates of another project before those that count.

@@ -22,11 +22,11 @@ import torch
 from _peers import GENERATED, Peers, write_lines
 from _sides import show
 
-from attent.benchmarking.report import Column, Table
-from attent.benchmarking.translating import SIZES, compare
-from attent.data.reading import lines
+from attent.data.readers import lines
 from attent.decoding.translator import load
 from attent.errors import AttentError
+from attent.experiments.benchmarking.report import Column, Table
+from attent.experiments.benchmarking.translating import SIZES, compare
 from attent.export import comparison
 from attent.export.comparison import SEARCHES
 from attent.export.exporting import export

@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-from attent.config.recipe import follow
-from attent.config.settings import parse
 from attent.runs.folder import read_config
+from attent.tasks.recipe import follow
+from attent.tasks.settings import parse
 
 SETTINGS = """
 [dates]

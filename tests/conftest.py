@@ -22,7 +22,7 @@ TYPED = ("attent.layers.embeddings", "attent.models.transformer_layers", "attent
 install_import_hook(TYPED, "beartype.beartype")
 
 if TYPE_CHECKING:
-    from attent.decoding.filler import Filler
+    from attent.decoding.fill_mask import Filler
 
 ROOT = Path(__file__).parents[1]
 TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
@@ -62,7 +62,7 @@ def filler() -> Filler:
     """A small model that guesses blanks, and has learnt nothing yet."""
     # after the import hook
     from attent.data.tokenizers import learn
-    from attent.decoding.filler import Filler
+    from attent.decoding.fill_mask import Filler
     from attent.models.encoder import EncoderModel
     from attent.models.encoder_settings import EncoderSettings
 

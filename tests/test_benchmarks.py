@@ -1,4 +1,4 @@
-"""The scripts in benchmarks/ that do more than call attent.benchmarking: other projects are given what attent itself learns from."""
+"""The scripts in benchmarks/ that do more than call the package: other projects are given what attent itself learns from."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from attent.benchmarking import corpus
-from attent.benchmarking.training import transformer
 from attent.data.batches import BatchSize, Bitext
 from attent.data.tokenizer import PAD, SPECIALS
 from attent.data.tokenizers import learn
 from attent.decoding.hypothesis import Translation
+from attent.experiments.benchmarking import corpus
+from attent.experiments.benchmarking.training import transformer
 
 ROOT = Path(__file__).parents[1]
 PIECES, TOKENS = 40, 48

@@ -35,10 +35,10 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_example_runs() -> None:
     (example,) = [block for block in blocks("README.md") if "attent.explain" in block]
-    names: dict[str, Any] = {}
-    exec(example, names)
-    assert names["context"].shape == (2, 8, 100, 64)
-    assert names["weights"][0, 3, 5].sum().item() == pytest.approx(1.0, abs=1e-5)
+    namespace: dict[str, Any] = {}
+    exec(example, namespace)
+    assert namespace["context"].shape == (2, 8, 100, 64)
+    assert namespace["weights"][0, 3, 5].sum().item() == pytest.approx(1.0, abs=1e-5)
 
 
 def test_the_steps_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,30 +59,30 @@ def test_softmax_of_s_s_transposed_times_s_is_one_line() -> None:
 def test_the_example_of_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = blocks("docs/word-vectors.md")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(example, names)
-    assert [word for word, _ in names["found"].nearest("dog", 2)] == ["hound", "cat"]
+    namespace: dict[str, Any] = {}
+    exec(example, namespace)
+    assert [word for word, _ in namespace["found"].nearest("dog", 2)] == ["hound", "cat"]
     assert capsys.readouterr().out == "few.vec: 4 lines read, 3 vectors of 2 numbers kept\n"
 
 
 def test_the_page_of_the_database_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     page = (ROOT / "docs" / "database.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {}
+    namespace: dict[str, Any] = {}
     for example, shown in re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, flags=re.DOTALL):
-        exec(example, names)
+        exec(example, namespace)
         assert capsys.readouterr().out == shown
-    assert "model" in names
+    assert "model" in namespace
 
 
 def test_a_score_added_as_the_page_says_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import attent.attention.scores as scores
-    from attent import names
+    from attent import registry
 
     (source,) = [block for block in blocks("docs/adding-a-part.md") if "class ScaledCosine" in block]
     (tmp_path / "scaled_cosine.py").write_text(source, encoding="utf-8")
     monkeypatch.setattr(scores, "__path__", [*scores.__path__, str(tmp_path)])
-    score = names.parts(scores)["scaled_cosine"]()
+    score = registry.parts(scores)["scaled_cosine"]()
     query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.randn(3, 7, 11)
     spec = attent.attend(query, key, value, score=score, implementation="formula")
     for implementation in ("tiled", "sdpa"):

@@ -15,27 +15,26 @@ import pytest
 # A room may import from the lines above it and from those left of it ("·") on its own.
 # Those on two sides of "|" know nothing of each other.
 HOUSE = """
-errors · axes · names · bounded · printable · devices
+errors · types · registry · bounded · printable · devices
+ops
 attention
 layers · testing
 models | data
 runs · training | decoding
 evaluation · views · database · regression · export · integrations
 serve
-config · benchmarking · comparing · cli · __main__
+tasks · experiments · cli · __main__
 """
 # The same within attention/.
 ATTENTION = """
-parts · extension
-scores · normalisers · masks · positions · weightings
-transforms · choices · dropout · checks · visible
+base
+scores · normalizers · masks · positions · weightings
+choices · checks · mask_info
 call
-formula
-kernels
-projection
-stale · lazy · streaming · statistics · map · rollout
-watching
-watch
+reference
+backends
+maps
+capture
 attend
 cache
 multihead
@@ -172,7 +171,7 @@ def out_of_order(table: str, inside: str) -> list[str]:
 def test_tables_read_as_they_look() -> None:
     order = places(HOUSE)
     assert may_import(order, "cli", "attention")
-    assert may_import(order, "names", "errors")
+    assert may_import(order, "registry", "errors")
     assert may_import(order, "decoding", "runs")
     assert not may_import(order, "attention", "layers")
     assert not may_import(order, "models", "data")

@@ -17,14 +17,14 @@ import torch
 
 import attent
 from attent.cli.app import run as command
-from attent.config.recipe import follow, resume
-from attent.config.settings import parse
 from attent.errors import RunError
 from attent.export.exporting import export
 from attent.runs.config import CONFIG
 from attent.runs.folder import tokenizers_as_text
 from attent.runs.weights import digest, read_tensors, write_tensors
-from attent.serve.opened import opened
+from attent.serve.loaded_run import opened
+from attent.tasks.recipe import follow, resume
+from attent.tasks.settings import parse
 from attent.training.progress import Progress
 
 MODEL = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 5\nheads = 2\n"

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attent.attention.base import DotScore, Mask, Normaliser, Pairs, Position, Score, Side, Weighting
 from attent.attention.masks import Causal, Selected, Table, Window
-from attent.attention.normalisers import Softmax
-from attent.attention.parts import DotScore, Mask, Normaliser, Pairs, Position, Score, Side, Weighting
+from attent.attention.normalizers import Softmax
 from attent.attention.scores import General, ScaledDot
 from attent.errors import ArgumentError, AttentError, PartError, ShapeError
 from attent.testing import check_part

@@ -16,7 +16,7 @@ from attent.decoding.translator import Translator, load
 from attent.evaluation.aligner import align, date_sides
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.runs.config import read_config
-from attent.views.arranged import arranged
+from attent.views.build_scene import arranged
 from gallery.drawing import bar, matrix, sheet
 from gallery.plates import Plate, Words
 

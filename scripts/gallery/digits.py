@@ -17,7 +17,7 @@ from attent.data.labelled.settings import ImagesSettings
 from attent.decoding.classifier import Classifier, load
 from attent.layers.patches import patch_grid, patches
 from attent.runs.config import read_config
-from attent.views.looked import weights_in_front
+from attent.views.patch_overlay import weights_in_front
 from attent.views.run_scene import scene_of_example
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attent.comparing.figure import COLOURS
+from attent.experiments.comparing.figure import COLOURS
 from attent.views.picture import drawable, fonts
 
 BLUE, RED, GREEN = COLOURS[:3]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import attent
-from attent.views.arranged import arranged
+from attent.views.build_scene import arranged
 from attent.views.panel import kind_of
 from gallery.drawing import bar, matrix, sheet
 from gallery.encoder import Encoder, Reading

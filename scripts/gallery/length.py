@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attent.comparing.length import compare
-from attent.comparing.results import write
-from attent.comparing.settings import Options
 from attent.errors import DataError
+from attent.experiments.comparing.length import compare
+from attent.experiments.comparing.results import write
+from attent.experiments.comparing.settings import Options
 from gallery.drawing import COLOURS, plain, sheet
 from gallery.plates import Plate, Words
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from attent.cli.overrides import changed
-from attent.config import settings
-from attent.config.recipe import follow, resume
 from attent.runs.config import read_config
+from attent.tasks import settings
+from attent.tasks.recipe import follow, resume
 
 RECIPES = Path(__file__).parents[2] / "configs"
 # The recipes' own number of updates, whatever time they take, in float32: another machine comes to the same but for rounding.

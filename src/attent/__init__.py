@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from attent import attention, errors, models, views
     from attent.attention.attend import attend, explain
     from attent.attention.cache import KeyValueCache
-    from attent.attention.map import AttentionMap
+    from attent.attention.capture.watch import watch
+    from attent.attention.maps.attention_map import AttentionMap
     from attent.attention.multihead import MultiHeadAttention
-    from attent.attention.watch import watch
     from attent.database.lookup import lookup
     from attent.decoding.loading import load
     from attent.regression.estimator import AttentionRegressor
@@ -46,7 +46,7 @@ __all__ = [
 
 _MODULES = ("attention", "errors", "models", "views")
 _HOMES = {
-    "AttentionMap": "attent.attention.map",
+    "AttentionMap": "attent.attention.maps.attention_map",
     "AttentionRegressor": "attent.regression.estimator",
     "KeyValueCache": "attent.attention.cache",
     "MultiHeadAttention": "attent.attention.multihead",
@@ -57,7 +57,7 @@ _HOMES = {
     "load_ipython_extension": "attent.views.notebook",
     "lookup": "attent.database.lookup",
     "walk": "attent.views.walk",
-    "watch": "attent.attention.watch",
+    "watch": "attent.attention.capture.watch",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours

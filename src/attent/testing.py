@@ -13,11 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attent.attention import attend, choices, prepare
+from attent.attention.backends.row_tiles import some
+from attent.attention.base import Mask, Normaliser, Pairs, Position, Score, Weighting
 from attent.attention.call import Prepared
 from attent.attention.checks import row_sums
-from attent.attention.kernels.rows import some
 from attent.attention.masks import Table
-from attent.attention.parts import Mask, Normaliser, Pairs, Position, Score, Weighting
 from attent.errors import ArgumentError, PartError, ShapeError
 
 Part = Score | Normaliser | Mask | Position | Weighting | nn.Module | Callable[[Tensor, Tensor], Tensor]

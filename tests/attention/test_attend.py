@@ -9,13 +9,13 @@ from torch import Tensor
 
 from attent.attention import attend, explain
 from attent.attention.attend import IMPLEMENTATIONS
-from attent.attention.kernels import rows as by_rows
-from attent.attention.map import AttentionMap
+from attent.attention.backends import row_tiles as by_rows
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.masks import Causal, Padding, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.positions import Rotary
 from attent.attention.scores import SCORES, Additive, Cosine
-from attent.attention.watch import watch
 from attent.errors import ImplementationError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import torch
 
+from attent.attention.base import Side
 from attent.attention.cache import KeyValueCache
 from attent.attention.multihead import MultiHeadAttention
-from attent.attention.parts import Side
 from attent.attention.scores import Gaussian
 
 

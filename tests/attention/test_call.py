@@ -10,10 +10,10 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from attent.attention import attend, prepare
+from attent.attention.base import Both, Normaliser, Side
 from attent.attention.call import lower_key
 from attent.attention.masks import Causal, Padding
-from attent.attention.normalisers import Softmax
-from attent.attention.parts import Both, Normaliser, Side
+from attent.attention.normalizers import Softmax
 from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import Additive, Dot, Gaussian, General
 from attent.errors import ArgumentError, DeviceError, DTypeError, MissingArgumentError, ShapeError

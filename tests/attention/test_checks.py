@@ -13,9 +13,10 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from attent.attention import attend
-from attent.attention.checks import known, lengths_within
+from attent.attention.checks import lengths_within
 from attent.attention.masks import Documents
 from attent.errors import ArgumentError, AttentError, DTypeError, ShapeError
+from attent.ops.eligibility import known
 
 QUERY, KEY, VALUE = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 13)
 KEYS = torch.randn(1, 2, 67, 8)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import choices
+from attent.attention.base import Position, Score
 from attent.attention.masks import Causal, Padding
-from attent.attention.normalisers import Softmax, TopK
-from attent.attention.parts import Position, Score
+from attent.attention.normalizers import Softmax, TopK
 from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import Additive, Dot, General, ScaledDot
 from attent.errors import ArgumentError, MissingArgumentError, UnknownNameError

@@ -16,12 +16,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attent.attention import AttentionMap, attend, explain, formula, prepare
-from attent.attention.kernels import rows as by_rows
+from attent.attention import AttentionMap, attend, explain, prepare, reference
+from attent.attention.backends import row_tiles as by_rows
+from attent.attention.base import Mask, Normaliser, Position, Side
 from attent.attention.masks import MASKS, Around, Blocks, Causal, Documents, Excluded, Padding, PerHead, Prefix, Selected, Table, Window
 from attent.attention.multihead import MultiHeadAttention
-from attent.attention.normalisers import NORMALISERS, TopK
-from attent.attention.parts import Mask, Normaliser, Position, Side
+from attent.attention.normalizers import NORMALISERS, TopK
 from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import SCORES
 from attent.attention.weightings import WEIGHTINGS, GaussianWindow
@@ -258,7 +258,7 @@ def test_sums_are_exact_and_results_are_of_the_inputs_type(case: Case) -> None:
     arguments = case.arguments() | {"bias": None if case.bias is None else case.bias.bfloat16()}
     call, turned, keys, _ = prepare(query, key, value, **arguments)
     exactly = replace(call, dtype=torch.float64, bias=None if call.bias is None else call.bias.double())
-    exact = formula.run(exactly, turned.double(), Side(keys.features.double()), value.double())
+    exact = reference.run(exactly, turned.double(), Side(keys.features.double()), value.double())
     for implementation in ("formula", "tiled"):
         found = attend(query, key, value, **arguments, implementation=implementation)
         assert found.dtype == torch.bfloat16
@@ -361,7 +361,7 @@ def test_gradients_are_those_of_finite_differences(row: dict[str, str], implemen
 
 
 NEW_SCORE = """
-from attent.attention.parts import Score
+from attent.attention.base import Score
 
 class Manhattan(Score):
     aliases = ("city_block",)
@@ -390,7 +390,7 @@ assert MultiHeadAttention(4, 2, score="manhattan")(torch.randn(3, 5, 4)).shape =
 def test_a_new_score_is_one_file(tmp_path: Path) -> None:
     """A copy of the package, one file more, nothing else touched."""
     package = Path(str(sys.modules["attent"].__file__)).parent
-    for name in ("__init__.py", "axes.py", "errors.py", "names.py"):
+    for name in ("__init__.py", "types.py", "errors.py", "registry.py"):
         (tmp_path / "attent").mkdir(exist_ok=True)
         (tmp_path / "attent" / name).write_bytes((package / name).read_bytes())
     copytree(package / "attention", tmp_path / "attent" / "attention")

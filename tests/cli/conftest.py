@@ -38,8 +38,8 @@ def attent(capsys: pytest.CaptureFixture[str]) -> Attent:
 @pytest.fixture(scope="session")
 def run_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder that these settings lead to."""
-    from attent.config.recipe import follow
-    from attent.config.settings import read
+    from attent.tasks.recipe import follow
+    from attent.tasks.settings import read
 
     folder = tmp_path_factory.mktemp("runs") / "small"
     follow(read(settings_file), folder)
@@ -66,8 +66,8 @@ precision = "float32"
 def filling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder that fills blanks; train.txt, which it was trained on, and captions.toml lie beside it."""
     from attent.cli.texts import within
-    from attent.config.recipe import follow
-    from attent.config.settings import read
+    from attent.tasks.recipe import follow
+    from attent.tasks.settings import read
 
     folder = tmp_path_factory.mktemp("filling")
     (folder / "captions.toml").write_text(CAPTIONS, encoding="utf-8")

@@ -11,9 +11,9 @@ from attent.cli.align import pairs_of
 from attent.decoding.translator import Translator, load
 from attent.errors import DataError
 from attent.evaluation.aligner import align, sides
-from attent.evaluation.forced import Look
+from attent.evaluation.forced_decoding import Look
 from attent.evaluation.pharaoh import parse, pharaoh
-from attent.evaluation.symmetrising import symmetrised
+from attent.evaluation.symmetrization import symmetrised
 
 PAIRS = [
     ("fr | mardi 3 mars 2026", "2026 -03 -03"),
@@ -102,8 +102,8 @@ def test_what_translate_says_of_its_own_translations(attent, run_folder: Path, t
 def reverse_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run for the other direction: from ISO dates to French ones."""
     from attent.cli.texts import settings_of
-    from attent.config.recipe import follow
-    from attent.config.settings import parse
+    from attent.tasks.recipe import follow
+    from attent.tasks.settings import parse
 
     folder = tmp_path_factory.mktemp("reverse")
     text = "\n".join(f"2026-03-{day:02}\tfr | {day} mars 2026" for day in range(1, 29))
@@ -191,9 +191,9 @@ def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
 
 
 def test_a_run_without_attention_to_the_source(attent, settings_file: Path, tmp_path: Path, file: Path) -> None:
-    from attent.config.recipe import follow
-    from attent.config.settings import read
     from attent.models.rnn_settings import RnnSettings
+    from attent.tasks.recipe import follow
+    from attent.tasks.settings import read
 
     model = RnnSettings(attention="none", embedding_width=5, width=6)
     follow(read(settings_file).model_copy(update={"model": model}), tmp_path / "blind")

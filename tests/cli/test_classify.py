@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from attent.cli.app import run as command
-from attent.config.recipe import follow
-from attent.config.settings import parse
+from attent.tasks.recipe import follow
+from attent.tasks.settings import parse
 from attent.training.progress import Progress
 
 SMALL = """

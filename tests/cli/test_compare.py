@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from attent.benchmarking.report import Report
-from attent.comparing import scores
-from attent.comparing.results import Result
-from attent.comparing.settings import Options
+from attent.experiments.benchmarking.report import Report
+from attent.experiments.comparing import scores
+from attent.experiments.comparing.results import Result
+from attent.experiments.comparing.settings import Options
 
 MACHINE = {"processor": "one", "threads": 1, "python": "3", "torch": "2"}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.config import settings
+from attent.tasks import settings
 
 LAST_LINE = re.compile(r"exact match \d+\.\d % held-out dates, \d+\.\d % held-out combinations")
 

@@ -9,10 +9,10 @@ import pytest
 
 from attent.cli.evaluate import lines
 from attent.cli.overrides import toml
-from attent.config.recipe import follow
-from attent.config.settings import RunSettings, parse
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import load
+from attent.tasks.recipe import follow
+from attent.tasks.settings import RunSettings, parse
 from attent.training.progress import Progress
 
 

@@ -11,7 +11,7 @@ from attent.decoding.translator import load
 from attent.errors import ArgumentError
 from attent.evaluation.aligner import align, date_sides
 from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced import Look
+from attent.evaluation.forced_decoding import Look
 
 PAIRS = [
     ("fr | 3 mars 2026", "2026 03 03"),

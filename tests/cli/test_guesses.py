@@ -2,8 +2,8 @@ import json
 from pathlib import Path
 
 from attent.cli.guesses import _learnt, said
-from attent.decoding.filler import load
-from attent.evaluation.blanks import BlanksJudged, Guessed
+from attent.decoding.fill_mask import load
+from attent.evaluation.masked_lm import BlanksJudged, Guessed
 
 
 def test_a_text_is_guessed_beside_counts(attent, filling_folder: Path) -> None:

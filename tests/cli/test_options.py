@@ -13,10 +13,10 @@ from typer.main import get_command
 from attent.cli import options
 from attent.cli.app import app
 from attent.cli.app import run as command
-from attent.config.recipe import follow
-from attent.config.settings import read
 from attent.errors import DeviceError
 from attent.runs.config import CONFIG
+from attent.tasks.recipe import follow
+from attent.tasks.settings import read
 
 COMPUTES = {"translate", "fill", "classify", "score", "align", "evaluate", "show", "explore", "walk", "train", "demo"}
 READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe"}

@@ -5,8 +5,8 @@ import tomllib
 import pytest
 
 from attent.cli.overrides import changed, toml
-from attent.config.settings import RunSettings, parse
 from attent.errors import ArgumentError, UnknownNameError
+from attent.tasks.settings import RunSettings, parse
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from attent.cli.texts import placed, settings_of, table_of, within
-from attent.config.settings import RunSettings, parse
 from attent.errors import ArgumentError, UnknownNameError
+from attent.tasks.settings import RunSettings, parse
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_preset_is_taken_as_asked() -> None:
 
 def test_files_take_the_place_of_those_in_the_settings() -> None:
     from attent.cli.texts import settings_of
-    from attent.config.settings import parse
+    from attent.tasks.settings import parse
 
     start = parse("[text]\ntrain = 'a.tsv'\ntokenizer = 'word'\n[training]\nupdates = 3\nbatch_pairs = 5", "some.toml")
     chosen = settings_of({"train": "b.tsv"}, start)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attent.attention import attend
 from attent.attention.attend import IMPLEMENTATIONS
-from attent.attention.normalisers import TopK
+from attent.attention.normalizers import TopK
 from attent.attention.scores import Additive
 from attent.errors import ImplementationError
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn import RNN
 from attent.models.rnn_settings import RnnSettings

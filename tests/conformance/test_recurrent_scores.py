@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attent.attention import attend
-from attent.attention.parts import Score
+from attent.attention.base import Score
 from attent.attention.scores import Additive, Concat, Dot, Gated, General, ScaledDot
 
 Pair = Callable[[Tensor, Tensor], Tensor]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from attent.data.batches import BatchSize
+from attent.data.bpe_dropout_bitext import ResampledBitext
 from attent.data.corpus import bitext, lent, text, tokenizers
 from attent.data.index import StoredBitext
-from attent.data.resampled import ResampledBitext
 from attent.data.settings import TextSettings
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer

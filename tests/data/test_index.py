@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attent.data.batches import BatchSize, Bitext, Sequences
+from attent.data.disk_pairs import StoredPairs, WorkingFolder, store
 from attent.data.index import EncodedBitext, StoredBitext, index, put
-from attent.data.reading import Report
-from attent.data.stored import StoredPairs, WorkingFolder, store
+from attent.data.readers import Report
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import DataError

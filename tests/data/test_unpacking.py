@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attent.data import unpacking
-from attent.data.reading import lines
+from attent.data.readers import lines
 from attent.data.unpacking import open_gzip
 from attent.errors import DataError
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import torch
 
 from attent.attention import prepare
-from attent.attention.kernels.bands import bands
-from attent.attention.parts import Pairs
+from attent.attention.backends.block_sparse import bands
+from attent.attention.base import Pairs
 from attent.database.exact import Equal
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attent.attention import attend
-from attent.attention.kernels import rows
+from attent.attention.backends import row_tiles
 from attent.database.strings import Alike, TrigramCosine
 from attent.errors import ArgumentError
 
@@ -30,8 +30,8 @@ def test_cosines_of_trigrams() -> None:
 
 
 def test_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "TILE", 10)
-    monkeypatch.setattr(rows, "WHOLE", 1)
+    monkeypatch.setattr(row_tiles, "TILE", 10)
+    monkeypatch.setattr(row_tiles, "WHOLE", 1)
     numbers = torch.arange(len(TEXTS), dtype=torch.float64)[:, None]
     arguments = {"score": TrigramCosine(TEXTS, 0.3), "implementation": "tiled"}
     found = attend(numbers, numbers, numbers, **arguments)

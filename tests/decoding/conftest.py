@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.decoding.filler import Filler
+from attent.decoding.fill_mask import Filler
 from attent.runs.folder import RunConfig, RunWriter
 
 

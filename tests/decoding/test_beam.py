@@ -3,10 +3,10 @@ import math
 import pytest
 import torch
 
-from attent.attention.extension import library as extension
 from attent.data.tokenizer import PAD, START, STOP
 from attent.decoding.beam import likeliest, likeliest_of_logits, settled
 from attent.decoding.hypothesis import Hypothesis, length_penalty
+from attent.ops import native as extension
 
 NOBODY = torch.zeros(0, dtype=torch.long)
 needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attent.attention.rollout import rollout
+from attent.attention.maps.rollout import rollout
 from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.classifier import Classifier

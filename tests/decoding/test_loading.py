@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import attent
-from attent.decoding import filler, translator
-from attent.decoding.filler import Filler
+from attent.decoding import fill_mask, translator
+from attent.decoding.fill_mask import Filler
 from attent.decoding.translator import Translator
 from attent.errors import DeviceError, RunError
 from attent.models.encoder_settings import EncoderSettings
@@ -34,7 +34,7 @@ def test_a_run_of_another_task_names_its_command(filler_folder: Path, tmp_path: 
         settings = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, input="vectors", cls=True)
         run.finish(RunConfig(task="classify", tokenizers={}, sizes=(3, 2), model=settings), build(settings, 3, 2))
     with pytest.raises(RunError, match=r"classifies classifies: attent classify \S+classifies FILE$"):
-        filler.load(tmp_path / "classifies")
+        fill_mask.load(tmp_path / "classifies")
 
 
 def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: Filler, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import torch
 from attent.data.batches import BatchSize
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
-from attent.decoding.growing import Growing
 from attent.decoding.settings import SearchSettings
+from attent.decoding.stepwise import Growing
 from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, RunError
 from attent.models.transformer import Transformer

@@ -27,7 +27,7 @@ from typer.main import get_command
 
 from attent.cli.app import app
 from attent.cli.app import run as attent
-from attent.config import recipe
+from attent.tasks import recipe
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("configs", "examples")

@@ -1,9 +1,9 @@
 import torch
 
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.data.tokenizer import START, CharTokenizer
 from attent.evaluation.aligner import align, date_sides, sides
-from attent.evaluation.forced import Look
+from attent.evaluation.forced_decoding import Look
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 

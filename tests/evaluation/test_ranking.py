@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from attent.cli.overrides import changed
-from attent.config.recipe import follow
-from attent.config.settings import read
 from attent.data.dates import dates
 from attent.data.dates.gold import gold_links
 from attent.data.gold import Gold
@@ -15,10 +13,12 @@ from attent.decoding.translator import load
 from attent.errors import ShapeError
 from attent.evaluation.aligner import Sides, align, date_sides, sides
 from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced import Look
+from attent.evaluation.forced_decoding import Look
 from attent.evaluation.ranking import looks, ranked
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
+from attent.tasks.recipe import follow
+from attent.tasks.settings import read
 
 ROOT = Path(__file__).parents[2]
 TOKENIZER = CharTokenizer("abcdefgh ")

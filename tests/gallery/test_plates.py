@@ -9,7 +9,7 @@ from gallery.drawing import sheet
 from gallery.plates import Plate, Words, page, words, write
 
 from attent.errors import ArgumentError
-from attent.views.arranged import arranged
+from attent.views.build_scene import arranged
 
 WORDS = Words("Title", "what is drawn", "a run", "a sight", "a caution")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attent.benchmarking import corpus, training
-from attent.benchmarking.attention import Case, Sides
-from attent.benchmarking.attention import compare as compare_attention
-from attent.benchmarking.timing import timed
 from attent.data.tokenizers import learn
 from attent.devices import synchronize
+from attent.experiments.benchmarking import corpus, training
+from attent.experiments.benchmarking.attention import Case, Sides
+from attent.experiments.benchmarking.attention import compare as compare_attention
+from attent.experiments.benchmarking.timing import timed
 
 PIECES, TOKENS = 40, 64
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2}
@@ -18,7 +18,7 @@ SMALL = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8
 
 @pytest.mark.parametrize("score", ["scaled_dot", "general"])
 def test_attention_is_measured_there(gpu: torch.device, score: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.benchmarking.attention.physical", lambda *_: 1000.0)
+    monkeypatch.setattr("attent.experiments.benchmarking.attention.physical", lambda *_: 1000.0)
     case = Case(score, (1, 2, 5, 4), device=gpu)
     assert Sides(case).backward("attent")()[0].device == gpu
     report = compare_attention([case], rounds=1, seconds=0, memory=False)

@@ -12,24 +12,24 @@ import pytest
 import torch
 
 from attent import load
-from attent.benchmarking import translating
 from attent.cli.app import run as command
-from attent.config.recipe import follow
-from attent.config.settings import read
 from attent.data.labelled.inputs import Inputs, VectorInputs
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.classifier import Classifier
-from attent.decoding.filler import Filler
-from attent.decoding.growing import Growing
+from attent.decoding.fill_mask import Filler
 from attent.decoding.settings import SearchSettings
+from attent.decoding.stepwise import Growing
 from attent.decoding.translator import Translator
 from attent.evaluation.aligner import align, sides
+from attent.experiments.benchmarking import translating
 from attent.models.encoder import EncoderModel
 from attent.models.encoder_settings import EncoderSettings
 from attent.models.rnn import RNN
 from attent.models.rnn_settings import RnnSettings
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
+from attent.tasks.recipe import follow
+from attent.tasks.settings import read
 from attent.training.progress import Progress
 from attent.views.pages.page import page
 from attent.views.panel import panel_of

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from attent.config.recipe import follow, resume
-from attent.config.settings import RunSettings
 from attent.runs.config import read_config
 from attent.runs.folder import LOG
+from attent.tasks.recipe import follow, resume
+from attent.tasks.settings import RunSettings
 from attent.training.checkpoint import newest, read_state
 from attent.training.progress import Progress
 

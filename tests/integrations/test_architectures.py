@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.errors import ImplementationError
 from attent.integrations.transformers import register
 

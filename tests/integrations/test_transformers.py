@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.errors import ImplementationError
 from attent.integrations import transformers as module
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.integrations.transformers import register
 
 EVERY = ("bert", "gpt2", "llama", "t5", "marian", "vit")

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from attent.attention.extension import library as extension
-from attent.layers.dropout import Dropout, drops
+from attent.layers.dropout import Dropout
+from attent.ops import native as extension
+from attent.ops.dropout import drops
 
 SHARE = 0.3
 

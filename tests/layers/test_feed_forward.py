@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention.extension import library as extension
 from attent.errors import UnknownNameError
 from attent.layers.feed_forward import FeedForward
+from attent.ops import native as extension
 
 
 def test_every_position_is_treated_alike_and_alone() -> None:

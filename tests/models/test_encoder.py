@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.errors import ShapeError
 from attent.models.encoder import EncoderModel
 from attent.models.encoder_settings import EncoderSettings

@@ -2,8 +2,8 @@ import torch
 from torch import nn
 
 from attent.attention.scores import Location
-from attent.models import packed
 from attent.models.model import Model
+from attent.ops import packed_linear
 
 
 class Doubled(Model):
@@ -12,7 +12,7 @@ class Doubled(Model):
         self.layer = nn.Linear(3, 5)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        return packed.linear(self.layer, features)
+        return packed_linear.linear(self.layer, features)
 
 
 def test_what_was_laid_out_of_the_weights_is_forgotten_between_training_and_evaluation() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attent.attention.cache import KeyValueCache
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
 from attent.models.rnn import RNN
 from attent.models.rnn_settings import RnnSettings

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
+from attent.attention.capture.watch import watch
 from attent.attention.scores import SCORES
-from attent.attention.watch import watch
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn_attention import RecurrentAttention
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attent.attention.extension import library as extension
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.models import rnn_decoder
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn import RNN
 from attent.models.rnn_decoder import DECODERS, AttendingDecoder
 from attent.models.rnn_settings import RnnSettings
+from attent.ops import native as extension
 
 pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
 LENGTHS = torch.tensor([4, 11, 1, 9, 7])

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attent.attention.extension import library as extension
 from attent.layers.recurrent import RecurrentStack, RecurrentState
 from attent.models.rnn_stack import Layer, Stack
+from attent.ops import native as extension
 
 pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.errors import ArgumentError, ShapeError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings

@@ -2,13 +2,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention.extension import library as extension
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.models import transformer_steps
 from attent.models.transformer import Transformer, TransformerState
-from attent.models.transformer_compiled import TURNS
+from attent.models.transformer_packing import TURNS
 from attent.models.transformer_settings import TransformerSettings
 from attent.models.transformer_steps import Standing
+from attent.ops import native as extension
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 2, "width": 24, "feed_forward": 11, "heads": 4, "maximum_length": 31}
 SERVED = [

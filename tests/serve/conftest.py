@@ -10,14 +10,14 @@ from starlette.testclient import TestClient
 
 import attent
 from attent.data.tokenizer import CharTokenizer
-from attent.decoding.filler import Filler
+from attent.decoding.fill_mask import Filler
 from attent.decoding.translator import Translator
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.serve.app import application
 from attent.serve.explorer import Explorer
-from attent.serve.opened import Opened
-from attent.views.arranged import arranged
+from attent.serve.loaded_run import Opened
+from attent.views.build_scene import arranged
 from attent.views.scene import Scene
 
 TOKEN = "a-token-of-this-start"

@@ -12,12 +12,12 @@ import torch
 
 import attent
 from attent.data.tokenizer import CharTokenizer
-from attent.decoding.filler import Filler
-from attent.decoding.growing import Growing, labels
+from attent.decoding.fill_mask import Filler
+from attent.decoding.stepwise import Growing, labels
 from attent.decoding.translator import Translator
 from attent.serve.explorer import Explorer
 from attent.serve.exploring import Exploring
-from attent.serve.opened import Opened
+from attent.serve.loaded_run import Opened
 from attent.views.scene import Text
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from attent.models.encoder import EncoderModel
 from attent.models.encoder_settings import EncoderSettings
 from attent.serve import explorer as explorer_file
 from attent.serve.explorer import Explorer
-from attent.serve.opened import Opened, with_examples
+from attent.serve.loaded_run import Opened, with_examples
 from attent.serve.requests import Example, Text, Translate, Where
 
 

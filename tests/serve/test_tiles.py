@@ -10,14 +10,14 @@ from torch import Tensor
 
 from attent.attention.attend import attend
 from attent.attention.call import prepare
-from attent.attention.map import AttentionMap
-from attent.benchmarking.memory import grown
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, UnknownNameError
+from attent.experiments.benchmarking.memory import grown
 from attent.serve import tiles as tiles_file
-from attent.serve.kept import Kept
+from attent.serve.lru_cache import Kept
 from attent.serve.pooling import runs
+from attent.serve.scheduler import Turns
 from attent.serve.tiles import Sheet, Tiles
-from attent.serve.turns import Turns
 from attent.views.scene import Layer
 
 

@@ -25,9 +25,9 @@ from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.training import meter
 from attent.training.checkpoint import Checkpoints
+from attent.training.distributed import joined
 from attent.training.loop import Trained, train
 from attent.training.loss import mean_loss
-from attent.training.parallel import joined
 from attent.training.progress import Progress
 from attent.training.settings import TrainingSettings
 
@@ -60,7 +60,7 @@ def together() -> Together:
     context: Any = multiprocessing.get_context(kind)
     if kind == "forkserver":
         # imported once for all
-        context.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "attent.config.recipe"])
+        context.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "attent.tasks.recipe"])
 
     def call(number: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
         port, answers, processes = free_port(), [], []

@@ -21,9 +21,9 @@ from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.runs import durable
 from attent.runs.weights import read_tensors
+from attent.training.autotune import Pace
 from attent.training.checkpoint import Checkpoints, State, best_of, checkpoints_of, mean_of, newest, read_state
 from attent.training.loop import Trained, train
-from attent.training.pace import Pace
 from attent.training.progress import Progress
 from attent.training.settings import TrainingSettings
 

@@ -12,8 +12,8 @@ from attent.models.rnn_settings import RnnSettings
 from attent.models.settings import build
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
+from attent.training.autotune import Precision
 from attent.training.loss import loss_of, mean_loss
-from attent.training.pace import Precision
 
 
 def tiny() -> Transformer:

@@ -14,9 +14,9 @@ from attent.errors import RunError
 from attent.runs.weights import tensors_of
 from attent.training.averaging import Average
 from attent.training.checkpoint import newest, read_state
+from attent.training.distributed import joined, silent
 from attent.training.loop import Training
 from attent.training.optimizer import state_of
-from attent.training.parallel import joined, silent
 from attent.training.sharding import Sharded
 
 # With the usual epsilon Adam would make steps of rounding where a gradient is nothing else, such as that of the keys' bias.

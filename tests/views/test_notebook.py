@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import attent
-from attent.attention.watch import watch
-from attent.views.arranged import arranged
+from attent.attention.capture.watch import watch
+from attent.views.build_scene import arranged
 from attent.views.notebook import framed
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError
-from attent.views.arranged import arranged
+from attent.views.build_scene import arranged
 from attent.views.picture import picture
 from attent.views.scene_panels import panels
 

@@ -5,9 +5,9 @@ import re
 import pytest
 import torch
 
-from attent.attention import formula
+from attent.attention import reference
+from attent.attention.base import Score
 from attent.attention.call import prepare
-from attent.attention.parts import Score
 from attent.attention.scores import SCORES, Dot, Gated
 from attent.views.step import Step, equation_of, features, formula_steps, name_of, vectors
 
@@ -17,7 +17,7 @@ ROWS, COLUMNS = ("r0", "r1"), ("c0", "c1", "c2")
 def steps(**how: object) -> dict[str, Step]:
     query, key, value = torch.randn(1, 1, 2, 5), torch.randn(1, 1, 3, 5), torch.randn(1, 1, 3, 7)
     prepared = prepare(query, key, value, **how)
-    found = formula.steps(*prepared)
+    found = reference.steps(*prepared)
     return {step.name: step for step in formula_steps(prepared.call, found, query, key, ROWS, COLUMNS)}
 
 

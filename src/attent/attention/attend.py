@@ -9,22 +9,22 @@ from typing import Literal, overload
 
 from torch import Tensor, nn
 
-from attent.attention import formula
+from attent.attention import reference
+from attent.attention.backends import dense, sdpa, sdpa_dropout, select, tanh, tiled, varlen
+from attent.attention.base import Mask, Normaliser, Position, Score, Weighting
 from attent.attention.call import Call, Prepared, prepare
-from attent.attention.checks import without_autocast
-from attent.attention.kernels import dropped, ragged, sdpa, short, tanh, thresholds, tiled
-from attent.attention.map import AttentionMap
-from attent.attention.parts import Mask, Normaliser, Position, Score, Weighting
-from attent.attention.watch import report, watched
+from attent.attention.capture.watch import report, watched
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ImplementationError, UnknownNameError
+from attent.ops.autograd import without_autocast
 
 # in the order that `auto` asks them
 IMPLEMENTATIONS: dict[str, ModuleType] = {
-    "short": short,
+    "short": dense,
     "sdpa": sdpa,
-    "dropped": dropped,
+    "dropped": sdpa_dropout,
     "tanh": tanh,
-    "formula": formula,
+    "formula": reference,
     "tiled": tiled,
 }
 
@@ -146,9 +146,9 @@ def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
     """What `attend` does once its arguments are checked."""
     call = prepared.call
     chosen = IMPLEMENTATIONS[_choose(call) if implementation == "auto" else _asked(implementation, call)]
-    needed = ragged.lengths(call)
+    needed = varlen.lengths(call)
     if needed is not None:
-        return call.restored(ragged.run(prepared, needed, lambda one: run(one, implementation)))
+        return call.restored(varlen.run(prepared, needed, lambda one: run(one, implementation)))
     with without_autocast(call.device):
         return call.restored(chosen.run(*prepared))
 
@@ -200,7 +200,7 @@ def explain(
 
 
 def _objection(name: str, call: Call) -> str | None:
-    return IMPLEMENTATIONS[name].why_not(call) or thresholds.slower(name, call)
+    return IMPLEMENTATIONS[name].why_not(call) or select.slower(name, call)
 
 
 def _choose(call: Call) -> str:

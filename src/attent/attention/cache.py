@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attent.attention.parts import Side
+from attent.attention.base import Side
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import checks, choices
+from attent.attention.base import Mask, Normaliser, Pairs, Position, Score, Side, Weighting
+from attent.attention.mask_info import visible
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
-from attent.attention.parts import Mask, Normaliser, Pairs, Position, Score, Side, Weighting
-from attent.attention.visible import visible
 from attent.errors import ArgumentError, ShapeError
+from attent.ops.eligibility import is_readable
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def prepare(
 
 def _for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
     """The call, with a score that keeps its digits for these queries and keys, where they can be read before anything is computed."""
-    if call.is_empty or call.device.type != "cpu" or not checks.is_readable(query):
+    if call.is_empty or call.device.type != "cpu" or not is_readable(query):
         return call
     score = call.score.for_inputs(query, key)
     if score is not call.score and (seen := visible(call)) is not None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from weakref import WeakSet
 
 import torch
 from torch import Tensor
-from torch._subclasses import FakeTensor
 
-from attent.attention import transforms
-from attent.attention.normalisers import NORMALISERS
-from attent.attention.parts import Normaliser
+from attent.attention.base import Normaliser
+from attent.attention.normalizers import NORMALISERS
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from attent.ops.autograd import is_autocast
+from attent.ops.eligibility import is_readable, known
 
 # the classes whose rows are known to be what they say
 _DISTRIBUTIONS: WeakSet[type[Normaliser]] = WeakSet(NORMALISERS.values())
@@ -157,34 +155,3 @@ def first_position(start: object, lengths: Tensor | None, batch: int, queries: i
         return operator.index(None if isinstance(start, bool) else start)  # pyright: ignore[reportArgumentType]
     except TypeError:
         raise ArgumentError(f"query_start must be a whole number or (B,) of them, got {type(start).__name__}") from None
-
-
-def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
-    """Whether a condition holds, asked only where the answer can be read at little cost: on a CPU, outside compiled graphs and vmap.
-
-    Elsewhere the answer is False, and the caller does the work that the condition would have spared.
-    """
-    if device.type != "cpu" or not _is_eager():
-        return False
-    answer = flag()
-    return not isinstance(answer, FakeTensor) and bool(answer)
-
-
-def is_readable(tensor: Tensor) -> bool:
-    """Whether the numbers of a tensor can be read now; those of a fake one cannot, nor those on the meta device."""
-    return _is_eager() and not (tensor.is_meta or isinstance(tensor, FakeTensor))
-
-
-def _is_eager() -> bool:
-    """Whether what runs now is neither compiled nor transformed, nor traced by `make_fx`."""
-    return not (torch.compiler.is_compiling() or transforms.is_transformed() or transforms.is_traced())
-
-
-def is_autocast(device: torch.device) -> bool:
-    """Whether autocast is on for a type of device; it never is for one that has none, such as meta."""
-    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
-
-
-def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """A context in which autocast, which would round scores to 16 bits on the way, is off."""
-    return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()

@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attent import names
+from attent import registry
+from attent.attention.base import Mask, Normaliser, Position, Score
 from attent.attention.masks import MASKS
-from attent.attention.normalisers import NORMALISERS
-from attent.attention.parts import Mask, Normaliser, Position, Score
+from attent.attention.normalizers import NORMALISERS
 from attent.attention.positions import POSITIONS
 from attent.attention.scores import SCORES
 from attent.errors import ArgumentError, MissingArgumentError, ShapeError
@@ -63,7 +63,7 @@ class _Named:
 
     def __init__(self, kind: str, found: dict[str, type[Any]]) -> None:
         self.kind = kind
-        self.table = names.with_aliases(found)
+        self.table = registry.with_aliases(found)
         self.whole = [name for name, part in found.items() if not _lacking(part)]
         whole = {found[name]: found[name]() for name in self.whole}
         self.ready = {name: whole[part] for name, part in self.table.items() if part in whole}
@@ -74,7 +74,7 @@ class _Named:
         return self._other(name) if ready is None else ready
 
     def _other(self, name: str) -> Any:
-        part = names.find(self.kind, name, self.table)
+        part = registry.find(self.kind, name, self.table)
         if not isinstance(part, type):
             return part
         if _lacking(part):
@@ -85,7 +85,7 @@ class _Named:
 
     def written(self, name: str) -> str | None:
         """How a part that its bare name cannot give is written; None of one that it can."""
-        part = names.find(self.kind, name, self.table)
+        part = registry.find(self.kind, name, self.table)
         lacking = _lacking(part) if isinstance(part, type) else []
         return f"{self.kind}={part.__name__}({', '.join(lacking)})" if lacking else None
 
@@ -133,7 +133,7 @@ def score(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -
 def score_for(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor], query_width: int, key_width: int, heads: int) -> Score:
     """The score that is meant, built from its name by a module that knows the widths."""
     if isinstance(given, str):
-        part = names.find("score", given, _scores.table)
+        part = registry.find("score", given, _scores.table)
         if isinstance(part, type) and issubclass(part, Score) and _can(part.for_widths, Score.for_widths, part):
             return part.for_widths(query_width, key_width, heads)
     return score(given)
@@ -168,7 +168,7 @@ def position(given: str | Position | None) -> Position | None:
 def position_for(given: str | Position | None, heads: int) -> Position | None:
     """The position that is meant, built from its name by a module that knows the number of heads."""
     if isinstance(given, str):
-        part = names.find("position", given, _positions.table)
+        part = registry.find("position", given, _positions.table)
         if isinstance(part, type) and issubclass(part, Position) and _can(part.for_heads, Position.for_heads, part):
             return part.for_heads(heads)
     return position(given)

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from attent.attention import choices
 from attent.attention.attend import run
+from attent.attention.base import Mask, Normaliser, Position, Score, Side
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import lower_key, prepare
-from attent.attention.checks import without_autocast
-from attent.attention.map import AttentionMap
-from attent.attention.parts import Mask, Normaliser, Position, Score, Side
-from attent.attention.projection import project
-from attent.attention.watch import report, watched
+from attent.attention.capture.watch import report, watched
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
+from attent.ops.autograd import without_autocast
+from attent.ops.linear import project
 
 
 class MultiHeadAttention(nn.Module):

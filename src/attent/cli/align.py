@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attent.data.gold import Link
     from attent.decoding.translator import Translator
     from attent.evaluation.aligner import Sides, Units
-    from attent.evaluation.forced import Look
+    from attent.evaluation.forced_decoding import Look
 
 # Pairs aligned together: enough to sort them by length, few enough to see results soon.
 LINES = 512
@@ -61,7 +61,7 @@ def align(
     character by character. --best chooses on half of the pairs, drawn at random (of dates, on validation), and judges what it
     chose on the others.
     """
-    from attent.evaluation.symmetrising import symmetrised
+    from attent.evaluation.symmetrization import symmetrised
 
     if best and (gold is None or any(option is not None for option in (layer, head, about, reverse))):
         raise ArgumentError("--best chooses layer, head and what rows are about by --gold, for one run: give --gold and none of the others")
@@ -104,7 +104,7 @@ def look_of(layer: int | None, head: str | None, about: str | None) -> Look:
         UnknownNameError: a row is about nothing of that name.
     """
     from attent.errors import UnknownNameError
-    from attent.evaluation.forced import ABOUT, About, Look
+    from attent.evaluation.forced_decoding import ABOUT, About, Look
 
     if head is not None and head != "mean" and not NUMBER.fullmatch(head):
         raise ArgumentError(f"--head must be a number from 0 or mean, got {head!r}")
@@ -143,7 +143,7 @@ class Linker:
     def links(self, pairs: Sequence[tuple[str, str]]) -> list[list[Link]]:
         """The links of each pair."""
         from attent.evaluation.aligner import align, sides
-        from attent.evaluation.symmetrising import symmetrised
+        from attent.evaluation.symmetrization import symmetrised
 
         found = align(self.forward.model, [self.sides(pair) for pair in pairs], self.look, threshold=self.threshold)
         if self.backward is None:
@@ -214,7 +214,7 @@ def pairs_of(pairs: str | None, source: str | None, target: str | None) -> Itera
 
 def _tabs(name: str) -> Iterator[tuple[str, str]]:
     from attent.cli.lines import where
-    from attent.data.reading import lines
+    from attent.data.readers import lines
 
     for number, line in enumerate(lines(name), start=1):
         source, *targets = line.split("\t")
@@ -225,7 +225,7 @@ def _tabs(name: str) -> Iterator[tuple[str, str]]:
 
 def _side_by_side(source: str, target: str) -> Iterator[tuple[str, str]]:
     from attent.cli.lines import where
-    from attent.data.reading import lines
+    from attent.data.readers import lines
 
     for number, (left, right) in enumerate(itertools.zip_longest(lines(source), lines(target)), start=1):
         if left is None or right is None:

@@ -88,7 +88,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except DeviceError as error:
-        from attent.training.parallel import speaks_here
+        from attent.training.distributed import speaks_here
 
         return _failed(error) if speaks_here() else FAILED
     except AttentError as error:

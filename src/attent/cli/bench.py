@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent import names
+from attent import registry
 from attent.cli.options import Device, TrustCode, device_of
 from attent.cli.output import say
 from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from attent.benchmarking.report import Report
+    from attent.experiments.benchmarking.report import Report
 
 bench = typer.Typer(help="Measure speed and memory on this machine, beside plain PyTorch.", rich_markup_mode=None)
 
@@ -73,9 +73,9 @@ def attention(
     forward and backward make a fresh process grow by; the last column is how far the two results lie apart.
     """
     for name in score or ():
-        names.check("score", name)
-    from attent.benchmarking.attention import Case, compare
-    from attent.benchmarking.attention import shape as read
+        registry.check("score", name)
+    from attent.experiments.benchmarking.attention import Case, compare
+    from attent.experiments.benchmarking.attention import shape as read
 
     shapes = [read(text) for text in shape or SHAPES]
     where = device_of(device)
@@ -110,7 +110,7 @@ def train(
         raise ArgumentError("--compile is for --model transformer; a loop over the words of a sentence takes too long to compile")
     import torch
 
-    from attent.benchmarking import corpus, training
+    from attent.experiments.benchmarking import corpus, training
 
     where, most = device_of(device), torch.get_num_threads()
     settings = training.transformer(preset or "tiny") if model is Model.transformer else training.rnn()
@@ -150,8 +150,8 @@ def translate(
 
     Greedily and with a beam of 5; of one line at a time, the middle of all times and what 95 of 100 lines stay below.
     """
-    from attent.benchmarking.translating import compare
-    from attent.data.reading import lines as read
+    from attent.data.readers import lines as read
+    from attent.experiments.benchmarking.translating import compare
 
     where = device_of(device)
     texts = list(islice((line for line in read(file) if line), lines))

@@ -32,7 +32,7 @@ def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labe
         ArgumentError: the examples are not what the run reads, or it holds nothing out.
         DataError: they cannot be read, or have a label that the run does not know.
     """
-    from attent.config.tasks.classification import judged
+    from attent.tasks.classification import judged
 
     if images is not None and labelled is not None:
         raise ArgumentError("--images and --labelled are of two runs")
@@ -65,7 +65,7 @@ def _held_out(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequ
 
     from attent.data.labelled.corpus import fitting, of_images, of_texts
     from attent.data.labelled.settings import ImagesSettings, LabelledSettings
-    from attent.data.reading import OVER_LONG
+    from attent.data.readers import OVER_LONG
     from attent.runs.config import read_config
 
     config, settings = read_config(run), None
@@ -112,7 +112,7 @@ def _images(classifier: Classifier, source: str) -> LabelledExamples:
 
 def _texts(classifier: Classifier, path: Path) -> tuple[LabelledExamples, Sequence[int]]:
     from attent.data.labelled.texts import labelled
-    from attent.data.reading import Report
+    from attent.data.readers import Report
 
     report = Report(str(path))
     lines, found = zip(*labelled(str(path), report), strict=True)

@@ -155,8 +155,8 @@ def _draw(classifier: Classifier, name: str, data: Data, told: Told, file: Path)
     from attent.data.labelled.inputs import PictureInputs
     from attent.data.labelled.pictures import Pictures
     from attent.layers.patches import patch_grid
-    from attent.views.looked import looked, panel_in_front
     from attent.views.pages.page import ENDINGS, page
+    from attent.views.patch_overlay import looked, panel_in_front
     from attent.views.picture import picture
     from attent.views.run_scene import scene_of_example
 

@@ -42,9 +42,9 @@ def demo(
 ) -> None:
     """Train a Transformer on dates in fourteen languages, judge it, translate some, and show what it looks at."""
     from attent.cli.overrides import changed
-    from attent.config import settings
-    from attent.config.recipe import follow
     from attent.decoding.translator import load
+    from attent.tasks import settings
+    from attent.tasks.recipe import follow
     from attent.views.panel import panel_of
     from attent.views.terminal import heat_map
 

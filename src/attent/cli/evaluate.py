@@ -15,12 +15,12 @@ from attent.devices import AUTO
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
-    from attent.config.tasks.task import Results
     from attent.data.text import Corpus
     from attent.decoding.settings import SearchSettings
     from attent.decoding.translator import Translator
     from attent.evaluation.metrics import Measured
     from attent.runs.config import Task
+    from attent.tasks.task import Results
 
 # What there are so many of.
 COUNTED = ("pairs", "lines", "examples")
@@ -107,14 +107,14 @@ def evaluate(
 
 def _validation(run: Path, translator: Translator) -> Results | None:
     """The scores of the validation of a corpus in files; None of another corpus."""
-    from attent.config.recipe import validate
     from attent.runs.config import read_config
+    from attent.tasks.recipe import validate
 
     return validate(run, translator.model, say) if "text" in read_config(run).corpus else None
 
 
 def _held_out(run: Path, translator: Translator) -> Results:
-    from attent.config.tasks.translation import judge
+    from attent.tasks.translation import judge
 
     corpus = corpus_of(run)
     say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
@@ -192,7 +192,7 @@ def _counted(scores: Mapping[str, float]) -> str:
 def _evaluate_files(
     translator: Translator, source: Path, target: Path, settings: SearchSettings, tokenize: str, *, lowercase: bool, as_json: bool
 ) -> None:
-    from attent.data.reading import lines as read_lines
+    from attent.data.readers import lines as read_lines
     from attent.evaluation.metrics import bleu, chrf
 
     sources, references = list(read_lines(source)), list(read_lines(target))

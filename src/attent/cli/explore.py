@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent import names
+from attent import registry
 from attent.cli.lines import as_utf8, lines_of, opened
 from attent.cli.options import Device, TrustCode, device_of
 from attent.cli.output import say
@@ -18,7 +18,7 @@ from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
     from attent.data.labelled.corpus import Data
-    from attent.serve.opened import Opened
+    from attent.serve.loaded_run import Opened
 
 HOST, PORT, LONGEST = "127.0.0.1", 8765, 32_768
 # Seconds that Ctrl-C waits for what is being computed.
@@ -49,9 +49,9 @@ def explore(
     as_utf8(text, "--text")
     if beside is not None and (score or normaliser):
         raise ArgumentError("RUN2 shows another run beside the first, --score and --normaliser the same with another part: one of them")
-    names.check("score", score)
-    names.check("normaliser", normaliser)
-    from attent.serve import opened as runs
+    registry.check("score", score)
+    registry.check("normaliser", normaliser)
+    from attent.serve import loaded_run as runs
     from attent.serve.explorer import Explorer
     from attent.serve.exploring import Exploring
 

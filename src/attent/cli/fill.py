@@ -19,7 +19,7 @@ from attent.devices import AUTO
 from attent.errors import DataError
 
 if TYPE_CHECKING:
-    from attent.decoding.filler import Filled, Filler
+    from attent.decoding.fill_mask import Filled, Filler
 
 # Pieces named of those that a blank looked at.
 LOOKS = 5

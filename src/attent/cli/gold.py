@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attent.decoding.translator import Translator
     from attent.evaluation.aligner import Sides
     from attent.evaluation.error_rate import Agreement
-    from attent.evaluation.forced import Look
+    from attent.evaluation.forced_decoding import Look
 
 # Of all that can be looked at, so many are listed.
 LISTED = 10
@@ -109,7 +109,7 @@ def _dates(translator: Translator, pairs: Sequence[Pair]) -> tuple[list[Sides], 
 
 def _best(translator: Translator, sides: Sequence[Sides], gold: Sequence[Gold], threshold: float | None, pairs: str) -> Look:
     """What agrees best with the gold links, listed with the next best ones."""
-    from attent.evaluation.forced import SAYS
+    from attent.evaluation.forced_decoding import SAYS
     from attent.evaluation.ranking import ranked
 
     say(f"looking at every layer and head on {pairs}")

@@ -13,8 +13,8 @@ from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from attent.data.tokenizer import Tokenizer
-    from attent.decoding.filler import Filler
-    from attent.evaluation.blanks import BlanksJudged
+    from attent.decoding.fill_mask import Filler
+    from attent.evaluation.masked_lm import BlanksJudged
     from attent.evaluation.ngrams import Trigrams
 
 
@@ -25,8 +25,8 @@ def evaluate_blanks(run: Path, filler: Filler, text: Path, against: Path | None,
         ArgumentError: there is no word to guess.
         DataError: a file cannot be read.
     """
-    from attent.data.reading import lines
-    from attent.evaluation.blanks import guessed
+    from attent.data.readers import lines
+    from attent.evaluation.masked_lm import guessed
 
     some = list(lines(text))
     counted = _counted(run, against, filler.tokenizer)
@@ -48,7 +48,7 @@ def said(found: BlanksJudged) -> list[str]:
 
 def _counted(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams | None:
     """What is counted in the training text; None, and said, where that is not to be had."""
-    from attent.data.reading import lines
+    from attent.data.readers import lines
     from attent.evaluation.ngrams import Trigrams
 
     try:
@@ -63,8 +63,8 @@ def _counted(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams 
 
 def _learnt(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | None:
     """What a run was trained on: neither what it was validated on nor what was too long; None, and said, where a file is gone."""
-    from attent.data.lines import Texts, text
-    from attent.data.reading import STANDARD_INPUT
+    from attent.data.monolingual import Texts, text
+    from attent.data.readers import STANDARD_INPUT
     from attent.data.settings import LinesSettings
     from attent.runs.config import read_config
 

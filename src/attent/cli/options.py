@@ -32,7 +32,7 @@ def device_of(name: str) -> torch.device:
     """
     import torch
 
-    from attent.training.parallel import speaks
+    from attent.training.distributed import speaks
 
     device = devices.device_of(name)
     if device.type == "cuda" and device.index is not None:

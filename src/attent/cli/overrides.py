@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from attent.config.settings import RunSettings
+    from attent.tasks.settings import RunSettings
 
 
 def changed(
@@ -46,7 +46,7 @@ def changed(
         ArgumentError: a change is not of this form, or a value cannot be used.
         UnknownNameError: a key is unknown.
     """
-    from attent.config.settings import parse
+    from attent.tasks.settings import parse
 
     tables = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     training = tables.setdefault("training", {})

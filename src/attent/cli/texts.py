@@ -10,7 +10,7 @@ from attent.cli.output import say
 from attent.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
-    from attent.config.settings import RunSettings
+    from attent.tasks.settings import RunSettings
 
 # What standard input is taken to hold, which cannot be counted before it is read.
 UNCOUNTED = 20_000
@@ -57,9 +57,9 @@ def settings_of(
         ArgumentError, DataError: files that do not go together or cannot be read.
     """
     from attent.cli.overrides import toml
-    from attent.config.settings import parse
-    from attent.config.suggestions import SIZES, in_words, suggested
-    from attent.training.parallel import speaks
+    from attent.tasks.settings import parse
+    from attent.tasks.suggestions import SIZES, in_words, suggested
+    from attent.training.distributed import speaks
 
     if start is not None:
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
@@ -104,7 +104,7 @@ def placed(files: Mapping[str, str], folder: Path) -> dict[str, str]:
         ArgumentError: there is no such folder.
     """
     from attent.data.labelled.settings import DIGITS
-    from attent.data.reading import STANDARD_INPUT
+    from attent.data.readers import STANDARD_INPUT
 
     if not folder.is_dir():
         raise ArgumentError(f"--data {folder} is no folder")
@@ -114,8 +114,8 @@ def placed(files: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 def _images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:
     """How many examples there are, and what suggests settings for so many."""
-    from attent.config.suggestions import suggested_pictures, suggested_vectors
     from attent.data.labelled.corpus import counted
+    from attent.tasks.suggestions import suggested_pictures, suggested_vectors
 
     if "source" not in files:
         raise ArgumentError("--size goes with --images, or with settings that have [images]")
@@ -124,7 +124,7 @@ def _images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[st
 
 
 def _lines(files: Mapping[str, str]) -> int:
-    from attent.data.reading import STANDARD_INPUT, lines
+    from attent.data.readers import STANDARD_INPUT, lines
 
     file = files.get("train") or files.get("train_source")
     if file is None:

@@ -20,7 +20,7 @@ from attent.devices import AUTO
 from attent.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
-    from attent.config.tasks.task import Results
+    from attent.tasks.task import Results
 
 CORPORA = ("dates",)
 RUNS = Path("runs")
@@ -139,7 +139,7 @@ def train(
         return
 
     from attent.cli.overrides import changed
-    from attent.config import settings
+    from attent.tasks import settings
 
     embeddings = vectors | {"frozen": freeze_vectors or None}
     starts = [f"vectors.{name}={json.dumps(value)}" for name, value in embeddings.items() if value is not None]
@@ -183,7 +183,7 @@ def _to_go_on(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
 def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
     """Train, and print what came of it, in the process that a person hears of."""
     from attent.cli.evaluate import lines
-    from attent.training.parallel import speaks
+    from attent.training.distributed import speaks
 
     if speaks():
         say(says)
@@ -194,6 +194,6 @@ def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
 
 
 def _recipe() -> ModuleType:
-    from attent.config import recipe
+    from attent.tasks import recipe
 
     return recipe

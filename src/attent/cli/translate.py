@@ -185,10 +185,10 @@ def _written(
     replace_unknown: bool,
 ) -> list[list[Written]]:
     """What is written of each text's translations; only our own engine can say what was looked at."""
-    from attent.evaluation.forced import looked_at
+    from attent.evaluation.forced_decoding import looked_at
     from attent.evaluation.links import links
     from attent.evaluation.pharaoh import pharaoh
-    from attent.evaluation.unknown import pieces_of, replaced
+    from attent.evaluation.unk_replacement import pieces_of, replaced
     from attent.evaluation.words import merged, words
 
     if own is None or not (alignments or replace_unknown):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent import names
+from attent import registry
 from attent.cli.lines import as_utf8
 from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import write
@@ -54,7 +54,7 @@ def walk(
         raise ArgumentError(f"{given[0]} is a run folder, of which a walk needs a text too: attent walk {given[0]} TEXT")
     _refuse(trained, "needs a run: attent walk RUN TEXT")
     for part, name in (("score", score), ("normaliser", normaliser), ("mask", mask)):
-        names.check(part, name)
+        registry.check(part, name)
     # a score is built for the widths, whatever it needs
     _must_suffice("normaliser", normaliser)
     _must_suffice("mask", mask)

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from attent.data.batches import KEYS, Bitext
+from attent.data.bpe_dropout_bitext import ResampledBitext
+from attent.data.disk_pairs import StoredPairs, WorkingFolder, opened, store
 from attent.data.index import StoredBitext, index
-from attent.data.reading import OVER_LONG, Report, pairs, parallel
-from attent.data.resampled import ResampledBitext
+from attent.data.readers import OVER_LONG, Report, pairs, parallel
 from attent.data.settings import TextSettings
-from attent.data.splitting import split, without
-from attent.data.stored import StoredPairs, WorkingFolder, opened, store
 from attent.data.subword_tokenizer import SubwordTokenizer
 from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import learn
+from attent.data.train_valid_split import split, without
 from attent.errors import ArgumentError, DataError
 
 # What lies in a corpus' folder: the pairs to train on, and their index.

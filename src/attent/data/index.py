@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from attent.data.batches import KEYS, Bitext, Sequences
-from attent.data.reading import OVER_LONG, Report
-from attent.data.stored import StoredPairs
+from attent.data.disk_pairs import StoredPairs
+from attent.data.readers import OVER_LONG, Report
 from attent.data.tokenizer import START, STOP, Tokenizer
 from attent.errors import DataError
 

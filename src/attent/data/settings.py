@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, Field, model_validator
 
-from attent.data.reading import STANDARD_INPUT
+from attent.data.readers import STANDARD_INPUT
 from attent.errors import ArgumentError
 
 Kind = Literal["char", "word", "bpe", "unigram"]

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import sentencepiece
 
 from attent.data import tokenizer_file
-from attent.data.sampled_pieces import BpeDropout, Sampler, SubwordRegularization, Vocabulary
+from attent.data.subword_sampling import BpeDropout, Sampler, SubwordRegularization, Vocabulary
 from attent.data.tokenizer import PAD, START, STOP, UNK, spoken
 from attent.errors import ArgumentError, DataError
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attent.attention.map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError
 from attent.views.labels import cut, padded, width
 from attent.views.panel import Panel

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from attent.attention.parts import Mask, Pairs
+from attent.attention.base import Mask, Pairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention.attend import attend
+from attent.attention.base import Mask, Normaliser, Score
 from attent.attention.call import prepare
-from attent.attention.map import AttentionMap
-from attent.attention.normalisers import Hard, Softmax
-from attent.attention.parts import Mask, Normaliser, Score
+from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.normalizers import Hard, Softmax
 from attent.attention.scores.gaussian import Gaussian
 from attent.database.answers import Answer
 from attent.database.entries import Entries, agree, entries, listed, numbers, one_number

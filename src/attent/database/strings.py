@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.attention.parts import Score
+from attent.attention.base import Score
 from attent.errors import ArgumentError
 
 

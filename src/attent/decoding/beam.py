@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attent.attention.extension import library as extension
 from attent.data.tokenizer import PAD, START, STOP
 from attent.decoding.hypothesis import Hypothesis, length_penalty
+from attent.ops import native as extension
 
 # Tokens whose highest is found before any order is: on a CPU the highest of many takes a tenth of the time of saying which it
 # is, and a fifteenth of the time of the highest few.

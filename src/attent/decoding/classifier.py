@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.attention.map import AttentionMap
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
 from attent.data.batches import BatchSize, Sequences
 from attent.data.labelled import arrays, pictures
 from attent.data.labelled.arrays import VectorSequences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attent.attention.map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap
 
 
 @dataclass(frozen=True)

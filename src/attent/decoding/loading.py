@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from attent.decoding import classifier, filler, translator
+from attent.decoding import classifier, fill_mask, translator
 from attent.decoding.translator import Translator
 from attent.devices import device_of
 from attent.errors import RunError
@@ -16,7 +16,7 @@ from attent.runs.config import Task, read_config
 
 LOADERS: dict[Task, Callable[..., Any]] = {
     "translate": translator.load,
-    "fill-mask": filler.load,
+    "fill-mask": fill_mask.load,
     "classify": classifier.load,
 }
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.axes import Lengths, Tokens
 from attent.data.batches import ROWS, round_up
 from attent.data.tokenizer import START, STOP
 from attent.decoding.beam import countable, likeliest, likeliest_of_logits, settled
@@ -17,6 +16,7 @@ from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.models.encoder_decoder import EncoderDecoder
+from attent.types import Lengths, Tokens
 
 Choice = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
 from attent.data.batches import KEYS, BatchSize, Sequences, cut
 from attent.data.dates.checks import InputCheck, input_check
 from attent.data.text import Pair

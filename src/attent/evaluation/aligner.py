@@ -9,7 +9,7 @@ from typing import Any, Literal
 from attent.data.dates.gold import target_words
 from attent.data.gold import Link
 from attent.data.tokenizer import Tokenizer
-from attent.evaluation.forced import Look, looked_at
+from attent.evaluation.forced_decoding import Look, looked_at
 from attent.evaluation.links import links
 from attent.evaluation.words import Words, merged, words
 from attent.models.encoder_decoder import EncoderDecoder

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from attent.data.gold import Gold, Link
-from attent.data.reading import lines
+from attent.data.readers import lines
 from attent.errors import DataError
 
 LINK = re.compile(r"(\d{1,18})([-?p])(\d{1,18})", re.ASCII)

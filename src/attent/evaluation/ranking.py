@@ -13,7 +13,7 @@ from attent.data.gold import Gold
 from attent.errors import ShapeError
 from attent.evaluation.aligner import Sides
 from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced import ABOUT, Look, forced
+from attent.evaluation.forced_decoding import ABOUT, Look, forced
 from attent.evaluation.links import links
 from attent.evaluation.words import merged
 from attent.models.encoder_decoder import EncoderDecoder

@@ -12,7 +12,7 @@ import numpy as np
 
 from attent.data.batches import BatchSize
 from attent.data.dates import DatesSettings, dates
-from attent.data.reading import Report, lines, pairs
+from attent.data.readers import Report, lines, pairs
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings

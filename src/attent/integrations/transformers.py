@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from attent.attention.attend import run
 from attent.attention.call import prepare
-from attent.attention.map import AttentionMap
+from attent.attention.capture.dispatch import UNSUPPORTED, attention_classes
+from attent.attention.capture.watch import report, watched
+from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.attention.watch import report, watched
-from attent.attention.watching.dispatch import UNSUPPORTED, attention_classes
 from attent.errors import ImplementationError
 
 NAME = "attent"

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.attention.dropout import Drops
-from attent.attention.extension import library as extension
-from attent.attention.kernels import probe
-from attent.attention.parts import Pairs
-from attent.attention.transforms import needs_plain_torch
+from attent.ops import native as extension
+from attent.ops.dropout import drops
+from attent.ops.eligibility import can_run_native, needs_plain_torch
 
 # Four elements share one 64-bit random number: PyTorch draws one for each.
 BITS = 16
@@ -24,7 +22,7 @@ class Dropout(nn.Module):
     """Sets a share of the features to zero while training, and scales the others up so that the mean stays.
 
     Many float32 features on a CPU the extension goes through in one sweep, and in another for the gradients: which stay is the
-    hash of `attent.attention.dropout`, of a seed from torch's generator. Elsewhere random numbers come from that generator, and on
+    hash of `attent.ops.dropout`, of a seed from torch's generator. Elsewhere random numbers come from that generator, and on
     a CPU the share is rounded to a multiple of 1/65,536, and the scale with it.
 
     Source: Srivastava et al. (2014), JMLR 15.
@@ -37,13 +35,18 @@ class Dropout(nn.Module):
         super().__init__()
         self.share = share
 
+    @property
+    def active_share(self) -> float:
+        """The share that is dropped now: 0 while evaluating."""
+        return self.share if self.training else 0.0
+
     def forward(self, features: Tensor) -> Tensor:
         """Features of any shape → the same shape."""
         if not self.training or not self.share:
             return features
         if features.device.type != "cpu":
             return F.dropout(features, self.share)
-        if features.dtype == torch.float32 and features.numel() >= MANY and probe.possible() and extension.library() is not None:
+        if features.dtype == torch.float32 and features.numel() >= MANY and can_run_native() and extension.library() is not None:
             return _Dropped.apply(features, self.share, int(torch.randint(2**31 - 1, ())))
         dropped = round(self.share * 2**BITS)
         words = torch.empty(-(-features.numel() * BITS // 64), dtype=torch.int64).random_(-(2**63), None)
@@ -53,12 +56,6 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """The share, for print."""
         return f"{self.share:g}"
-
-
-def drops(number: int, width: int, share: float, seed: int) -> Drops:
-    """Which features of so many rows stay, as of the weights of one sequence and one head."""
-    rows = torch.arange(number)
-    return Drops.of(Pairs(rows, torch.arange(width), rows[None], 1), 1, share, seed)
 
 
 class _Dropped(torch.autograd.Function):

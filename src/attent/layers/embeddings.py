@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attent.axes import Features, Tokens
 from attent.errors import ShapeError
+from attent.types import Features, Tokens
 
 
 class TokenEmbedding(nn.Module):

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.attention import projection
-from attent.attention.transforms import needs_plain_backward
 from attent.errors import UnknownNameError
+from attent.ops import linear
+from attent.ops.eligibility import needs_plain_backward
 
 Activation = Literal["relu", "gelu"]
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
@@ -39,17 +39,17 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.widen = nn.Linear(width, hidden)
         self.narrow = nn.Linear(hidden, width)
-        for linear in (self.widen, self.narrow):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        for layer in (self.widen, self.narrow):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
 
     def forward(self, features: Tensor) -> Tensor:
         """(…, E) → (…, E)."""
-        if self.activation is F.relu and projection.serves(features, self.widen) and projection.plain(self.narrow, self.narrow.in_features):
+        if self.activation is F.relu and linear.serves(features, self.widen) and linear.plain(self.narrow, self.narrow.in_features):
             parameters = (self.widen.weight, self.widen.bias, self.narrow.weight, self.narrow.bias)
             return _FeedForward.apply(features.to(torch.bfloat16).contiguous(), *parameters)
-        (wide,) = projection.project(features, self.widen)
-        return projection.project(self.activation(wide), self.narrow)[0]
+        (wide,) = linear.project(features, self.widen)
+        return linear.project(self.activation(wide), self.narrow)[0]
 
 
 class _FeedForward(torch.autograd.Function):
@@ -59,22 +59,22 @@ class _FeedForward(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor, *parameters: Tensor | None) -> Tensor:
         widen, widen_bias, narrow, narrow_bias = parameters
         assert widen is not None and narrow is not None
-        (wide,) = projection.products(features, (widen,), (widen_bias,), relu=True)
+        (wide,) = linear.products(features, (widen,), (widen_bias,), relu=True)
         ctx.save_for_backward(features, *parameters, wide)
-        return projection.products(wide, (narrow,), (narrow_bias,))[0]
+        return linear.products(wide, (narrow,), (narrow_bias,))[0]
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         *inputs, wide = ctx.saved_tensors
         if needs_plain_backward(slope):
-            return projection.differentiable(_formula, inputs, ctx.needs_input_grad, slope)
+            return linear.differentiable(_formula, inputs, ctx.needs_input_grad, slope)
         features, widen, widen_bias, narrow, narrow_bias = inputs
         slope = slope.contiguous()
-        of_narrow = projection.of_parameters(slope, wide, narrow_bias is not None)
-        inside = projection.back((slope,), (narrow,), above=wide)
-        of_widen = projection.of_parameters(inside, features, widen_bias is not None)
-        return projection.back((inside,), (widen,)), *of_widen, *of_narrow
+        of_narrow = linear.of_parameters(slope, wide, narrow_bias is not None)
+        inside = linear.back((slope,), (narrow,), above=wide)
+        of_widen = linear.of_parameters(inside, features, widen_bias is not None)
+        return linear.back((inside,), (widen,)), *of_widen, *of_narrow
 
 
 def _formula(features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None) -> Tensor:
-    return projection.linear(F.relu(projection.linear(features, widen, widen_bias)), narrow, narrow_bias)
+    return linear.linear(F.relu(linear.linear(features, widen, widen_bias)), narrow, narrow_bias)

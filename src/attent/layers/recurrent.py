@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.axes import Features, Lengths
-from attent.layers import gated_steps
 from attent.layers.dropout import Dropout
+from attent.ops import rnn
+from attent.types import Features, Lengths
 
 Cell = Literal["gru", "lstm"]
 NETWORKS: dict[str, type[nn.GRU | nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -75,16 +75,14 @@ class Recurrent(nn.Module):
         """Whether `sweep` can be used, and is faster."""
         parameters = (*self.network.parameters(),)
         exact = all(parameter.dtype == torch.float32 for parameter in parameters)
-        return self.training and exact and gated_steps.serves(inputs, *parameters)
+        return self.training and exact and rnn.serves(inputs, *parameters)
 
     def sweep(
         self, inputs: Tensor, state: RecurrentState, *, backwards: bool = False, lengths: Tensor | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """`forward` with steps first, (T, B, …), and what a reader needs: the last step first, and rows that end, zeros from there on."""
         weight, bias = cast(Tensor, self.network.weight_hh_l0), cast(Tensor, self.network.bias_hh_l0)
-        outputs, hidden, cell = gated_steps.sweep(
-            self.gates(inputs), weight, bias, state.hidden, state.cell, backwards=backwards, lengths=lengths
-        )
+        outputs, hidden, cell = rnn.sweep(self.gates(inputs), weight, bias, state.hidden, state.cell, backwards=backwards, lengths=lengths)
         return outputs, RecurrentState(hidden, cell)
 
     def gates(self, inputs: Tensor) -> Tensor:

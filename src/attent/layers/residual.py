@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.layers.dropout import Dropout
-from attent.layers.residual_norm import residual_norm
+from attent.ops.add_layer_norm import residual_norm
 
 Norm = Literal["post", "pre"]
 
@@ -24,7 +24,7 @@ class Stream(NamedTuple):
         """The stream with nothing left to add, and its norm in the type that autocast's products take."""
         device = self.features.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.features.dtype
-        together, normalised = residual_norm(self.features, self.output, self.dropout, norm, dtype)
+        together, normalised = residual_norm(self.features, self.output, self.dropout, self.dropout.active_share, norm, dtype)
         return Stream(together), normalised
 
     def end(self, norm: nn.Module) -> Tensor:
@@ -60,4 +60,4 @@ class Residual(nn.Module):
         """What the next sub-layer gets, from this one's stream and output (…, E)."""
         if self.pre:
             return Stream(stream.features, output, self.dropout)
-        return Stream(residual_norm(stream.features, output, self.dropout, self.norm, stream.features.dtype)[1])
+        return Stream(residual_norm(stream.features, output, self.dropout, self.dropout.active_share, self.norm, stream.features.dtype)[1])

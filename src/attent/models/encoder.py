@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from attent.axes import Features, Lengths
 from attent.errors import ShapeError
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
-from attent.models import packed
 from attent.models.encoder_settings import EncoderSettings
 from attent.models.model import Model
 from attent.models.transformer_layers import Encoder, positions
+from attent.ops import packed_linear
+from attent.types import Features, Lengths
 
 
 class EncoderModel(Model):
@@ -84,4 +84,4 @@ class EncoderModel(Model):
 
     def output(self, features: Tensor) -> Tensor:
         """Logits of what is told from these features, (…, E) → (…, V)."""
-        return packed.linear(self.to_logits, features)
+        return packed_linear.linear(self.to_logits, features)

@@ -5,10 +5,10 @@
     state  = model.start(memory); features, state = model.step(state, tokens)      one step at a time: search
 
 Teacher-forced `decode` and repeated `step` compute the same features. Whoever calls `output` may fuse it with the
-loss or the search. Attention weights leave a model only through `attent.attention.watch`; the names under which they
+loss or the search. Attention weights leave a model only through `attent.attention.capture.watch`; the names under which they
 arrive say what attends to what: under `encoder` the source attends to itself, `cross_attention` is the target looking
 at the source, any other attention of the decoder is the target looking at its own beginning. Row t of these is labelled with the
-token produced by step t; `attent.evaluation.forced` says when it may be about the token read in.
+token produced by step t; `attent.evaluation.forced_decoding` says when it may be about the token read in.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from torch import Tensor, nn
 
-from attent.axes import Features, Lengths, Tokens
-from attent.models import packed
 from attent.models.model import Model
+from attent.ops import packed_linear
+from attent.types import Features, Lengths, Tokens
 
 
 @dataclass(frozen=True)
@@ -92,4 +92,4 @@ class EncoderDecoder(Model, ABC, Generic[S]):
 
     def output(self, features: Tensor) -> Tensor:
         """Logits over the target vocabulary for the token that comes next, (…, E) → (…, V)."""
-        return packed.linear(self.to_logits, features)
+        return packed_linear.linear(self.to_logits, features)

@@ -7,9 +7,9 @@ from typing import Self
 
 from torch import nn
 
-from attent.attention.parts import Score
+from attent.attention.base import Score
 from attent.layers.embeddings import TokenEmbedding
-from attent.models import packed
+from attent.ops import packed_linear
 
 
 class Model(nn.Module):
@@ -17,7 +17,7 @@ class Model(nn.Module):
 
     def train(self, mode: bool = True) -> Self:
         """To training mode or back; between the two parameters may change in ways that PyTorch does not count."""
-        packed.forget(self)
+        packed_linear.forget(self)
         return super().train(mode)
 
     @property

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
-from attent.axes import Features, Lengths, Tokens
 from attent.errors import ArgumentError, ShapeError
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
@@ -14,6 +13,7 @@ from attent.layers.recurrent import BidirectionalRecurrent
 from attent.models.encoder_decoder import EncoderDecoder, Memory
 from attent.models.rnn_decoder import DECODERS, RnnState
 from attent.models.rnn_settings import RnnSettings
+from attent.types import Features, Lengths, Tokens
 
 
 class RNN(EncoderDecoder[RnnState]):

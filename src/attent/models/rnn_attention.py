@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from attent.attention import choices
 from attent.attention.attend import run
+from attent.attention.base import Score
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import Prepared, lower_key, prepare
-from attent.attention.map import AttentionMap
-from attent.attention.normalisers.softmax import Softmax
-from attent.attention.parts import Score
+from attent.attention.capture.watch import report, watched
+from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores import Additive, Concat, General, Location
-from attent.attention.watch import report, watched
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn_local import Local

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
-from attent.axes import Features
-from attent.layers.gated_steps import product_type, serves
 from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn_attention import RecurrentAttention
 from attent.models.rnn_forced import bahdanau, luong
-from attent.models.rnn_glances import Source
 from attent.models.rnn_local import Local
 from attent.models.rnn_settings import RnnSettings
 from attent.models.rnn_stack import Layer
+from attent.ops.attention_rnn import Source
+from attent.ops.rnn import product_type, serves
+from attent.types import Features
 
 
 @dataclass(frozen=True)

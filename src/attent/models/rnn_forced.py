@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attent.models.rnn_glances import Glances, Source
 from attent.models.rnn_stack import Layer, Stack
+from attent.ops.attention_rnn import Glances, Source
 
 Gradients = tuple[Tensor | None, ...]
 FIELDS = len(Layer._fields)

@@ -31,7 +31,7 @@ class RnnSettings(BaseModel):
             behind it ("luong", 2015, arXiv 1508.04025).
         score: the name of a score, as in attent.attention.scores; "additive" for bahdanau and "general" for luong unless given.
         attention_hidden: features inside an additive or concat score; as many as the memory has unless given.
-        normaliser: the name of a normaliser, as in attent.attention.normalisers.
+        normaliser: the name of a normaliser, as in attent.attention.normalizers.
         local: whether luong's attention sees a window of the source alone, about the step's own place ("m") or one that it
             predicts ("p"), or all of it ("none"); their §3.2.
         local_window: how far the window reaches to either side, their D, in tokens.

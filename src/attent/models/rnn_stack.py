@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attent.layers.gated_steps import GatedSteps, Share
+from attent.ops.rnn import GatedSteps, Share
 
 
 class Layer(NamedTuple):

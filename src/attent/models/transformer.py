@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
-from attent.axes import Features, Lengths, Tokens
 from attent.errors import ArgumentError, ShapeError
 from attent.layers.embeddings import TokenEmbedding
-from attent.models import packed, transformer_steps
-from attent.models import transformer_compiled as compiled
+from attent.models import transformer_packing as compiled
+from attent.models import transformer_steps
 from attent.models.encoder_decoder import EncoderDecoder, Memory
-from attent.models.transformer_compiled import Start
 from attent.models.transformer_layers import Decoder, Embedding, Encoder
+from attent.models.transformer_packing import Start
 from attent.models.transformer_settings import TransformerSettings
 from attent.models.transformer_steps import Standing
+from attent.ops import packed_linear
+from attent.types import Features, Lengths, Tokens
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
     @property
     def rowwise(self) -> bool:
         """Whether both stacks and the logits are the extension's."""
-        return all(map(compiled.serves, (self.encoder, self.decoder))) and packed.possible(self.to_logits.weight)
+        return all(map(compiled.serves, (self.encoder, self.decoder))) and packed_linear.possible(self.to_logits.weight)
 
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
         """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.

@@ -12,7 +12,6 @@ from attent.attention.masks import Causal
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import Sinusoidal
-from attent.axes import Features, Lengths, Tokens
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
 from attent.layers.feed_forward import FeedForward
@@ -20,6 +19,7 @@ from attent.layers.residual import Residual, Stream
 from attent.models.encoder_decoder import Memory
 from attent.models.encoder_settings import EncoderSettings
 from attent.models.transformer_settings import StackSettings, TransformerSettings
+from attent.types import Features, Lengths, Tokens
 
 ADDED_TO_EMBEDDINGS = ("sinusoidal", "learned", "none")
 

@@ -27,7 +27,7 @@ class StackSettings(BaseModel):
         activation: the nonlinearity of the feed-forward network.
         norm: layer normalisation after each residual connection ("post", the paper's) or before each sub-layer ("pre").
         score: the name of a score, as in attent.attention.scores.
-        normaliser: the name of a normaliser, as in attent.attention.normalisers.
+        normaliser: the name of a normaliser, as in attent.attention.normalizers.
         position: how positions enter: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi,
             relative_bias), or not at all (none).
         maximum_length: the longest sequence, in tokens, that learned positions can number.

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.attention.kernels.looks import keep, looks
-from attent.attention.watch import watched
+from attent.attention.capture.watch import watched
 from attent.layers.residual import Stream
-from attent.models import transformer_compiled as compiled
+from attent.models import transformer_packing as compiled
 from attent.models.encoder_decoder import Memory
-from attent.models.transformer_compiled import Stack, Start
 from attent.models.transformer_layers import Decoder, Embedding
+from attent.models.transformer_packing import Stack, Start
+from attent.ops.decode_attention import keep, looks
 
 # Room is made for so many tokens at a time: on a CPU what is not written yet takes no memory.
 ROOM = 32

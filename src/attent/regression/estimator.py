@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from attent.attention.attend import attend
-from attent.attention.map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, AttentError, UnknownNameError
 from attent.regression.bandwidth import learn, rule_of_thumb
 from attent.regression.kernels import Kernel, kernel

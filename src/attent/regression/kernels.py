@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.attention.parts import Mask, Pairs, Score
+from attent.attention.base import Mask, Pairs, Score
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.gaussian import Gaussian
 from attent.errors import ArgumentError, UnknownNameError

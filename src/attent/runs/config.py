@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from attent import bounded, names
+from attent import bounded, registry
 from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings
@@ -140,7 +140,7 @@ def read_config(path: Path | str) -> RunConfig:
 
 def code_in(config: RunConfig) -> dict[str, str]:
     """The settings of a run's model that name a module to import, and what they name."""
-    return {key: value for key, value in config.model if isinstance(value, str) and names.is_imported(value)}
+    return {key: value for key, value in config.model if isinstance(value, str) and registry.is_imported(value)}
 
 
 def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None:

@@ -18,8 +18,8 @@ from starlette.routing import Route
 
 from attent.errors import AttentError
 from attent.serve.explorer import Explorer
-from attent.serve.guard import Guard, refusal
 from attent.serve.requests import Column, Example, Row, Summary, Text, TileOf, Translate, Where
+from attent.serve.security import Guard, refusal
 from attent.serve.tiles import Part
 
 # Threads that wait for their turn to compute; each keeps some memory of its own.

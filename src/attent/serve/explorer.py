@@ -11,18 +11,18 @@ import torch
 
 from attent.data.tokenizer import STOP
 from attent.data.typed import as_known
-from attent.decoding.growing import Growing, Grown
 from attent.decoding.settings import SearchSettings
+from attent.decoding.stepwise import Growing, Grown
 from attent.errors import ArgumentError, DataError
-from attent.serve import looks
-from attent.serve.kept import Kept
-from attent.serve.opened import Opened
+from attent.serve import queries
+from attent.serve.loaded_run import Opened
+from attent.serve.lru_cache import Kept
 from attent.serve.requests import Column, Example, Row, Text, TileOf, Translate, Where
 from attent.serve.scenes import Scenes
+from attent.serve.scheduler import Turns
 from attent.serve.tiles import Part, Sheet, Tiles
-from attent.serve.turns import Turns
-from attent.views.arranged import arranged
-from attent.views.pages.embedded import rgb
+from attent.views.build_scene import arranged
+from attent.views.pages.payload import rgb
 from attent.views.run_scene import scene_of_example
 from attent.views.scene import Scene
 
@@ -61,12 +61,12 @@ class Explorer:
     def row(self, scene: int, asked: Row) -> Part:
         """How a query looks."""
         sheet = self._sheet(scene, asked)
-        return self._now(lambda: looks.row(sheet, _within(asked.query, sheet.shape[0], "query")))
+        return self._now(lambda: queries.row(sheet, _within(asked.query, sheet.shape[0], "query")))
 
     def column(self, scene: int, asked: Column) -> Part:
         """Who looks at a key."""
         sheet = self._sheet(scene, asked)
-        return self._now(lambda: looks.column(sheet, _within(asked.key, sheet.shape[1], "key")))
+        return self._now(lambda: queries.column(sheet, _within(asked.key, sheet.shape[1], "key")))
 
     def tile(self, scene: int, asked: TileOf) -> Part:
         """A tile of a level."""
@@ -75,12 +75,12 @@ class Explorer:
     def thumbnail(self, scene: int, asked: Where) -> Part:
         """All of a map in small."""
         sheet = self._sheet(scene, asked)
-        return self._now(lambda: looks.thumbnail(sheet))
+        return self._now(lambda: queries.thumbnail(sheet))
 
     def summary(self, scene: int, name: str) -> dict[str, Any]:
         """The figures of each layer and head of a group, and of how many queries one was computed, at the most."""
         group = self.scenes[scene].group(name)
-        found = [self._now(lambda layer=layer: looks.figures(layer, itself=group.itself)) for layer in group.layers]
+        found = [self._now(lambda layer=layer: queries.figures(layer, itself=group.itself)) for layer in group.layers]
         return {"figures": [layer.heads for layer in found], "every": max(layer.every for layer in found)}
 
     def pixels(self, scene: int) -> bytes:

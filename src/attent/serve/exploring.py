@@ -11,10 +11,10 @@ from typing import Self
 
 from torch import Tensor
 
-from attent.attention.map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, AttentError
 from attent.serve.explorer import Explorer
-from attent.views.arranged import arranged
+from attent.views.build_scene import arranged
 from attent.views.panel import LabelledMap
 from attent.views.scene import Scene
 

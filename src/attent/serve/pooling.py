@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from attent.attention.streaming import Tile
+from attent.attention.maps.tiles import Tile
 
 
 def runs(length: int, level: int) -> int:

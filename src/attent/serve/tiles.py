@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from attent.errors import ArgumentError, UnknownNameError
-from attent.serve.kept import Kept
+from attent.serve.lru_cache import Kept
 from attent.serve.pooling import Pooled, rows_of, runs, smaller
-from attent.serve.turns import Turns
+from attent.serve.scheduler import Turns
 from attent.views.scene import Layer
 
 SIDE = 256

@@ -27,11 +27,11 @@ from attent.models.model import Model
 from attent.runs.durable import draft_of, new_file, new_folder, sweep
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_tensors
+from attent.training.autotune import Pace
 from attent.training.averaging import Average
-from attent.training.judge import Verdict
+from attent.training.distributed import ALONE, Processes, left
+from attent.training.early_stopping import Verdict
 from attent.training.optimizer import restore, state_of
-from attent.training.pace import Pace
-from attent.training.parallel import ALONE, Processes, left
 from attent.training.settings import TrainingSettings
 
 CHECKPOINTS, OPTIMIZER, AVERAGE, KEPT, STATE = (

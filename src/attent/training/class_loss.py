@@ -6,8 +6,8 @@ from torch import Tensor
 
 from attent.data.labelled.examples import LabelledBatch
 from attent.models.encoder import EncoderModel
-from attent.training.output_loss import output_loss
-from attent.training.pace import Precision, autocast
+from attent.ops.linear_cross_entropy import output_loss
+from attent.training.autotune import Precision, autocast
 
 
 def class_loss(model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:

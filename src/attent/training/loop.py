@@ -18,16 +18,16 @@ from attent.errors import AttentError
 from attent.models.model import Model
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
+from attent.training.autotune import Pace, Precision, candidates, chosen
 from attent.training.averaging import Average, kept_weights
 from attent.training.checkpoint import Checkpoints, State, contents_of, take_up
+from attent.training.distributed import ALONE, Processes, silent
+from attent.training.early_stopping import Judge
 from attent.training.interruption import interruptible
-from attent.training.judge import Judge
 from attent.training.loss import LossFunction, loss_of
 from attent.training.memory import keep_little
 from attent.training.meter import Meter
 from attent.training.optimizer import optimizer_of
-from attent.training.pace import Pace, Precision, candidates, chosen
-from attent.training.parallel import ALONE, Processes, silent
 from attent.training.progress import Log, Progress
 from attent.training.schedules import SCHEDULES, share_done
 from attent.training.settings import TrainingSettings

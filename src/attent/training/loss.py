@@ -11,8 +11,8 @@ from torch import Tensor
 from attent.data.batches import Batch, BatchSize, Bitext
 from attent.data.tokenizer import PAD
 from attent.models.encoder_decoder import EncoderDecoder
-from attent.training.output_loss import output_loss
-from attent.training.pace import Precision, autocast
+from attent.ops.linear_cross_entropy import output_loss
+from attent.training.autotune import Precision, autocast
 
 # What training is handed: of a model and one batch of its task, with the share of label smoothing and the precision, the loss, a mean
 # of the batch's answers in nats, and the model width E that a schedule may ask for.

@@ -53,7 +53,7 @@ def constant(update: int, progress: float, warmup: int, width: int) -> float:
 
 
 def plateau(update: int, progress: float, warmup: int, width: int) -> float:
-    """1, times what the validations that found nothing better have left of it (`attent.training.judge`)."""
+    """1, times what the validations that found nothing better have left of it (`attent.training.early_stopping`)."""
     return _rise(update, warmup)
 
 

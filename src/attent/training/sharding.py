@@ -21,9 +21,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from attent.models.model import Model
 from attent.runs.weights import tensors_of
+from attent.training.distributed import Group, Loss, LossOf
 from attent.training.loss import LossFunction
 from attent.training.loss import loss_of as of_translation
-from attent.training.parallel import Group, Loss, LossOf
 
 
 class Sharded(Group):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from attent.attention.map import AttentionMap
-from attent.attention.watch import watch
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import AttentError
 from attent.views.pages.page import page
 from attent.views.scene import Scene

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 from torch import Tensor
 
-from attent.attention.map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
 
 Kind = Literal["cross", "encoder", "decoder"]

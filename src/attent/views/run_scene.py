@@ -7,10 +7,10 @@ from typing import Any
 from attent.data.labelled.inputs import PictureInputs, TextInputs
 from attent.data.labelled.pictures import Pictures
 from attent.decoding.classifier import Classifier
-from attent.decoding.filler import Filler
+from attent.decoding.fill_mask import Filler
 from attent.decoding.translator import Translator
 from attent.layers.patches import patch_grid
-from attent.views.arranged import arranged
+from attent.views.build_scene import arranged
 from attent.views.labelling import FRONT
 from attent.views.scene import Picture, Scene
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.attention.map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
 from attent.views.labels import right_to_left
 

@@ -15,7 +15,7 @@ def panels(scene: Scene, group: str = "", layer: int = -1, head: int | Literal["
     """One head of one layer, the mean over its heads, or every head, by name.
 
     Args:
-        scene: as `attent.views.arranged.arranged` makes it.
+        scene: as `attent.views.build_scene.arranged` makes it.
         group: its name; the first unless given.
         layer: from 0; from the last, −1, backwards.
         head: from 0; "mean" over all heads; or "all", each by itself.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from attent.attention.base import Score
 from attent.attention.call import Call
-from attent.attention.parts import Score
 
 # An example longer than this many terms teaches nothing more.
 LONGEST_EXAMPLE = 8

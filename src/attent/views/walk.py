@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from attent.attention.base import Mask, Normaliser, Score
+from attent.attention.capture.watch import watch
 from attent.attention.multihead import MultiHeadAttention
-from attent.attention.parts import Mask, Normaliser, Score
 from attent.attention.scores import ScaledDot
-from attent.attention.watch import watch
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError
 from attent.views import walk_html, walk_text
-from attent.views.listening import Listening
 from attent.views.panel import choose
 from attent.views.step import Step, equation_of, features, name_of
+from attent.views.trace import Listening
 
 UNSCALED = "dot"
 
@@ -69,7 +69,7 @@ def walk(
     """Walk through the self-attention of a sentence, with made-up numbers that are small enough to follow.
 
     The words are those between spaces. A word's vector is random, but the same word always has the same one; the
-    matrices are random by the seed. The numbers are those of `attent.attention.formula`.
+    matrices are random by the seed. The numbers are those of `attent.attention.reference`.
 
     Args:
         text: the sentence.

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attent.attention import attend
-from attent.attention.kernels import rows
+from attent.attention.backends import row_tiles
 from attent.attention.masks import Excluded
 from attent.errors import DTypeError, ShapeError
 
@@ -19,7 +19,7 @@ def test_each_query_sees_all_but_its_excluded_keys() -> None:
 
 
 def test_leaving_one_out_of_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "TILE", 20)
+    monkeypatch.setattr(row_tiles, "TILE", 20)
     key = torch.randn(7, 2)
     _, weights = attend(key, key, key, mask=Excluded(torch.arange(7)[:, None]), implementation="tiled", return_map=True)
     assert weights.dense().diagonal().count_nonzero() == 0

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attent.attention import attend, prepare
-from attent.attention.kernels import bands
+from attent.attention.backends import block_sparse
+from attent.attention.base import Mask
 from attent.attention.masks import Around, Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
-from attent.attention.parts import Mask
 from attent.attention.scores import Additive
 from attent.testing import check_part
 
@@ -53,7 +53,7 @@ def test_tiles_within_the_reach_lose_nothing(mask: Mask, score: str | Additive, 
     bias = torch.randn(1, H, TQ, TK, dtype=torch.float64)
     outcomes = []
     for implementation in ("formula", "tiled"):
-        monkeypatch.setattr(bands, "LEAST", least)
+        monkeypatch.setattr(block_sparse, "LEAST", least)
         context = attend(*tensors, score=score, mask=mask, bias=bias, dropout=0.2, seed=3, implementation=implementation)
         outcomes.append([context, *torch.autograd.grad(context.square().sum(), tensors)])
     torch.testing.assert_close(*outcomes)
@@ -69,9 +69,9 @@ def test_a_table_has_no_reach_and_either_needs_both() -> None:
 
 @pytest.mark.parametrize("window", [8, 64])
 def test_the_work_follows_the_pairs_that_attend(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bands, "LEAST", 256)
+    monkeypatch.setattr(block_sparse, "LEAST", 256)
     call = prepare(*(torch.zeros(1, 1, 2048, 1) for _ in range(3)), mask=Window(window - 1, 0)).call
-    found = bands.bands(call)
+    found = block_sparse.bands(call)
     assert [row for band in found for row in band.rows] == list(range(2048))
     assert sum(band.pairs for band in found) <= 2.1 * 2048 * window
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from attent.attention import attend, prepare
-from attent.attention.kernels import rows
+from attent.attention.backends import row_tiles
+from attent.attention.base import Pairs
 from attent.attention.masks import Selected
-from attent.attention.parts import Pairs
 from attent.errors import DTypeError, ShapeError
 
 
@@ -21,7 +21,7 @@ def test_each_query_sees_its_chosen_keys() -> None:
 
 
 def test_sequences_heads_and_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "TILE", 100)
+    monkeypatch.setattr(row_tiles, "TILE", 100)
     indices = torch.randint(-1, 7, (2, 3, 5, 2))
     tensors = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 4)
     call = prepare(*tensors, mask=Selected(indices)).call

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attent.attention import attend
-from attent.attention.kernels import rows
+from attent.attention.backends import row_tiles
 from attent.attention.masks import Table
 from attent.errors import DTypeError, ShapeError
 
@@ -14,7 +14,7 @@ SHAPES = [(5, 7), (1, 7), (5, 1), (2, 3, 5, 7), (1, 3, 5, 7), (2, 1, 1, 7), (2, 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("implementation", ["formula", "tiled", "sdpa"])
 def test_true_means_may_attend(shape: tuple[int, ...], implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "TILE", 50)
+    monkeypatch.setattr(row_tiles, "TILE", 50)
     query, key, value = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4), torch.randn(2, 3, 7, 11)
     table = torch.rand(shape) < 0.7
     weights = (query @ key.mT / 2).masked_fill(~table, -torch.inf).softmax(-1).nan_to_num(0.0)

@@ -41,7 +41,7 @@ def test_the_bias_is_the_buckets_number() -> None:
 
 
 def test_the_table_learns_in_every_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.attention.kernels.rows.TILE", 50)
+    monkeypatch.setattr("attent.attention.backends.row_tiles.TILE", 50)
     bias, features = RelativeBias.for_heads(3).double(), torch.randn(2, 3, 5, 7).double()
     nn.init.normal_(bias.table)
     gradients = [

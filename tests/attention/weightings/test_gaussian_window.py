@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from attent.attention import attend, explain, formula, prepare
+from attent.attention import attend, explain, prepare, reference
 from attent.attention.masks import Around
 from attent.attention.scores import Additive
 from attent.attention.weightings import GaussianWindow
@@ -32,7 +32,7 @@ def test_weights_are_multiplied_and_not_normalised_again() -> None:
     assert (weights.dense().sum(-1) < 1).all()
     torch.testing.assert_close(weights.received(), expected.sum(-2))
     assert torch.equal(weights.argmax(), expected.argmax(-1))
-    steps = formula.steps(*prepare(query, key, value, weighting=GaussianWindow(about, 1.5)))
+    steps = reference.steps(*prepare(query, key, value, weighting=GaussianWindow(about, 1.5)))
     assert list(steps)[-3:] == ["normalised", "weights", "output"]
     torch.testing.assert_close(steps["normalised"], plain)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attent.data.labelled.texts import Labelled, labelled, without
-from attent.data.reading import Report
+from attent.data.readers import Report
 from attent.errors import DataError
 
 

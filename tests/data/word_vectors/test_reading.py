@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from attent.benchmarking.memory import apart, grown
 from attent.data import unpacking
 from attent.data.word_vectors import WordVectors, read, text, write
 from attent.data.word_vectors.opening import opened
 from attent.data.word_vectors.reading import width_of
 from attent.data.word_vectors.report import VectorsReport
 from attent.errors import DataError
+from attent.experiments.benchmarking.memory import apart, grown
 
 NAMES = ["</s>", "the", "Straße", "New_York", "42", "日本", *(f"w{n}" for n in range(1200))]
 # as gensim's save_word2vec_format writes them: keyword arguments by name of file
@@ -107,7 +107,7 @@ def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
         (pickle.dumps({}), "glove holds no word vectors: it is a pickle, as gensim saves its own; save_word2vec_format writes one"),
         (b"\x00\x01\x02\x03\n\x00\x00", "glove holds no word vectors: it is neither text nor word2vec's binary form"),
         ("a 1 2\n".encode("utf-16"), "glove holds no word vectors: it is neither text nor word2vec's binary form"),
-        (gzip.compress(b"a 1 2\n" * 99)[:-9], "glove is cut off or damaged: "),
+        (gzip.compress(b"a 1 2\n" * 99, mtime=0)[:-9], "glove is cut off or damaged: "),
     ],
 )
 def test_what_holds_no_word_vectors_is_refused_in_one_line(tmp_path: Path, content: bytes, said: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError
-from attent.views.arranged import arranged
+from attent.views.build_scene import arranged
 from attent.views.pages.budget import MEBIBYTE, planned
 from attent.views.scene import Scene
 

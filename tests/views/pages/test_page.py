@@ -9,7 +9,7 @@ import torch
 
 import attent
 from attent.errors import ArgumentError, ShapeError
-from attent.views.arranged import arranged
+from attent.views.build_scene import arranged
 from attent.views.pages.page import page
 
 WEIGHTS = torch.rand(2, 3, 3).softmax(-1)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from attent.attention.watch import watch
-from attent.views.arranged import arranged
+from attent.attention.capture.watch import watch
+from attent.views.build_scene import arranged
 from attent.views.pages.page import page
 from attent.views.scene import Picture, Scene
 

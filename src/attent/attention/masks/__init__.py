@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from attent import names
+from attent import registry
+from attent.attention.base import Both, Either, Mask
 from attent.attention.masks.around import Around
 from attent.attention.masks.blocks import Blocks
 from attent.attention.masks.causal import Causal
@@ -14,9 +15,8 @@ from attent.attention.masks.prefix import Prefix
 from attent.attention.masks.selected import Selected
 from attent.attention.masks.table import Table
 from attent.attention.masks.window import Window
-from attent.attention.parts import Both, Either, Mask
 
-MASKS: dict[str, type[Mask]] = names.parts(__name__)
+MASKS: dict[str, type[Mask]] = registry.parts(__name__)
 
 __all__ = [
     "MASKS",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from attent.attention.parts import Mask, Pairs
+from attent.attention.base import Mask, Pairs
 from attent.errors import ArgumentError, ShapeError
 
 

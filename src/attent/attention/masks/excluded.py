@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from attent.attention.base import Mask, Pairs
 from attent.attention.masks.selected import Selected, check_indices, check_shape
-from attent.attention.parts import Mask, Pairs
 
 
 @dataclass(frozen=True, eq=False)

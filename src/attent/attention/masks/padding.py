@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.parts import Mask, Pairs
+from attent.attention.base import Mask, Pairs
 from attent.errors import DTypeError, ShapeError
 
 

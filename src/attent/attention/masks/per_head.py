@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attent.attention.base import Mask, Pairs, any_seen
 from attent.attention.masks.window import Window
-from attent.attention.parts import Mask, Pairs, any_seen
 from attent.errors import ArgumentError, ShapeError
 
 # what the head of no mask sees

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from attent import names
+from attent import registry
 from attent.attention.positions.alibi import Alibi
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.relative_bias import RelativeBias
 from attent.attention.positions.rotary import Rotary
 from attent.attention.positions.sinusoidal import Sinusoidal
 
-POSITIONS: dict[str, type[nn.Module]] = names.parts(__name__)
+POSITIONS: dict[str, type[nn.Module]] = registry.parts(__name__)
 
 __all__ = ["POSITIONS", "Alibi", "Learned", "RelativeBias", "Rotary", "Sinusoidal"]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.parts import Pairs, Position
+from attent.attention.base import Pairs, Position
 
 
 class Alibi(Position):

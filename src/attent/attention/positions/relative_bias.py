@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.parts import Pairs, Position
+from attent.attention.base import Pairs, Position
 from attent.errors import ArgumentError, ShapeError
 
 

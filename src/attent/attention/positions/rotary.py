@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.parts import Position
+from attent.attention.base import Position
 from attent.errors import ShapeError
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from attent import names
-from attent.attention.parts import Score
+from attent import registry
+from attent.attention.base import Score
 from attent.attention.scores.additive import Additive
 from attent.attention.scores.concat import Concat
 from attent.attention.scores.cosine import Cosine
@@ -14,6 +14,6 @@ from attent.attention.scores.general import General
 from attent.attention.scores.location import Location
 from attent.attention.scores.scaled_dot import ScaledDot
 
-SCORES: dict[str, type[Score]] = names.parts(__name__)
+SCORES: dict[str, type[Score]] = registry.parts(__name__)
 
 __all__ = ["SCORES", "Additive", "Concat", "Cosine", "Dot", "Gated", "Gaussian", "General", "Location", "ScaledDot"]

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.parts import Side, TanhScore
+from attent.attention.base import Side, TanhScore
 
 
 class Concat(TanhScore):

@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.attention.parts import DotScore, Side
+from attent.attention.base import DotScore, Side
 from attent.errors import ArgumentError
 
 

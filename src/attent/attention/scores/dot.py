@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from attent.attention.parts import DotScore
+from attent.attention.base import DotScore
 
 
 class Dot(DotScore):

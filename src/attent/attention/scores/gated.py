@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.parts import Score
+from attent.attention.base import Score
 from attent.attention.scores.dot import Dot
 
 

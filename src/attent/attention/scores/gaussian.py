@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from attent.attention.parts import DotScore, Score, Side
+from attent.attention.base import DotScore, Score, Side
 from attent.errors import ArgumentError
 
 # Squared distances from the keys' mean, in units of σ, up to which the expanded square keeps the digits of a score in float32, whose

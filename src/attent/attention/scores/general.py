@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.parts import DotScore, Side
+from attent.attention.base import DotScore, Side
 
 
 class General(DotScore):

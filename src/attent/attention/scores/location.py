@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.parts import Score, Side
+from attent.attention.base import Score, Side
 from attent.errors import ArgumentError, ShapeError
 
 

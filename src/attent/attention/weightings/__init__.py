@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from attent import names
-from attent.attention.parts import Weighting
+from attent import registry
+from attent.attention.base import Weighting
 from attent.attention.weightings.gaussian_window import GaussianWindow
 
-WEIGHTINGS: dict[str, type[Weighting]] = names.parts(__name__)
+WEIGHTINGS: dict[str, type[Weighting]] = registry.parts(__name__)
 
 __all__ = ["WEIGHTINGS", "GaussianWindow"]

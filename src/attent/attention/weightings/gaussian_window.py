@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.parts import Pairs, Weighting
+from attent.attention.base import Pairs, Weighting
 from attent.errors import ArgumentError, ShapeError
 
 

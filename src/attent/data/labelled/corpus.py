@@ -18,7 +18,7 @@ from attent.data.labelled.pictures import Pictures, digits, folder, pictures_in
 from attent.data.labelled.settings import DIGITS, ImagesSettings, LabelledSettings
 from attent.data.labelled.splitting import stratified
 from attent.data.labelled.texts import Labelled, labelled, named, without
-from attent.data.reading import OVER_LONG, Report, Tally
+from attent.data.readers import OVER_LONG, Report, Tally
 from attent.data.tokenizer import Tokenizer
 from attent.errors import ArgumentError, DataError
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from attent.data.labelled.augmentation import Augmentation
 from attent.data.labelled.pictures import Colours
-from attent.data.reading import STANDARD_INPUT
+from attent.data.readers import STANDARD_INPUT
 from attent.data.settings import File, Kind, Size
 from attent.errors import ArgumentError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from attent.data.reading import EMPTY_LINE, MANY_TABS, STANDARD_INPUT, Report, lines
+from attent.data.readers import EMPTY_LINE, MANY_TABS, STANDARD_INPUT, Report, lines
 from attent.errors import DataError
 
 # What is done with a line, as a report says it.

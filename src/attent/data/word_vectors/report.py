@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from attent.data.reading import Report
+from attent.data.readers import Report
 
 # What is done with an entry, as a report says it.
 EMPTY_LINE, OTHER_WIDTH, NO_NUMBER = "empty line", "not as many numbers as the others", "something else where a number belongs"

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention.multihead import MultiHeadAttention
-from attent.attention.normalisers.softmax import Softmax
+from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import waves
 from attent.attention.scores import Dot, ScaledDot
 from attent.data.tokenizer import SPECIALS, Tokenizer
-from attent.evaluation.unknown import pieces_of
+from attent.evaluation.unk_replacement import pieces_of
 from attent.layers.feed_forward import FeedForward
 from attent.models.transformer import Transformer
 from attent.models.transformer_layers import Embedding

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.axes import Features, Lengths, Tokens
 from attent.data.dates.checks import InputCheck
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.translator import Translator
@@ -20,6 +19,7 @@ from attent.export.onnx import graphs
 from attent.export.onnx.graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS
 from attent.models.encoder_decoder import EncoderDecoder, Memory
 from attent.runs.folder import Run
+from attent.types import Features, Lengths, Tokens
 
 NAME = "onnx"
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")

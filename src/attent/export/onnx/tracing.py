@@ -11,10 +11,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from attent.attention import checks, formula
+from attent.attention import checks, reference
+from attent.attention.base import Side
 from attent.attention.call import Call
 from attent.attention.masks import Causal
-from attent.attention.parts import Side
 from attent.export.onnx import recurrent
 from attent.layers.recurrent import Recurrent
 
@@ -51,11 +51,11 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     """
     pairs = call.pairs()
     allowed = None if _sees_all(call) else call.allowed(pairs)
-    ours, theirs = Side(query.to(call.exact)), formula.exact_keys(call, key)
+    ours, theirs = Side(query.to(call.exact)), reference.exact_keys(call, key)
     if call.lowered:
         ours = call.score.lower_query(ours.features, theirs.origin)
     value = call.spread(value).to(call.exact)
-    return formula.steps_of(call, pairs, ours, theirs, value, allowed, lowered=call.lowered)["output"].to(call.dtype)
+    return reference.steps_of(call, pairs, ours, theirs, value, allowed, lowered=call.lowered)["output"].to(call.dtype)
 
 
 def _sees_all(call: Call) -> bool:

@@ -8,11 +8,11 @@ from html import escape
 from pathlib import Path
 
 from attent.errors import ArgumentError
-from attent.views.arranged import Weights, arranged
+from attent.views.build_scene import Weights, arranged
 from attent.views.labelling import About
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.bundle import bundled, web
-from attent.views.pages.embedded import embedded
+from attent.views.pages.payload import embedded
 from attent.views.panel import LabelledMap
 from attent.views.scene import Picture, Scene
 
@@ -81,7 +81,7 @@ def page(
         >>> attent.views.page(seen, tokens).save("attention.html")
 
     Args:
-        maps: a scene, or what `attent.views.arranged.arranged` makes one of: what `watch` saw, what a run's `map` has, the `attentions`
+        maps: a scene, or what `attent.views.build_scene.arranged` makes one of: what `watch` saw, what a run's `map` has, the `attentions`
             that Hugging Face's models return, or one map.
         tokens: labels, as there.
         targets: labels, as there.

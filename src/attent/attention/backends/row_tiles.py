@@ -1,0 +1,69 @@
+"""Some rows at a time: what the tiled implementation and the maps share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attent.attention import reference
+from attent.attention.base import DotScore, Side
+from attent.attention.call import Call, lower_key
+from attent.attention.mask_info import visible
+
+# Numbers that a tile may hold at a time: 4 MiB of float32, so that what is made of them stays in a CPU's caches; and how many tiles'
+# worth is rather computed at once than twice.
+TILE, WHOLE = 2**20, 4
+
+
+class Lowered(NamedTuple):
+    """Both sides lowered, every head spread, in exact type, with the keys that no query sees emptied."""
+
+    query: Side
+    key: Side
+    value: Tensor
+
+
+def per_row(call: Call, per_pair: int | None = None) -> int:
+    """How many numbers one row of scores takes while it is computed, over all sequences and heads; the score says how many a pair."""
+    return max(call.batch * call.heads * call.keys * (per_pair or call.score.per_pair(call.query_width)), 1)
+
+
+def tiles(call: Call, per_pair: int | None = None, tile: int | None = None) -> list[range]:
+    """The rows, in runs that stay within a tile's size."""
+    step = max((tile or TILE) // per_row(call, per_pair), 1)
+    return [range(first, min(first + step, call.queries)) for first in range(0, call.queries, step)]
+
+
+def lower(call: Call, query: Tensor, key: Side, value: Tensor) -> Lowered:
+    """Lower both sides once, for all rows.
+
+    Keys that no query sees are emptied before, so that nothing they hold reaches a gradient of the score's parameters.
+    """
+    theirs, value = reference.exact_keys(call, key), call.spread(value).to(call.exact)
+    seen = visible(call)
+    if seen is not None:
+        theirs, value = reference.without_hidden(seen, theirs, value)
+    if not call.lowered:
+        theirs = lower_key(call.score, theirs.features, call.heads, call.score.origin(theirs.features, seen))
+    return Lowered(call.score.lower_query(query.to(call.exact), theirs.origin), theirs, value)
+
+
+def products_of(call: Call, query: Side, key: Side) -> tuple[Tensor, Tensor, float]:
+    """Features of two lowered sides of a dot form whose product times the scale, also returned, is the score under softmax.
+
+    The key's bias is one more feature, against a constant: it keeps its gradient and the fused kernel; the query's own bias shifts
+    whole rows, which softmax does not see.
+    """
+    assert isinstance(call.score, DotScore)
+    scale = call.score.scale(query.features.shape[-1])
+    if key.bias is None:
+        return query.features, key.features, scale
+    constant = query.features.new_full((*query.features.shape[:-1], 1), 1.0 / scale)
+    return torch.cat((query.features, constant), -1), torch.cat((key.features, key.bias[..., None]), -1), scale
+
+
+def some(side: Side, tokens: Tensor | slice) -> Side:
+    """Some queries or keys of a side."""
+    return Side(side.features[:, :, tokens], None if side.bias is None else side.bias[:, :, tokens], side.origin)

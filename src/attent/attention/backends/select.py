@@ -1,0 +1,64 @@
+"""When an implementation that could serve is left to a quicker one: the one table of measured thresholds.
+
+`auto` reads it; an implementation asked for by name does not.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from attent.attention.backends import block_sparse, row_tiles
+from attent.attention.call import Call
+from attent.ops.eligibility import needs_plain_torch
+
+# PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
+# on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45 against 75 at 2048.
+SIXTEEN_BIT_GRADIENTS = 256
+# PyTorch's attention computes every pair, or every other one for a causal mask alone. Band by band it skips those that a mask hides,
+# which repays the calls where they leave less than this share of the pairs, on a CPU and from so many pairs of all heads on.
+SPARSE, MANY = 0.5, 2**20
+# Exponentials of every key repay themselves from so many rows on: at 1 query and 15 keys of 512 features, 136 sequences, the formula took
+# 22 ms with gradients and the fused form 31, at 4 queries 58 and 37.
+FEW = 4
+# The extension takes fewer queries than this many at the price of as many; at 1 of 32 or 128 keys, 512 heads, float32 with gradients it
+# took 3.7 and 19 ms, PyTorch 3.0 and 15, at 8 queries both the same.
+ALONE = 4
+# So many keys the extension takes in less time than PyTorch's kernel: with gradients, without, and with dropout, where PyTorch makes a
+# table. Measured with torch 2.13 on a core with AVX-512 and AMX, heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256
+# in float32 and 36 against 44 for all pairs in bfloat16, 32 each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in
+# float32.
+# Without gradients bfloat16 is left to PyTorch, which is sooner from 64 keys on: so low a limit would have a batch's padding choose.
+BRIEF, BRIEF_ALONE, BRIEF_DROPPED = 256, 1024, 2048
+
+
+def _brief(call: Call) -> int:
+    """How many keys make a short sequence."""
+    return BRIEF_DROPPED if call.dropout else BRIEF if torch.is_grad_enabled() else BRIEF_ALONE
+
+
+def has_open_sizes(call: Call) -> bool:
+    """Whether a graph is exported for sizes that are known only when it runs."""
+    sizes = call.batch, call.queries, call.keys
+    return torch.compiler.is_exporting() and any(isinstance(size, torch.SymInt) for size in sizes)
+
+
+def slower(name: str, call: Call) -> str | None:
+    """Why `auto` passes an implementation by at these shapes; None if it does not."""
+    if has_open_sizes(call):
+        # no threshold may be asked about them, and no number of tiles made of them
+        return "the exported graph leaves sizes open, for which there is no number of tiles" if name == "tanh" else None
+    if name == "formula" and row_tiles.per_row(call) * call.queries > row_tiles.WHOLE * row_tiles.TILE:
+        return "it would hold the whole table of scores, which tiles do not"
+    if name == "short" and call.queries < ALONE:
+        return f"fewer than {ALONE} queries do not fill its registers"
+    if name == "short" and call.dtype == torch.bfloat16 and not (call.dropout or torch.is_grad_enabled()):
+        return "without gradients PyTorch takes 16 bits in less time"
+    if name == "short" and call.keys > _brief(call):
+        return f"more than {_brief(call)} keys are not short"
+    if name == "tanh" and needs_plain_torch():
+        return "functional derivatives take plain PyTorch, which it leaves to tiles"
+    if name == "tanh" and call.queries < FEW:
+        return f"fewer than {FEW} queries do not repay its exponentials of every key"
+    if name == "sdpa" and call.bias is not None and call.bias.requires_grad and block_sparse.sparse(call, SPARSE, MANY) is not None:
+        return "the bias's gradient would have it compute the pairs that the mask hides, which tiles skip"
+    return None

@@ -1,0 +1,82 @@
+"""Tanh forms in tiles whose scores come of `tanh_op`, for every mask, normaliser, bias and position.
+
+On a GPU one kernel takes the softmax and the values along, where every query sees the keys between two.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from attent.attention.backends import row_tiles, tiled
+from attent.attention.base import Side, TanhScore
+from attent.attention.call import Call
+from attent.attention.normalizers.softmax import Softmax
+from attent.ops.eligibility import needs_plain_torch
+from attent.ops.tanh_score import operator
+from attent.ops.tanh_score.triton import operators
+
+
+def why_not(call: Call) -> str | None:
+    """What keeps this implementation from a call; None if nothing does."""
+    if call.score.form != "tanh":
+        return f"score {type(call.score).__name__} has no tanh form"
+    return None
+
+
+def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+    """The context of each query, (B, H, Tq, Dv)."""
+    if needs_plain_torch():
+        # operators of our own would hand out tangents of zero
+        return tiled.run(call, query, key, value)
+    spans = None if call.is_empty or _fused_unsupported(call) else _spans(call)
+    if spans is not None:
+        lowered = row_tiles.lower(call, query, key, value)
+        ours, theirs = lowered.query.features, lowered.key.features
+        v = cast(TanhScore, call.score).direction(ours).reshape(-1, ours.shape[-1])
+        # back to 16 bits, from which they came
+        return torch.ops.attent.tanh_attention(ours, theirs, v, lowered.value.to(call.dtype), *spans)[0]
+    return tiled.run(call, query, key, value, partial(between, cast(TanhScore, call.score)))
+
+
+def between(score: TanhScore, query: Side, key: Side) -> Tensor:
+    """The scores of two lowered sides, (B, H, Tq, Tk); as `score.between`, which serves functional derivatives."""
+    ours, theirs = query.features, key.features
+    v = score.direction(ours).reshape(-1, ours.shape[-1])
+    if needs_plain_torch():
+        # an operator of one's own would hand out tangents of zero
+        return score.between(query, key)
+    return operator.tanh_scores(ours, theirs, v)
+
+
+def _fused_unsupported(call: Call) -> str | None:
+    """What keeps the fused kernel from a call of tanh form; None if nothing does."""
+    if not operators.serves(call.device, call.dtype):
+        return "it needs a CUDA device, Triton, and no float64"
+    if not isinstance(call.normaliser, Softmax):
+        return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
+    has = {"dropout": call.dropout != 0, "bias": call.bias is not None, "soft cap": call.soft_cap is not None}
+    has |= {"bias of position": call.position is not None, "weighting": call.weighting is not None}
+    return next((f"it has no {name}" for name, given in has.items() if given), None)
+
+
+def _spans(call: Call) -> tuple[Tensor, Tensor] | None:
+    """The first key that each query sees, and the one behind the last, int32 (B, H, Tq); None where a mask has gaps or does not know.
+
+    Of a query that sees none the first is Tk and the last stands before all.
+    """
+    shape = (call.batch, call.heads, call.queries)
+    if call.mask is None:
+        whole = torch.zeros(1, 1, 1, dtype=torch.int32, device=call.device)
+        return whole.expand(shape), (whole + call.keys).expand(shape)
+    found = call.mask.span(call.pairs())
+    if found is None:
+        return None
+    first, last = torch.broadcast_tensors(*found)
+    first, behind = first[..., 0].clamp(min=0), (last[..., 0] + 1).clamp(max=call.keys)
+    nothing = behind <= first
+    first, behind = first.masked_fill(nothing, call.keys), behind.masked_fill(nothing, 0)
+    return first.to(call.device, torch.int32).expand(shape), behind.to(call.device, torch.int32).expand(shape)

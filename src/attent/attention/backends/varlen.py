@@ -1,0 +1,65 @@
+"""Sequences of different lengths in one batch: each computed with its own keys, where the padding would cost more than it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from attent.attention.backends import row_tiles
+from attent.attention.base import Side
+from attent.attention.call import Call, Prepared
+from attent.attention.normalizers.softmax import Softmax
+from attent.ops.eligibility import is_transformed
+
+# Numbers of padding, on average over the sequences, that cost what one more call does, for each form of score: measured on a CPU with and
+# without gradients. A number of a dot form is a pair's score, one of a tanh form a feature of it.
+WORTH = {"dot": 2**18, "tanh": 2**21}
+
+
+def lengths(call: Call) -> list[int] | None:
+    """How many keys each sequence needs; None where all of them are computed at once."""
+    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or not call.mask.splits or call.weighting:
+        return None
+    # a score or a normaliser of somebody's own may look at all there is
+    if call.score.form is None or not isinstance(call.normaliser, Softmax) or is_transformed() or torch.compiler.is_compiling():
+        return None
+    numbers, worth = row_tiles.per_row(call) * call.queries, WORTH[call.score.form] * call.batch
+    if numbers < worth:
+        return None
+    reach = call.mask.reach(call.pairs())
+    if reach is None:
+        return None
+    behind = (reach[1] + 1).clamp(0, call.keys).amax((1, 2, 3))
+    if len(behind) < call.batch:
+        return None
+    spared = numbers * (1 - float(behind.sum()) / (call.batch * call.keys))
+    return behind.tolist() if spared >= worth else None
+
+
+def run(prepared: Prepared, needed: list[int], each: Callable[[Prepared], Tensor]) -> Tensor:
+    """The contexts of all sequences, (B, H, Tq, Dv), each computed alone with the keys it needs."""
+    call, contexts = prepared.call, []
+    sides = zip(*(part.split(1) if part is not None else [None] * call.batch for part in prepared.key), strict=True)
+    tensors = zip(prepared.query.split(1), sides, prepared.value.split(1), strict=True)
+    for place, (query, (features, bias, origin), value) in enumerate(tensors):
+        keys = needed[place]
+        if not keys:
+            contexts.append(value.new_zeros(1, call.heads, call.queries, call.value_width, dtype=call.dtype))
+            continue
+        side = Side(features[:, :, :keys], None if bias is None else bias[:, :, :keys], origin)
+        contexts.append(each(Prepared(_alone(call, place, keys), query, side, value[:, :, :keys])))
+    return torch.cat(contexts)
+
+
+def _alone(call: Call, place: int, keys: int) -> Call:
+    assert call.mask is not None
+    bias, start = call.bias, call.start
+    if bias is not None:
+        bias = bias[place : place + 1] if len(bias) > 1 else bias
+        bias = bias[..., :keys] if bias.shape[3] > 1 else bias
+    if isinstance(start, Tensor):
+        start = int(start[place] if len(start) > 1 else start)
+    return replace(call, mask=call.mask.alone(place, keys), bias=bias, start=start, batch=1, keys=keys, axes=4)

@@ -1,0 +1,1 @@
+"""Capture of the attention that a model computes, the model unchanged."""

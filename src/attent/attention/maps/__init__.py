@@ -1,0 +1,1 @@
+"""Maps of attention weights: values that are computed where they are looked at."""

@@ -1,0 +1,28 @@
+"""All weight on the best key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from attent.attention.base import Normaliser
+
+
+@dataclass(frozen=True)
+class Hard(Normaliser):
+    """1 for the key of highest score, 0 for the others: exact look-up. A tie goes to the first.
+
+    The limit of softmax(s/τ) for τ → 0. Its gradient to the scores is zero, so nothing before the scores learns from it; Xu
+    et al. 2015 ("Show, Attend and Tell", §4.1, arXiv:1502.03044) train such a choice by sampling instead.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("argmax", "hardmax", "one_hot")
+
+    def normalise(self, scores: Tensor) -> Tensor:
+        """One-hot rows for scores (…, Tk)."""
+        best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
+        # keeps the graph whole: a gradient of zeros, where none at all would be an error to ask for
+        return best + 0.0 * scores

@@ -1,0 +1,31 @@
+"""The sigmoid, key by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from attent.attention.base import Normaliser
+
+
+@dataclass(frozen=True)
+class Sigmoid(Normaliser):
+    """σ(sᵢ + b): each key by itself, between 0 and 1; the row's sum is free.
+
+    Ramapuram et al. 2024, "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", eq. 3 (arXiv:2409.04431), who
+    set b = −log Tk so that a row sums to about one at the start of training.
+
+    Args:
+        bias: b, in nats.
+    """
+
+    bias: float = 0.0
+    aliases: ClassVar[tuple[str, ...]] = ("logistic",)
+    distribution: ClassVar[bool] = False
+    shift_invariant: ClassVar[bool] = False
+
+    def normalise(self, scores: Tensor) -> Tensor:
+        """The sigmoid of each of the scores (…, Tk)."""
+        return (scores + self.bias).sigmoid()

@@ -1,0 +1,25 @@
+"""The softmax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from attent.attention.base import Normaliser
+
+
+@dataclass(frozen=True)
+class Softmax(Normaliser):
+    """exp(sᵢ) / Σⱼ exp(sⱼ): all weights positive, summing to one.
+
+    Bridle 1990, "Probabilistic Interpretation of Feedforward Classification Network Outputs"; in attention since Bahdanau
+    et al. 2015, eq. 6.
+    """
+
+    aliases: ClassVar[tuple[str, ...]] = ("boltzmann",)
+
+    def normalise(self, scores: Tensor) -> Tensor:
+        """The softmax of each row of scores (…, Tk)."""
+        return scores.softmax(-1)

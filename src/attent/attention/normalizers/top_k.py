@@ -1,0 +1,43 @@
+"""The softmax over the k best keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attent.attention.base import Normaliser
+from attent.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class TopK(Normaliser):
+    """The softmax over the k largest scores; the other weights are exactly zero.
+
+    Gupta et al. 2021, "Memory-efficient Transformers via Top-k Attention" (arXiv:2106.06899). Of equal scores at the border
+    as many are kept as make k.
+
+    Args:
+        k: how many keys each query keeps, ≥ 1; all of them where there are fewer.
+
+    Raises:
+        ArgumentError: k is less than one.
+    """
+
+    k: int
+    aliases: ClassVar[tuple[str, ...]] = ("topk",)
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ArgumentError(f"k must be ≥ 1, got {self.k}")
+
+    def normalise(self, scores: Tensor) -> Tensor:
+        """The softmax over the k largest of each row of scores (…, Tk)."""
+        if self.k >= scores.shape[-1]:
+            return scores.softmax(-1)
+        best = scores.topk(self.k, dim=-1).indices
+        dropped = torch.ones_like(scores, dtype=torch.bool).scatter(-1, best, False)
+        weights = scores.masked_fill(dropped, torch.finfo(scores.dtype).min).softmax(-1)
+        return weights.masked_fill(dropped, 0.0)

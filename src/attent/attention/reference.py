@@ -1,0 +1,141 @@
+"""The formula, in plain torch: the specification that every other implementation is held against.
+
+Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft cap → bias → mask → normalise → weighting → dropout → mix.
+Memory grows with Tq · Tk (and with the width too, for scores that look at every feature of every pair).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attent.attention.base import Pairs, Side
+from attent.attention.call import Call
+from attent.ops.dropout import kept
+from attent.ops.eligibility import known
+
+
+def why_not(call: Call) -> str | None:
+    """The formula serves every call."""
+    return None
+
+
+def steps(call: Call, query: Tensor, key: Side, value: Tensor) -> dict[str, Tensor]:
+    """Every intermediate by name, in order: those of the score, then `scores` and what follows up to `output`.
+
+    `capped`, `biased`, `masked`, `normalised` (what a weighting is yet to multiply) and `dropped` are there only where the call has
+    such a step. In `masked` a pair that may not attend is −∞.
+
+    Example:
+        >>> formula.steps(*prepare(query, key, value, score="dot", mask="causal"))["weights"]
+
+    Args:
+        call: what `prepare` made of the arguments of `attend`, with the three tensors that follow.
+        query: (B, H, Tq, Dq).
+        key: features (B, G, Tk, Dk), or the key side that a cache keeps.
+        value: (B, G, Tk, Dv).
+    """
+    pairs = call.pairs()
+    allowed = call.allowed(pairs)
+    ours, theirs, value = Side(query.to(call.exact)), exact_keys(call, key), call.spread(value).to(call.exact)
+    if allowed is not None:
+        theirs, value = without_hidden(allowed.any(-2), theirs, value)
+    if call.lowered:
+        ours = call.score.lower_query(ours.features, theirs.origin)
+    return steps_of(call, pairs, ours, theirs, value, allowed, lowered=call.lowered)
+
+
+def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+    """The context of each query, (B, H, Tq, Dv)."""
+    return steps(call, query, key, value)["output"].to(call.dtype)
+
+
+def steps_of(
+    call: Call,
+    pairs: Pairs,
+    query: Side,
+    key: Side,
+    value: Tensor,
+    allowed: Tensor | None,
+    *,
+    lowered: bool,
+    between: Callable[[Side, Side], Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """The steps for some rows; both sides raw or both lowered, in exact type, all heads spread, hidden keys emptied.
+
+    `between` computes the scores of two lowered sides in the place of the score's own.
+    """
+    found = weights_of(call, pairs, query, key, allowed, lowered=lowered, between=between)
+    weights = found["weights"]
+    if call.dropout and call.seed is not None:
+        stays = kept(pairs.rows, pairs.columns, pairs.heads, call.batch, call.dropout, call.seed)
+        found["dropped"] = weights = weights * stays / (1.0 - call.dropout)
+    found["output"] = weights @ value  # (B, H, Tq, Dv)
+    return found
+
+
+def weights_of(
+    call: Call,
+    pairs: Pairs,
+    query: Side,
+    key: Side,
+    allowed: Tensor | None,
+    *,
+    lowered: bool,
+    between: Callable[[Side, Side], Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """The steps up to the weights."""
+    found = {"scores": (between or call.score.between)(query, key)} if lowered else call.score.steps(query.features, key.features)
+    if call.soft_cap is not None:
+        found["capped"] = call.soft_cap * torch.tanh(_last(found) / call.soft_cap)
+    bias = _bias(call, pairs)
+    if bias is not None:
+        found["biased"] = _last(found) + bias
+    if allowed is not None:
+        found["masked"] = _last(found).masked_fill(~allowed, -torch.inf)
+    weights = call.normaliser(_last(found), allowed)
+    if call.weighting is not None:
+        found["normalised"] = weights
+        weights = weights * call.weighting.factors(pairs).to(weights.dtype)
+    found["weights"] = weights
+    return found
+
+
+def exact_keys(call: Call, key: Side) -> Side:
+    """The keys, for every query head, in the type that scores are summed in."""
+    return call.spread_side(key).through(lambda part: part.to(call.exact))
+
+
+def without_hidden(visible: Tensor, key: Side, value: Tensor) -> tuple[Side, Tensor]:
+    """Keys and values with those emptied that no query sees, so that nothing they hold, NaN even, can leak.
+
+    Args:
+        visible: (B|1, H|1, Tk), whether any query sees the key.
+        key: a side of (B, H, Tk, D').
+        value: (B, H, Tk, Dv).
+    """
+    # a sum is finite only if every number is, and then a weight of zero is all it takes
+    if known(visible.all, value.device) or known(lambda: torch.isfinite(key.features.detach().sum() + value.detach().sum()), value.device):
+        return key, value
+    hidden = ~visible
+    bias = None if key.bias is None else key.bias.masked_fill(hidden, 0.0)
+    return (
+        Side(key.features.masked_fill(hidden[..., None], 0.0), bias, key.origin),
+        value.masked_fill(hidden[..., None], 0.0),
+    )
+
+
+def _bias(call: Call, pairs: Pairs) -> Tensor | None:
+    bias = None
+    if call.bias is not None:
+        bias = call.bias_term(call.bias_of(pairs, call.bias))
+    if call.position is not None:
+        where = call.position.bias(pairs).to(call.exact)
+        bias = where if bias is None else bias + where
+    return bias
+
+
+def _last(found: dict[str, Tensor]) -> Tensor:
+    return next(reversed(found.values()))

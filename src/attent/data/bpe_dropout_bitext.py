@@ -1,0 +1,77 @@
+"""Training on pieces that differ from epoch to epoch (BPE-dropout, subword regularization)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from attent.data.batches import Batch, BatchSize, Endless, Sequences
+from attent.data.disk_pairs import StoredPairs
+from attent.data.index import EncodedBitext, StoredBitext
+from attent.data.subword_tokenizer import SubwordTokenizer
+from attent.data.tokenizer import START, STOP
+
+
+class ResampledBitext(EncodedBitext):
+    """Pairs that are cut into pieces anew each time that they are trained on.
+
+    Batches are planned by the lengths of the likeliest pieces, so that those of drawn ones are larger: of English and German captions
+    by two fifths at a dropout of 0.1 and 4,000 pieces.
+
+    Args:
+        encoded: the pairs in their likeliest pieces.
+        pairs: the pairs that were encoded.
+        source: what cuts their sources.
+        target: what cuts their targets.
+        dropout: see `SubwordTokenizer.sample`.
+        maximum_length: the most pieces of a side; one that would get more keeps its likeliest ones. No limit unless given.
+    """
+
+    def __init__(
+        self,
+        encoded: StoredBitext,
+        pairs: StoredPairs,
+        source: SubwordTokenizer,
+        target: SubwordTokenizer,
+        dropout: float,
+        *,
+        maximum_length: int | None = None,
+    ) -> None:
+        super().__init__(encoded.source, encoded.target, keys=encoded.keys)
+        self._pairs, self._source, self._target, self._dropout = pairs.only(encoded.rows), source, target, dropout
+        self._longest = maximum_length
+
+    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless[Batch]:
+        """One shuffled epoch after another, each in pieces of its own: a function of the arguments alone."""
+        return _Resampling(self, size, seed, place)
+
+    def resampled(self, rows: np.ndarray, seed: int) -> Batch:
+        """These pairs as one batch, in pieces drawn by a seed."""
+        pairs = list(self._pairs.only(rows))
+        source = self._drawn(self._source, [pair.source for pair in pairs], 2 * seed)
+        target = self._drawn(self._target, [pair.target for pair in pairs], 2 * seed + 1)
+        drawn = EncodedBitext(Sequences(source), Sequences([[START, *tokens, STOP] for tokens in target]), keys=self.keys)
+        return drawn.batch(np.arange(len(rows)))
+
+    def _drawn(self, tokenizer: SubwordTokenizer, texts: list[str], seed: int) -> list[list[int]]:
+        drawn, longest = tokenizer.sample(texts, self._dropout, seed), self._longest
+        if longest is None:
+            return drawn
+        return [tokenizer.encode(text) if len(tokens) > longest else tokens for text, tokens in zip(texts, drawn, strict=True)]
+
+
+class _Resampling(Endless[Batch]):
+    def __init__(self, data: ResampledBitext, size: BatchSize, seed: int, place: tuple[int, int]) -> None:
+        super().__init__(data, size, seed, place)
+        self._resampled = data
+
+    def __next__(self) -> Batch:
+        rows = self.next_rows()
+        seed = Random(f"{self.seed} {self.place}").getrandbits(62)
+        return self._resampled.resampled(rows, seed)
+
+    def next_part(self, number: int, parts: int) -> tuple[Batch, int]:
+        # what one pair is cut into depends on those before it
+        whole = next(self)
+        return whole.part(number, parts), whole.tokens

@@ -1,0 +1,98 @@
+"""The extension, loaded if it was compiled, and how its functions are called."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+NAME = "attent.ops._compiled"
+POINTER, INTEGER, WORD, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32, ctypes.c_float
+# Of each function: tensors, sizes, and what else stands before the threads.
+SIGNATURES = {
+    "attent_tanh_scores": [POINTER] * 4 + [INTEGER] * 5,
+    "attent_tanh_gradients": [POINTER] * 7 + [INTEGER] * 6,
+    "attent_kept": [POINTER] * 3 + [INTEGER] * 2 + [WORD],
+    "attent_residual_norm": [POINTER] * 7 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_residual_norm_gradients": [POINTER] * 9 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER],
+    "attent_products": [POINTER] * 3 + [INTEGER] * 3,
+    "attent_encoder": [POINTER] * 8 + [INTEGER] * 10 + [NUMBER] * 3,
+    "attent_step": [POINTER] * 12 + [INTEGER] * 16 + [NUMBER] * 3,
+    "attent_likeliest": [POINTER] * 4 + [INTEGER] * 8,
+    "attent_dropped": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
+    "attent_short": [POINTER] * 8 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_short_gradients": [POINTER] * 11 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_output_loss": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
+    "attent_output_loss_tiles": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,
+    "attent_linear": [POINTER] * 10 + [INTEGER] * 6,
+    "attent_linear_inputs": [POINTER] * 8 + [INTEGER] * 5,
+    "attent_linear_weights": [POINTER] * 4 + [INTEGER] * 3,
+    "attent_gates": [POINTER] * 12 + [INTEGER] * 8,
+    "attent_gates_gradients": [POINTER] * 11 + [INTEGER] * 10,
+    "attent_glanced_keys": [POINTER] * 3 + [INTEGER] * 4,
+    "attent_glanced_keys_gradients": [POINTER] * 8 + [INTEGER] * 5,
+    "attent_glance": [POINTER] * 11 + [INTEGER] * 8,
+    "attent_glance_gradients": [POINTER] * 13 + [INTEGER] * 9,
+}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The extension; None where it was not compiled or cannot be loaded."""
+    found = find_spec(NAME)
+    if found is None or found.origin is None:
+        return None
+    try:
+        loaded = ctypes.CDLL(found.origin)
+        for name, arguments in SIGNATURES.items():
+            getattr(loaded, name).argtypes = [*arguments, INTEGER, POINTER, ctypes.c_int]
+    except (OSError, AttributeError):
+        # it was compiled for another machine, or from another version
+        return None
+    return loaded
+
+
+@cache
+def level() -> int:
+    """The widest registers of this processor: 2 for AVX-512, 1 for AVX2, 0 for any."""
+    loaded = library()
+    return 0 if loaded is None else loaded.attent_level()
+
+
+@cache
+def tiles() -> bool:
+    """Whether this processor multiplies tiles of bfloat16 (AMX), and the extension was compiled for them."""
+    loaded = library()
+    return loaded is not None and level() == 2 and bool(loaded.attent_tiles())
+
+
+@cache
+def torchs_threads() -> int | None:
+    """The address at which torch's OpenMP runtime runs a function on all of its threads; None where it has no such entry."""
+    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
+        path = Path(torch.__file__).with_name("lib") / name
+        try:
+            return ctypes.cast(ctypes.CDLL(str(path)).GOMP_parallel, POINTER).value
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+def run(name: str, tensors: tuple[Tensor | None, ...], *numbers: float) -> None:
+    """Call a function of the extension, which must be there, on as many threads as torch uses.
+
+    Args:
+        name: the function.
+        tensors: contiguous, on the CPU; None where the function has no need of one.
+        numbers: the sizes, and what else it takes.
+
+    Raises:
+        MemoryError: it had no memory left.
+    """
+    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+    if getattr(library(), name)(*pointers, *numbers, torch.get_num_threads(), torchs_threads(), level()):
+        raise MemoryError("no memory left for the extension's threads")

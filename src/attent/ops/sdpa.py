@@ -1,0 +1,187 @@
+"""PyTorch's attention on a CPU with second derivatives, at which its fused kernel raises; plain products where these are quicker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attent.ops.autograd import no_autocast, plain_gradients
+from attent.ops.eligibility import is_transformed, known, needs_plain_backward
+
+# Up to so many pairs of a head plain products have their gradients sooner than PyTorch's CPU kernel.
+SHORT = 64 * 64
+# Pairs that plain products hold at a time where the kernel's gradients are wrong.
+TILE = 2**20
+# What torch._fused_sdp_choice calls the kernel that is fused on a CPU.
+FUSED = 1
+# From so large a log Σ exp on the fused kernel's gradients are not taken: their relative error is up to 3e-7 of it.
+LOGARITHM = 64.0
+_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+
+
+def twice_differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """scaled_dot_product_attention, through whose gradients a graph can be made.
+
+    Args:
+        query: (B, H, Tq, D).
+        key: (B, H, Tk, D).
+        value: (B, H, Tk, Dv).
+        mask: what is added to the scores, or which pairs may attend; or None.
+        causal: whether query i sees the keys up to i alone.
+        scale: the factor on q·k.
+    """
+    if not _wanted(query, key, value, mask):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
+    if query.shape[-2] * key.shape[-2] <= SHORT:
+        exact = torch.promote_types(value.dtype, torch.float32)
+        return _Products.apply(query.to(exact), key.to(exact), value.to(exact), mask, causal, scale).to(value.dtype)
+    choice = torch._fused_sdp_choice(query, key, value, mask, 0.0, causal, scale=scale)  # pyright: ignore[reportPrivateImportUsage]
+    if choice == FUSED:
+        if mask is not None and mask.dtype == torch.bool:
+            mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
+        return _Fused.apply(query, key, value, mask, causal, scale)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
+
+
+def _wanted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether gradients are, on a CPU, which the fused kernel would take care of."""
+    if not torch.is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad):
+        return False
+    if query.device.type != "cpu" or (mask is not None and mask.requires_grad) or torch.compiler.is_compiling():
+        return False
+    # vmap and its kin go through PyTorch's own
+    return not is_transformed()
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+        context, normaliser = _forward(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
+        ctx.save_for_backward(query, key, value, mask, context, normaliser)
+        ctx.causal, ctx.scale = causal, scale
+        return context
+
+    @staticmethod
+    @no_autocast
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        query, key, value, mask, context, normaliser = ctx.saved_tensors
+        if needs_plain_backward(gradient):
+            plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
+            return *plain_gradients(plain, (query, key, value), gradient), None, None, None
+        return *fused_gradients(gradient, query, key, value, mask, context, normaliser, ctx.causal, ctx.scale), None, None, None
+
+
+def fused_gradients(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    context: Tensor,
+    normaliser: Tensor,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The fused kernel's gradients of query, key and value, and those of plain products where its own would be wrong.
+
+    It computes weights again as exp(score − log Σ exp), whose relative error is that of a float32 as large as the logarithm; where a
+    bias of −3e38 fills a row, the logarithm of how many keys there are is rounded away, and each weight comes out as 1.
+
+    Args:
+        gradient: of the context.
+        query: (B, H, Tq, D).
+        key: (B, H, Tk, D).
+        value: (B, H, Tk, D).
+        mask: what is added to the scores, (B|1, H|1, Tq|1, Tk|1), or None.
+        context: (B, H, Tq, D), as the kernel returned it.
+        normaliser: each row's log Σ exp, (B, H, Tq), likewise.
+        causal: whether query i sees the keys up to i alone.
+        scale: the factor on q·k.
+    """
+    is_large = normaliser.abs() > LOGARITHM
+    if not known(is_large.any, normaliser.device):
+        return _backward(gradient, query, key, value, context, normaliser, 0.0, causal, attn_mask=mask, scale=scale)
+    # a weight of exp(score − ∞) = 0 leaves these rows to the products
+    small = normaliser.masked_fill(is_large, torch.inf)
+    gradients = _backward(gradient, query, key, value, context, small, 0.0, causal, attn_mask=mask, scale=scale)
+    exact, keys = torch.promote_types(query.dtype, torch.float32), key.shape[2]
+    dquery, dkey, dvalue = (part.to(exact) for part in gradients)
+    for sequence, heads, rows in _tiles_of(is_large, keys):
+        index = sequence, heads, rows
+        term = None if mask is None else mask.expand(*is_large.shape, keys)[index]
+        if causal:
+            term = torch.zeros(len(rows), keys, dtype=exact).masked_fill_(torch.arange(keys) > rows[:, None], -torch.inf)
+        inputs = [part.to(exact) for part in (query[index], key[sequence, heads], value[sequence, heads])]
+        of_large = gradient[index].masked_fill(~is_large[index][..., None], 0.0).to(exact)
+        parts = plain_gradients(partial(products, mask=term, causal=False, scale=scale), inputs, of_large)
+        dquery[index] += parts[0]
+        dkey[sequence, heads] += parts[1]
+        dvalue[sequence, heads] += parts[2]
+    return dquery.to(query.dtype), dkey.to(key.dtype), dvalue.to(value.dtype)
+
+
+def _tiles_of(marked: Tensor, keys: int) -> Iterator[tuple[int, slice, Tensor]]:
+    """Sequence, heads and rows in which some of the marked rows (B, H, Tq) lie, as many at a time as a tile has room for their pairs."""
+    width = max(TILE // (keys * marked.shape[2]), 1)
+    for sequence, first in product(range(marked.shape[0]), range(0, marked.shape[1], width)):
+        heads = slice(first, first + width)
+        rows = marked[sequence, heads].any(0).nonzero()[:, 0]
+        yield from ((sequence, heads, some) for some in rows.split(max(TILE // keys, 1)) if len(some))
+
+
+class _Products(torch.autograd.Function):
+    """`products` of exact inputs, in half as many steps."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+        rows, keys = query.shape[:3], key.shape[2]
+        scores = _times(query.flatten(0, 1), key.flatten(0, 1).mT, scale).view(*rows, keys)
+        weights = torch.softmax(_hidden(scores, mask, causal), -1).flatten(0, 1)  # (B·H, Tq, Tk)
+        ctx.save_for_backward(query, key, value, mask, weights)
+        ctx.causal, ctx.scale = causal, scale
+        return torch.bmm(weights, value.flatten(0, 1)).view(*rows, value.shape[3])
+
+    @staticmethod
+    @no_autocast
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        query, key, value, mask, weights = ctx.saved_tensors
+        if needs_plain_backward(gradient):
+            plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
+            return *plain_gradients(plain, (query, key, value), gradient), None, None, None
+        gradient = gradient.flatten(0, 1)
+        dvalue = torch.bmm(weights.mT, gradient)
+        dweights = torch.bmm(gradient, value.flatten(0, 1).mT)
+        dscores = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)  # pyright: ignore[reportPrivateImportUsage]
+        dquery, dkey = _times(dscores, key.flatten(0, 1), ctx.scale), _times(dscores.mT, query.flatten(0, 1), ctx.scale)
+        return dquery.view_as(query), dkey.view_as(key), dvalue.view_as(value), None, None, None
+
+
+def _times(one: Tensor, other: Tensor, factor: float) -> Tensor:
+    """The products of matrices (n, …, …) times a factor, in one pass."""
+    return torch.baddbmm(one.new_empty(1, 1, 1), one, other, beta=0, alpha=factor)
+
+
+def products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """The same by the formula's two products."""
+    exact = value.to(torch.promote_types(value.dtype, torch.float32))
+    scores = (query.to(exact.dtype) * scale) @ key.to(exact.dtype).mT
+    return (torch.softmax(_hidden(scores, mask, causal), -1) @ exact).to(value.dtype)
+
+
+def _hidden(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """The scores with −∞ where a pair may not attend, or with what is added to them."""
+    # adding takes a tenth of the time of filling in
+    if causal:
+        scores = scores + torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype).triu(1)
+    if mask is not None:
+        scores = scores + (
+            torch.zeros(mask.shape, dtype=scores.dtype).masked_fill_(~mask, -torch.inf) if mask.dtype == torch.bool else mask
+        )
+    return scores

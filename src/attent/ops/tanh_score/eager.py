@@ -1,0 +1,77 @@
+"""Scores of tanh form and their gradients in plain PyTorch, a few rows at a time, on any device: what runs without a compiler.
+
+With e^2q' and e^2k' computed once a token, y = (1 + e^2(q' + k')) / 2 is one multiply-add for each feature of a pair and
+tanh(q' + k') = 1 − 1 / y; docs/design.md says why that is safe up to |q'|, |k'| ≤ 20. Beyond, tanh itself serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from attent.ops.autograd import checkpointed
+from attent.ops.eligibility import known
+
+# Features of pairs that are held at a time: 1 MiB of float32, which one core's cache holds.
+CHUNK = 2**18
+# Up to here the products of exponentials stay far from overflow.
+WIDE = 20.0
+
+
+def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
+    found = query.new_empty(*query.shape[:-1], key.shape[-2])
+    total = v.sum(-1)[:, None, None]
+    for rows, rest in _rests(query, key):
+        found[:, :, rows] = total - (rest @ v[0] if len(v) == 1 else (rest @ v[:, None, :, None])[..., 0])
+    return found
+
+
+def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q', k' and v, in their shapes, given that of the scores (B, H, Tq, Tk)."""
+    dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(v)
+    for rows, rest in _rests(query, key):
+        here = gradient[:, :, rows, None]  # (B, H, rows, 1, Tk)
+        hidden = here.sum(-1) - (here @ rest)[..., 0, :]  # Σ g·tanh, (B, H, rows, D)
+        dv += hidden.sum((0, 2)) if len(v) > 1 else hidden.sum((0, 1, 2))[None]
+        # 1 − tanh² = r(2 − r) with r = 1 − tanh
+        slope = (2 - rest).mul_(rest)
+        dq[:, :, rows] = (here @ slope)[..., 0, :]
+        for place in range(slope.shape[2]):
+            dk.addcmul_(here[:, :, place, 0, :, None], slope[:, :, place])
+    return dq * v[:, None], dk * v[:, None], dv
+
+
+def _rests(query: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Runs of rows, and 1 − tanh(q' + k') of each with every key, (B, H, rows, Tk, D), to be used before the next."""
+    step = max(CHUNK // max(key.numel(), 1), 1)
+    narrow = query.numel() and key.numel() and known(lambda: torch.maximum(query.abs().amax(), key.abs().amax()) <= WIDE, query.device)
+    ours, theirs = (torch.exp(2 * query) / 2, torch.exp(2 * key)[:, :, None]) if narrow else (query, key[:, :, None])
+    half = query.new_full((), 0.5)
+    # one piece of memory serves all of them
+    place = query.new_empty(*query.shape[:2], min(step, query.shape[2]), *key.shape[2:])
+    for first in range(0, query.shape[2], step):
+        rows = slice(first, min(first + step, query.shape[2]))
+        some, rest = ours[:, :, rows, None], place[:, :, : rows.stop - first]
+        if narrow:
+            yield rows, torch.addcmul(half, some, theirs, out=rest).reciprocal_()
+        else:
+            yield rows, torch.add(some, theirs, out=rest).tanh_().neg_().add_(1.0)
+
+
+def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """What `tanh_scores` computes, in plain PyTorch, a few rows at a time, and once more for their gradients."""
+
+    def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+        return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * v[:, None, None]).sum(-1)
+
+    return by_rows(scores, (query,), key, v)
+
+
+def by_rows(table: Callable[..., Tensor], by_query: Sequence[Tensor], key: Tensor, *rest: Tensor) -> Tensor:
+    """A table of pairs (B, H, Tq, Tk), a few rows at a time, whose steps are not kept."""
+    step = max(CHUNK // max(key.numel(), 1), 1)
+    parts = zip(*(tensor.split(step, 2) for tensor in by_query), strict=True)
+    return torch.cat([checkpointed(table, *rows, key, *rest) for rows in parts], 2)

@@ -1,0 +1,109 @@
+"""softmax (v·tanh(q' + k')) V as an operator of PyTorch's, where every query sees the keys between two: by the kernels of `attention`.
+
+Triton is imported when the operator first runs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attent.ops.autograd import aliases, plain_gradients
+from attent.ops.eligibility import needs_plain_torch
+from attent.ops.tanh_score.eager import plain_scores
+
+INSTALLED = find_spec("triton") is not None
+
+
+def serves(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the kernels run there and in that type."""
+    return INSTALLED and device.type == "cuda" and dtype != torch.float64
+
+
+@torch.library.custom_op("attent::tanh_attention", mutates_args=())
+def tanh_attention(query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, behind: Tensor) -> tuple[Tensor, Tensor]:
+    """The contexts (B, H, Tq, Dv) and each row's log-sum-exp (B, H, Tq), −∞ where a query sees nothing; see `attention.forward`."""
+    from attent.ops.tanh_score.triton import attention
+
+    return attention.forward(query, key, v, value, first, behind)
+
+
+@tanh_attention.register_fake
+def _(query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, behind: Tensor) -> tuple[Tensor, Tensor]:
+    return value.new_empty(*query.shape[:3], value.shape[3]), query.new_empty(query.shape[:3], dtype=torch.float32)
+
+
+@torch.library.custom_op("attent::tanh_attention_gradients", mutates_args=())
+def tanh_attention_gradients(
+    query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, behind: Tensor,
+    context: Tensor, sums: Tensor, gradient: Tensor, of_sums: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of q', k', v and the values, given those of the contexts and of the log-sum-exps."""
+    from attent.ops.tanh_score.triton import attention
+
+    return attention.backward(query, key, v, value, first, behind, context, sums, gradient, of_sums)
+
+
+@tanh_attention_gradients.register_fake
+def _(
+    query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, behind: Tensor,
+    context: Tensor, sums: Tensor, gradient: Tensor, of_sums: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    return tuple(tensor.new_empty(tensor.shape) for tensor in (query, key, v, value))  # pyright: ignore[reportReturnType]
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs, *output)
+
+
+def _backward(ctx: Any, gradient: Tensor | None, of_sums: Tensor | None) -> tuple[Tensor | None, ...]:
+    context, sums = ctx.saved_tensors[-2:]
+    gradient = torch.zeros_like(context) if gradient is None else gradient
+    of_sums = torch.zeros_like(sums) if of_sums is None else of_sums
+    if needs_plain_torch(gradient) or needs_plain_torch(of_sums):
+        first, behind = ctx.saved_tensors[4:6]
+        plain = partial(_plain, first=first, behind=behind)
+        return *plain_gradients(plain, ctx.saved_tensors[:4], (gradient, of_sums)), None, None
+    return *torch.ops.attent.tanh_attention_gradients(*ctx.saved_tensors, gradient, of_sums), None, None
+
+
+def _keep_for_second(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs[:6], *inputs[8:])
+
+
+def _second_backward(ctx: Any, *along: Tensor | None) -> tuple[Tensor | None, ...]:
+    """By plain PyTorch, which holds the whole table of scores; the contexts are functions of the other inputs, so nothing is theirs."""
+    first, behind = ctx.saved_tensors[4:6]
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        kept = (*ctx.saved_tensors[:4], *ctx.saved_tensors[6:])
+        inputs = aliases(kept)
+        outputs = _plain(*inputs[:4], first, behind)
+        gradients = torch.autograd.grad(outputs, inputs[:4], inputs[4:], create_graph=True)
+        followed = [(one, step) for one, step in zip(gradients, along, strict=True) if step is not None]
+        found = torch.autograd.grad(
+            [one for one, _ in followed], inputs, [step for _, step in followed], create_graph=again, materialize_grads=True
+        )
+    return *found[:4], None, None, None, None, *found[4:]
+
+
+def _plain(query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, behind: Tensor) -> tuple[Tensor, Tensor]:
+    """What `tanh_attention` computes, step by step."""
+    places = torch.arange(key.shape[2], device=key.device)
+    hidden = (places < first[..., None]) | (places >= behind[..., None])  # (B, H, Tq, Tk)
+    nothing = behind <= first
+    exact = torch.promote_types(query.dtype, torch.float32)
+    sides = query.to(exact), key.to(exact), v.to(exact)
+    scores = plain_scores(*sides) if needs_plain_torch() else torch.ops.attent.tanh_scores(*sides)
+    # a finite number, so that a row that sees nothing has finite gradients
+    filled = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    weights, sums = filled.softmax(-1).masked_fill(hidden, 0.0), filled.logsumexp(-1)
+    return (weights @ value.to(exact)).to(value.dtype), sums.masked_fill(nothing, -torch.inf)
+
+
+tanh_attention.register_autograd(_backward, setup_context=_keep)
+tanh_attention_gradients.register_autograd(_second_backward, setup_context=_keep_for_second)

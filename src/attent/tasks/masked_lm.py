@@ -1,0 +1,89 @@
+"""Guessing blanks: from plain text, of which some words are hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attent.data import monolingual as files
+from attent.data.batches import BatchSize, Sequences
+from attent.data.corpus import TextCorpus
+from attent.data.masked_lm import BlankedLines
+from attent.data.readers import OVER_LONG
+from attent.data.settings import LinesSettings, limited
+from attent.models.encoder import EncoderModel
+from attent.tasks.settings import RunSettings
+from attent.tasks.task import Judged, Learnt, Results, Say, Task
+from attent.training.loss import LossFunction
+from attent.training.masked_lm_loss import blank_loss, blanks_guessed
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A corpus of lines as a recipe uses it; see `attent.tasks.task.Corpus`."""
+
+    text: TextCorpus
+    settings: LinesSettings
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """As the run folder keeps it."""
+        return {"lines": self.settings.model_dump(mode="json")}
+
+    @property
+    def said(self) -> Callable[[], list[str]]:
+        return lambda: [line for report in self.text.reports for line in report.said()]
+
+    @property
+    def lend(self) -> Callable[[Any], Path]:
+        return lambda _: self.text.folder.path
+
+
+class Blanks(Task[Lines]):
+    """Learns to tell hidden words of a line from those around them."""
+
+    @property
+    def loss(self) -> LossFunction:
+        return blank_loss
+
+    def corpus(self, settings: RunSettings) -> Lines:
+        assert settings.lines is not None
+        return Lines(files.text(settings.lines), settings.lines)
+
+    def learn(self, corpus: Lines) -> Learnt:
+        tokenizer = files.tokenizer(corpus.text, corpus.settings)
+        return Learnt({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
+
+    def encoded(self, corpus: Lines, learnt: Learnt) -> BlankedLines:
+        return files.encoded(corpus.text, limited(corpus.settings, learnt.longest), *learnt.tokenizers, keys=1)
+
+    def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> BlankedLines:
+        assert settings.lines is not None
+        return files.lent(folder, limited(settings.lines, learnt.longest), *learnt.tokenizers, keys=1)
+
+    def judged(self, model: EncoderModel, corpus: Lines, learnt: Learnt, settings: RunSettings) -> Judged:
+        size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
+        return _Judged(model, corpus, learnt, size)
+
+
+class _Judged(Judged):
+    def __init__(self, model: EncoderModel, corpus: Lines, learnt: Learnt, size: BatchSize) -> None:
+        (tokenizer,), settings = learnt.tokenizers, limited(corpus.settings, model.longest)
+        encoded: list[list[int]] = []
+        for row, pair in enumerate(corpus.text.validation):
+            if len(tokens := tokenizer.encode(pair.source)) <= settings.maximum_length:
+                encoded.append(tokens)
+            else:
+                corpus.text.reports[-1].drop(OVER_LONG, corpus.text.validation.number(row))
+        self._model, self._size, self._lines = model, size, BlankedLines(Sequences(encoded), tokenizer.size, settings.blanks)
+
+    def validate(self, say: Say) -> dict[str, float]:
+        if not len(self._lines):
+            return {}
+        loss, right = blanks_guessed(self._model, self._lines, self._size)
+        return {"loss": loss, "accuracy": right}
+
+    def results(self, last: Mapping[str, float]) -> Results:
+        return {"validation": {"lines": len(self._lines), **last}}

@@ -1,0 +1,260 @@
+"""The compiled attention of short sequences, at each width of registers, against the formula in float64."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attent.attention import attend, explain, prepare
+from attent.attention.backends import dense
+from attent.attention.masks import Causal, Padding, PerHead, Window
+from attent.attention.multihead import MultiHeadAttention
+from attent.attention.scores import Cosine
+from attent.ops import native as extension
+from attent.ops.dropout import kept
+
+needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+B, H, TQ, TK = 2, 6, 37, 41
+dice = torch.Generator().manual_seed(4)
+BIAS = torch.randn(1, H, TQ, TK, generator=dice)
+BIAS[..., 3] = -torch.inf
+CASES: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "causal": {"mask": "causal"},
+    "lengths": {"lengths": torch.tensor([41, 0]), "query_start": 0},
+    "a window of each sequence": {"mask": Window(3, 1), "query_start": torch.tensor([-9, 5])},
+    "by head": {"mask": PerHead([Causal(), Window(2, 0), Window(0, 1)] * 2) & Padding(torch.tensor([5, 13]))},
+    "a bias": {"bias": BIAS, "mask": "causal"},
+    "a bias of keys": {"bias": BIAS[:, :1, :1]},
+    "a bias of queries": {"bias": BIAS[:, :1, :, :1]},
+    "a table": {"mask": torch.rand(B, 1, TQ, TK, generator=dice) < 0.2},
+    "dot": {"score": "dot"},
+    "dropout": {"dropout": 0.3, "seed": 5, "mask": "causal"},
+    "dropout, its seed in a tensor": {"dropout": 0.6, "seed": torch.tensor([2**31 - 2])},
+}
+# of (G, D, Dv)
+WIDTHS = [(6, 32, 32), (3, 5, 7), (1, 33, 16)]
+
+
+@pytest.fixture(params=[0, 1, 2])
+def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param > extension.level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(extension, "level", lambda: request.param)
+
+
+class Steps(TorchDispatchMode):
+    """The operators that PyTorch runs meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        self.names.append(str(function))
+        return function(*arguments, **(named or {}))
+
+
+def given(groups: int, key_width: int, value_width: int, dtype: torch.dtype = torch.float32, *, queries: int = TQ) -> list[Tensor]:
+    """As a projection has them: the heads of a token beside each other."""
+    shapes = (B, queries, H, key_width), (B, TK, groups, key_width), (B, TK, groups, value_width)
+    return [torch.randn(shape).to(dtype).transpose(1, 2).requires_grad_() for shape in shapes]
+
+
+def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> list[Tensor]:
+    context = attend(*tensors, implementation=implementation, **arguments)
+    return [context, *torch.autograd.grad(context.double().sin().sum(), tensors)]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("widths", WIDTHS, ids=str)
+@pytest.mark.usefixtures("width")
+@needs_extension
+def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
+    tensors = given(*widths)
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    for found, right in zip(outcome(tensors, "short", **CASES[name]), outcome(exact, "formula", **CASES[name]), strict=True):
+        torch.testing.assert_close(found.double(), right, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("queries", [8, 16, 37])
+@pytest.mark.usefixtures("width")
+@needs_extension
+def test_errors_are_at_most_three_times_the_formulas(dtype: torch.dtype, queries: int) -> None:
+    tensors = given(3, 24, 24, dtype, queries=queries)
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    arguments: dict[str, Any] = {"mask": "causal", "dropout": 0.2, "seed": 1}
+    three = (outcome(some, name, **arguments) for some, name in ((tensors, "short"), (tensors, "formula"), (exact, "formula")))
+    for found, plain, right in zip(*three, strict=True):
+        assert found.dtype == dtype
+        assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
+
+
+@pytest.mark.usefixtures("width")
+@needs_extension
+def test_weights_dropped_are_those_of_the_hash() -> None:
+    query, key, _ = given(1, 8, 8)
+    identity = torch.eye(TK).expand(B, 1, TK, TK)
+    weights = attend(query, key, identity, dropout=0.4, seed=7, implementation="short")
+    call = prepare(query, key, identity).call
+    assert torch.equal(weights != 0, kept(torch.arange(call.queries), torch.arange(call.keys), call.heads, B, 0.4, 7))
+
+
+@pytest.mark.usefixtures("width")
+@needs_extension
+def test_neither_neighbours_nor_padding_nor_threads_change_a_bit() -> None:
+    tensors = given(3, 16, 16)
+    lengths, long = torch.tensor([29, 41]), [nn.functional.pad(tensor, (0, 0, 0, 31), value=torch.nan) for tensor in tensors]
+    whole = attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="short")
+    alone = attend(*(one[:1] for one in tensors), lengths=lengths[:1], query_start=0, mask="causal", implementation="short")
+    assert torch.equal(whole[:1], alone)
+    padded = attend(long[0].nan_to_num(), *long[1:], lengths=lengths, query_start=0, mask="causal", implementation="short")
+    assert torch.equal(padded[:, :, :TQ], whole)
+    # one query by itself
+    last = attend(tensors[0][:, :, 20:21], *tensors[1:], lengths=lengths, query_start=20, mask="causal", implementation="short")
+    assert torch.equal(last, whole[:, :, 20:21])
+    torch.set_num_threads(2)
+    try:
+        assert torch.equal(attend(*tensors, lengths=lengths, query_start=0, mask="causal", implementation="short"), whole)
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"lengths": torch.tensor([29, 17])}, {"mask": torch.arange(TK) != 5}, {"mask": Window(0, 0)}], ids=str
+)
+@needs_extension
+def test_what_nobody_sees_does_not_leak(arguments: dict[str, Any]) -> None:
+    tensors = given(2, 16, 16)
+    if isinstance(arguments.get("mask"), Tensor):
+        arguments = {"mask": arguments["mask"].expand(TQ, TK)}
+    call = prepare(*tensors, **arguments, query_start=2).call
+    hidden = ~call.allowed(call.pairs()).any(-2).expand(B, -1, TK)[:, :1, :, None]
+    spoilt = [tensors[0], *(tensor.detach().masked_fill(hidden, torch.nan).requires_grad_() for tensor in tensors[1:])]
+    arguments = {**arguments, "query_start": 2}
+    assert hidden.any()
+    for found, right in zip(outcome(spoilt, "short", **arguments), outcome(tensors, "short", **arguments), strict=True):
+        assert torch.equal(found, right)
+
+
+@needs_extension
+def test_a_query_that_sees_nothing_gives_zeros() -> None:
+    tensors, nobody = given(3, 16, 8), torch.ones(TQ, TK, dtype=torch.bool)
+    nobody[11] = False
+    for arguments in ({"mask": nobody}, {"mask": Causal(), "query_start": -12}):
+        context, dquery, *_ = outcome(tensors, "short", **arguments)
+        assert context[:, :, 11].count_nonzero() == dquery[:, :, 11].count_nonzero() == 0
+        assert context[:, :, 12].count_nonzero()
+    assert all(part.count_nonzero() == 0 for part in outcome(tensors, "short", lengths=torch.tensor([0, 0])))
+
+
+@needs_extension
+def test_nan_is_not_hidden() -> None:
+    query, key, value = given(3, 16, 8)
+    spoilt = query.detach().clone()
+    spoilt[0, 1, 4, 3] = torch.nan
+    context = attend(spoilt, key, value, implementation="short")
+    assert context[0, 1, 4].isnan().all()
+    assert context.isnan().sum() == 8
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@needs_extension
+def test_heads_are_split_and_merged_without_moving_a_number(dtype: torch.dtype) -> None:
+    bases = [torch.randn(B, TK, H * 8).to(dtype).requires_grad_() for _ in range(3)]
+    heads = [base.unflatten(-1, (H, 8)).transpose(1, 2) for base in bases]
+    context = attend(*heads, implementation="short")
+    assert context.transpose(1, 2).is_contiguous()
+    gradients = torch.autograd.grad(context.sum(), heads)
+    assert all(gradient.transpose(1, 2).is_contiguous() for gradient in gradients)
+    # any other order serves too
+    other = [head.contiguous().mT.contiguous().mT for head in heads]
+    assert torch.equal(attend(*other, implementation="short"), context)
+
+
+@needs_extension
+def test_second_derivatives() -> None:
+    tensors = [tensor[:, :, :5] for tensor in given(3, 4, 4)]
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    found = []
+    for some, implementation in ((tensors, "short"), (exact, "formula")):
+        context = attend(*some, mask="causal", dropout=0.3, seed=2, implementation=implementation)
+        first = torch.autograd.grad(context.sin().sum(), some, create_graph=True)
+        found.append(torch.autograd.grad(sum(one.square().sum() for one in first), some))
+    for ours, right in zip(*found, strict=True):
+        torch.testing.assert_close(ours.double(), right, atol=1e-4, rtol=1e-4)
+
+
+@needs_extension
+def test_only_what_is_wanted_is_differentiated() -> None:
+    query, key, value = given(6, 8, 8)
+    (found,) = torch.autograd.grad(attend(query, key.detach(), value.detach(), implementation="short").sum(), query)
+    (right,) = torch.autograd.grad(attend(query, key, value, implementation="formula").sum(), query)
+    torch.testing.assert_close(found, right, atol=1e-5, rtol=1e-5)
+
+
+def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = given(6, 8, 8)
+    for arguments, reason in (
+        ({"score": Cosine()}, "score Cosine is not the plain dot product"),
+        ({"normaliser": "sparsemax"}, "its normaliser is softmax, not Sparsemax"),
+        ({"soft_cap": 2.0}, "it has neither a soft cap nor a bias of position"),
+        ({"position": "alibi"}, "it has neither a soft cap nor a bias of position"),
+        ({"bias": torch.zeros(TQ, TK, requires_grad=True)}, "it has no gradient for a bias"),
+    ):
+        assert dense.why_not(prepare(*tensors, **arguments).call) == reason
+    assert dense.why_not(prepare(*(one.half() for one in tensors)).call) == "it takes float32 and bfloat16, not torch.float16"
+    assert dense.why_not(prepare(tensors[0][:, :, :0], *tensors[1:]).call) == "there is nothing to attend to"
+    monkeypatch.setattr(extension, "library", lambda: None)
+    assert dense.why_not(prepare(*tensors).call) == "its extension was not compiled when attent was installed"
+    assert explain(*tensors).chosen == "sdpa"
+
+
+@needs_extension
+def test_auto_takes_it_for_short_sequences() -> None:
+    tensors = given(6, 32, 32)
+    assert explain(*tensors).chosen == explain(*tensors, mask="causal", dropout=0.1, seed=1).chosen == "short"
+
+
+@needs_extension
+def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
+    query, key, value = (tensor.detach() for tensor in given(6, 8, 8))
+    right = attend(query, key, value, implementation="formula")
+    with warnings.catch_warnings(action="ignore"):
+        # PyTorch's own is slow under vmap, and traces say that they are on their way out
+        mapped, traced = torch.func.vmap(attend)(query, key, value), torch.jit.trace(attend, (query, key, value))
+    for found in (
+        mapped,
+        traced(query, key, value),
+        torch.compile(attend, backend="aot_eager", fullgraph=True)(query, key, value),
+    ):
+        torch.testing.assert_close(found, right)
+    with Steps() as steps:
+        attend(query, key, value)
+    assert any("scaled_dot_product" in name for name in steps.names)
+    with torch.inference_mode():
+        torch.testing.assert_close(attend(query, key, value), right)
+
+
+@needs_extension
+def test_autocast_and_the_module() -> None:
+    layer, features = MultiHeadAttention(24, 3, dropout=0.2), torch.randn(2, 11, 24)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(features, lengths=torch.tensor([11, 7]))
+    assert found.dtype == torch.bfloat16
+    found.float().square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in layer.parameters())
+    assert isinstance(layer.output, nn.Linear)
+
+
+@needs_extension
+def test_one_number_by_hand() -> None:
+    # weights 3/4 and 1/4: 3/4 · 8 + 1/4 · 4 = 7
+    query, key, value = torch.tensor([[1.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
+    assert attend(query, key, value, score="dot", implementation="short").item() == pytest.approx(7.0)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attent.attention import attend, prepare
+from attent.attention.backends import block_sparse, sdpa_blocks, select
+from attent.attention.base import Mask
+from attent.attention.masks import Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
+from attent.attention.scores import Gaussian
+
+B, H, T, D = 2, 3, 61, 4
+dice = torch.Generator().manual_seed(2)
+MASKS: dict[str, Mask] = {
+    "window": Window(5, 0),
+    "window & padding": Window(5, 2) & Padding(torch.tensor([T, 23])),
+    "documents": Documents(torch.arange(T)[None].expand(B, -1) // 7),
+    "prefix": Prefix(4),
+    "blocks": Blocks(torch.rand(B, 1, 13, 13, generator=dice) < 0.1, 5),
+    "blocks | window": Blocks(torch.rand(13, 13, generator=dice) < 0.1, 5) | Window(2, 0),
+    "selected & causal": Selected(torch.randint(-1, T, (T, 3), generator=dice)) & Causal(),
+    "by head": PerHead([Window(1, 0), Window(4, 4), Window(0, 7)]),
+}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "MANY", 1)
+    monkeypatch.setattr(block_sparse, "LEAST", 40)
+    monkeypatch.setattr(block_sparse, "ROWS", 1)
+    monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 4)
+
+
+def given(dtype: torch.dtype = torch.float64, value_width: int = D) -> list[Tensor]:
+    return [torch.randn(B, H, T, width, dtype=dtype, requires_grad=True) for width in (D, D, value_width)]
+
+
+def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> list[Tensor]:
+    context = attend(*tensors, implementation=implementation, **arguments)
+    return [context, *torch.autograd.grad(context.sin().sum(), tensors)]
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("value_width", [2, D, 9])
+def test_it_is_the_formula(mask: Mask, value_width: int) -> None:
+    tensors = given(value_width=value_width)
+    assert sdpa_blocks.serve(prepare(*tensors, mask=mask).call) is not None
+    torch.testing.assert_close(outcome(tensors, "sdpa", mask=mask), outcome(tensors, "formula", mask=mask))
+
+
+def test_gradients_of_rows_with_large_scores() -> None:
+    query, key, value = (tensor.detach().float() for tensor in given())
+    query[:, :, 7:19] *= 1e6
+    bias = torch.zeros(B, 1, T, T)
+    bias[1, :, 30:32] = torch.finfo(torch.float32).min
+    exact = [tensor.double().requires_grad_() for tensor in (query, key, value)]
+    right = outcome(exact, "formula", mask=Window(5, 0), bias=bias.double())
+    tensors = [tensor.requires_grad_() for tensor in (query, key, value)]
+    assert sdpa_blocks.serve(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is not None
+    found, plain = (outcome(tensors, implementation, mask=Window(5, 0), bias=bias) for implementation in ("sdpa", "formula"))
+    for part, of_formula, expected in zip(found, plain, right, strict=True):
+        allowed = 3 * (of_formula - expected).abs().max() + 1e-5 * expected.abs().max()
+        assert (part - expected).abs().max() <= allowed
+
+
+def test_scores_with_a_bias_of_the_key_and_biases_of_pairs() -> None:
+    bias = torch.randn(1, H, T, T, dtype=torch.float64)
+    bias[:, :, 3], bias[..., 9] = -torch.inf, -torch.inf
+    tensors = given()
+    for arguments in ({"score": Gaussian()}, {"bias": bias}, {"bias": bias[:, :1, :1]}, {"lengths": torch.tensor([T, 9])}):
+        together: dict[str, Any] = {"mask": Window(5, 0), **arguments}
+        torch.testing.assert_close(outcome(tensors, "sdpa", **together), outcome(tensors, "formula", **together))
+
+
+def test_rows_that_see_nothing_are_zero_and_hidden_nan_stays_hidden() -> None:
+    tensors = given()
+    for tensor in tensors[1:]:
+        tensor.data[1, :, 23:] = torch.nan
+    context, *gradients = outcome(tensors, "sdpa", mask=Window(5, 2), lengths=torch.tensor([T, 23]), query_start=0)
+    assert context[1, :, 29:].count_nonzero() == 0
+    assert all(torch.isfinite(tensor).all() for tensor in (context, *gradients))
+
+
+@pytest.mark.parametrize("name", ["window & padding", "blocks | window"])
+def test_second_derivatives(name: str) -> None:
+    tensors = [torch.randn(2, 1, 13, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    mask = {
+        "window & padding": Window(2, 0) & Padding(torch.tensor([13, 5])),
+        "blocks | window": Blocks(torch.eye(3) > 0, 5) | Window(0, 1),
+    }[name]
+    assert sdpa_blocks.serve(prepare(*tensors, mask=mask).call) is not None
+    assert torch.autograd.gradgradcheck(lambda *some: attend(*some, mask=mask, implementation="sdpa"), tensors)
+
+
+def test_in_16_bits_what_bands_share_is_summed_in_32() -> None:
+    tensors = given(torch.bfloat16)
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    for found, right in zip(outcome(tensors, "sdpa", mask=Window(9, 0)), outcome(exact, "formula", mask=Window(9, 0)), strict=True):
+        assert found.dtype == torch.bfloat16
+        torch.testing.assert_close(found.double(), right, atol=3e-2, rtol=3e-2)
+
+
+def test_the_pairs_that_a_mask_hides_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    original = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+    def counting(query: Tensor, key: Tensor, *arguments: Any, **named: Any) -> Any:
+        done.append(query.shape[2] * key.shape[2])
+        return original(query, key, *arguments, **named)
+
+    monkeypatch.setattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", counting)
+    with torch.no_grad():
+        attend(*given(), mask=Window(2, 0))
+    assert sum(done) <= 2 * block_sparse.WASTE * T * 3
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_what_it_leaves_to_pytorch() -> None:
+    tensors = given()
+    for arguments in ({}, {"mask": "causal"}, {"mask": Window(50, 0)}):
+        assert sdpa_blocks.serve(prepare(*tensors, **arguments).call) is None
+    bias = torch.zeros(T, T, dtype=torch.float64, requires_grad=True)
+    assert sdpa_blocks.serve(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is None
+    mapped = torch.func.vmap(lambda *some: attend(*some, mask=Window(5, 0)))(*(tensor.detach() for tensor in tensors))
+    torch.testing.assert_close(mapped, attend(*tensors, mask=Window(5, 0)))
+
+
+def test_one_number_by_hand() -> None:
+    # each query sees its own key and the one before: weights alike, so the mean of two values
+    key, value = torch.zeros(1, 1, 40, 1), torch.arange(40.0).reshape(1, 1, 40, 1)
+    found = attend(key, key, value, mask=Window(1, 0), implementation="sdpa")
+    assert sdpa_blocks.serve(prepare(key, key, value, mask=Window(1, 0)).call) is not None
+    torch.testing.assert_close(found.flatten()[1:], torch.arange(39.0) + 0.5)
+    torch.testing.assert_close(found, F.scaled_dot_product_attention(key, key, value, attn_mask=torch.ones(40, 40).tril().triu(-1) > 0))

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention import attend, explain, prepare
+from attent.attention.backends import row_tiles, tanh
+from attent.attention.masks import Causal, Documents, Padding, Window
+from attent.attention.positions import Alibi
+from attent.attention.scores import Additive, Concat
+from attent.ops import native as extension
+
+SCORES = {"additive": Additive(5, 5, 7), "additive by head": Additive(5, 5, 7, heads=3), "concat": Concat(5, 5, 7)}
+CASES: list[dict[str, Any]] = [
+    {},
+    {"mask": "causal"},
+    {"mask": Window(3, 1)},
+    {"mask": Documents(torch.tensor([[0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3]])) & Causal(), "square": True},
+    {"lengths": torch.tensor([13, 4])},
+    {"mask": Padding(torch.tensor([13, 0])), "normaliser": "sparsemax"},
+    {"soft_cap": 2.0, "normaliser": "sigmoid"},
+    {"position": Alibi(), "mask": "causal", "dropout": 0.3, "seed": 5},
+    {"bias": torch.linspace(-2, 1, 13)[None], "normaliser": "entmax15"},
+]
+
+
+def outcome(dtype: torch.dtype, score: Any, case: dict[str, Any], implementation: str) -> list[Tensor]:
+    torch.manual_seed(7)
+    case = dict(case)
+    keys = 11 if case.pop("square", False) else 13
+    tensors = [torch.randn(2, 3, length, 5).to(dtype).requires_grad_() for length in (11, keys, keys)]
+    score = score.to(dtype)
+    bias = {"bias": case["bias"].to(dtype)} if "bias" in case else {}
+    context = attend(*tensors, score=score, **(case | bias), implementation=implementation)
+    return [context.detach(), *torch.autograd.grad(context.square().sum(), [*tensors, *score.parameters()])]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("size", [row_tiles.TILE, 200])
+@pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case) or "plain")
+def test_it_is_the_formula(score: Any, case: dict[str, Any], size: int, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled and extension.library() is None:
+        pytest.skip("no extension: attent was installed without a compiler")
+    if not compiled:
+        monkeypatch.setattr(extension, "library", lambda: None)
+    exact = outcome(torch.float64, score, case, "formula")
+    plain = outcome(torch.float32, score, case, "formula")
+    monkeypatch.setattr(row_tiles, "TILE", size)
+    for ours, theirs, right in zip(outcome(torch.float32, score, case, "tanh"), plain, exact, strict=True):
+        allowed = 3 * (theirs.double() - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
+        assert (ours.double() - right).abs().max() <= allowed
+
+
+def test_auto_takes_it_and_others_say_why_not() -> None:
+    query = torch.randn(1, 1, 9, 5)
+    assert explain(query, query, query, score=Additive(5, 5, 7)).chosen == "tanh"
+    assert tanh.why_not(prepare(query, query, query, score="gaussian").call) == "score Gaussian has no tanh form"
+
+
+def test_keys_that_came_lowered_from_a_cache_serve() -> None:
+    score = Additive(5, 5, 7, heads=3)
+    query, key, value = (torch.randn(2, 3, length, 5) for length in (1, 13, 13))
+    lowered = score.lower_key(key)
+    found = attend(query, lowered, value, score=score, implementation="tanh")  # pyright: ignore[reportCallIssue]
+    torch.testing.assert_close(found, attend(query, key, value, score=score, implementation="formula"))
+
+
+def test_in_16_bits_scores_stay_in_32() -> None:
+    score = Additive(5, 5, 7)
+    tensors = [torch.randn(2, 3, length, 5).bfloat16() for length in (11, 13, 13)]
+    found = attend(*tensors, score=score.bfloat16(), implementation="tanh")
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, attend(*tensors, score=score, implementation="formula"), atol=1e-2, rtol=1e-2)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention import attend, prepare
+from attent.attention.backends import row_tiles, tiled
+from attent.attention.scores import SCORES, Additive
+
+
+def outcome(tensors: list[Tensor], **arguments: Any) -> list[Tensor]:
+    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+    context = attend(*leaves, **arguments, implementation="tiled")
+    return [context.detach(), *torch.autograd.grad(context.square().sum(), leaves, materialize_grads=True)]
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_the_size_of_a_tile_does_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = [torch.randn(2, 3, length, 5, dtype=torch.float64) for length in (11, 13, 13)]
+    arguments = {"score": SCORES[name].for_widths(5, 5, 3).double(), "mask": "causal", "dropout": 0.3, "seed": 2}
+    expected = outcome(tensors, **arguments)
+    for size in (1, 500, 1300, 2500):
+        monkeypatch.setattr(row_tiles, "TILE", size)
+        torch.testing.assert_close(outcome(tensors, **arguments), expected)
+
+
+def kept_for_the_backward(score: Any, length: int) -> int:
+    """How many numbers autograd keeps between forward and backward, each storage counted once."""
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
+        return tensor
+
+    query, key, value = (torch.randn(1, 1, length, 3, requires_grad=True) for _ in range(3))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        context = attend(query, key, value, score=score, mask="causal", implementation="tiled")
+    assert context.requires_grad
+    return sum(storages.values())
+
+
+@pytest.mark.parametrize("score", ["dot", Additive(3, 3, 5), lambda query, key: query @ key.mT], ids=["dot", "additive", "own"])
+def test_memory_is_linear_in_the_sequence(score: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tiles, "TILE", 512)
+    short, long = kept_for_the_backward(score, 128), kept_for_the_backward(score, 512)
+    assert long <= 4.5 * short
+    # far from 512² scores, and so is each tile on the way
+    assert long < 512 * 512 / 4
+
+
+def test_a_tile_is_all_that_is_held_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tiles, "TILE", 2048)
+    seen: list[int] = []
+
+    def recording(query: Tensor, key: Tensor) -> Tensor:
+        scores = query @ key.transpose(-2, -1)
+        seen.append(scores.numel())
+        return scores
+
+    query, key, value = (torch.randn(257, 4, requires_grad=True) for _ in range(3))
+    attend(query, key, value, score=recording, implementation="tiled").sum().backward()
+    assert max(seen) <= 2048
+    # every tile once forward and once more for the backward, and six rows to see what the score does
+    assert sum(seen) == 2 * 257 * 257 + 6 * 257
+
+
+def test_without_gradients_nothing_is_computed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tiles, "TILE", 100)
+    count = 0
+
+    def counting(query: Tensor, key: Tensor) -> Tensor:
+        nonlocal count
+        count += query.shape[-2] * key.shape[-2]
+        return query @ key.transpose(-2, -1)
+
+    with torch.no_grad():
+        attend(torch.randn(31, 2), torch.randn(37, 2), torch.randn(37, 2), score=counting, implementation="tiled")
+    # but the five rows that tell how many numbers a pair takes
+    assert count == (31 + 5) * 37
+
+
+def test_it_serves_every_call() -> None:
+    assert tiled.why_not(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2), dropout=0.5, seed=1).call) is None
+
+
+def test_one_number_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tiles, "TILE", 1)
+    query, key, value = torch.tensor([[1.0], [0.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
+    # the first query weighs 3 : 1, 3/4·8 + 1/4·4 = 7; the second alike, 6
+    torch.testing.assert_close(attend(query, key, value, score="dot", implementation="tiled"), torch.tensor([[7.0], [6.0]]))

@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import weakref
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.attention.attend import attend
+from attent.attention.capture import watch as module
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.multihead import MultiHeadAttention
+from attent.errors import AttentError, UnseenError
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = MultiHeadAttention(6, 3), MultiHeadAttention(6, 2, normaliser="sigmoid", dropout=0.5)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.second(self.first(self.first(features)), features[:, :3])
+
+
+def test_every_call_is_collected_in_order_by_its_path() -> None:
+    model = Twice()
+    with watch(model) as seen:
+        model(torch.randn(2, 5, 6))
+    assert list(seen) == ["first", "first#2", "second"]
+    assert len(seen) == 3
+    assert seen["second"].shape == (2, 2, 5, 3)
+    assert repr(seen) == "watch(first: (2, 3, 5, 5), first#2: (2, 3, 5, 5), second: (2, 2, 5, 3))"
+    model.first(torch.randn(2, 5, 6))
+    assert len(seen) == 3
+
+
+def test_a_third_and_fourth_call_are_counted_on() -> None:
+    attention = MultiHeadAttention(6, 3)
+    with watch(nn.Sequential(attention, attention)) as seen:
+        for _ in range(4):
+            attention(torch.randn(1, 2, 6))
+    assert list(seen) == ["0", "0#2", "0#3", "0#4"]
+
+
+def test_the_maps_are_the_softmax_weights() -> None:
+    attention, features = MultiHeadAttention(6, 3), torch.randn(2, 5, 6)
+    query, key, value = (
+        projection(features).unflatten(-1, (3, 2)).transpose(1, 2)
+        for projection in (attention.query_projection, attention.key_projection, attention.value_projection)
+    )
+    with watch(attention) as seen:
+        output = attention(features)
+    weights = seen[""].dense()
+    torch.testing.assert_close(weights, (query @ key.mT / 2**0.5).softmax(-1))
+    merged = (weights @ value).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(merged @ attention.output.weight.T + attention.output.bias, output)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
+
+
+def test_modules_have_the_paths_that_pytorch_gives_them() -> None:
+    shared = nn.Linear(2, 2)
+    model = nn.ModuleDict(
+        {
+            "one": nn.Sequential(shared, nn.Sequential(shared, nn.ReLU())),
+            "two": nn.Transformer(4, 2, 1, 1, 5, batch_first=True),
+            "three": shared,
+        }
+    )
+    model.register_module("none", None)
+    assert list(module._paths(model).items()) == [(each, path) for path, each in model.named_modules()]
+
+
+def test_maps_are_had_while_the_model_runs_on() -> None:
+    attention = MultiHeadAttention(6, 3)
+    with watch(attention) as seen:
+        for call in (1, 2, 3):
+            attention(torch.randn(1, 2, 6))
+            assert len(seen) == call
+    assert list(seen) == ["", "#2", "#3"]
+    assert seen.joined("").shape == (1, 3, 6, 2)
+
+
+def test_maps_are_detached_and_the_model_is_as_before() -> None:
+    model, features = Twice().eval(), torch.randn(2, 5, 6, requires_grad=True)
+    expected = model(features)
+    with watch(model) as seen:
+        found = model(features)
+    assert torch.equal(found, expected)
+    found.sum().backward()
+    assert features.grad is not None
+    assert not any(weights.dense().requires_grad for weights in seen.values())
+
+
+def test_only_the_watched_part_is_seen_by_each_watcher() -> None:
+    model, other = Twice(), MultiHeadAttention(6, 1)
+    with watch(model) as outer, watch(model.first) as inner:
+        model(other(torch.randn(2, 5, 6)))
+        assert module.watched()
+    assert list(outer) == ["first", "first#2", "second"]
+    assert list(inner) == ["", "#2"]
+    assert isinstance(inner["#2"], AttentionMap)
+    assert not module.watched()
+    assert outer == outer
+    assert outer != inner
+    assert len({outer, inner, outer}) == 2
+
+
+def test_it_ends_with_an_error_too() -> None:
+    def fail(model: nn.Module) -> None:
+        with watch(model):
+            model(torch.randn(2, 5, 7))
+
+    with pytest.raises(ValueError, match="features must be"):
+        fail(MultiHeadAttention(6, 3))
+    assert not module.watched()
+
+
+def test_nobody_watching_no_map_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(AttentionMap, "of")
+    MultiHeadAttention(6, 3)(torch.randn(2, 5, 6))
+
+
+class Foreign(nn.Module):
+    """A user's own: PyTorch's function, its module, and ours as functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.projection, self.attention = nn.Linear(6, 18), nn.MultiheadAttention(6, 2, dropout=0.5, batch_first=True)
+
+    def forward(self, features: Tensor) -> Tensor:
+        query, key, value = self.projection(features).unflatten(-1, (3, 3, 2)).permute(2, 0, 3, 1, 4)
+        features = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.7).transpose(1, 2).flatten(2)
+        features = self.attention(features, features, features, need_weights=False)[0]
+        return attend(features, features, features, score="cosine")
+
+
+def test_what_is_not_ours_is_seen_too_and_unchanged() -> None:
+    model, features = Foreign(), torch.randn(2, 5, 6)
+    torch.manual_seed(3)
+    expected = model(features)
+    torch.manual_seed(3)
+    with watch(model) as seen:
+        found = model(features)
+    assert torch.equal(found, expected)
+    assert {path: weights.shape for path, weights in seen.items()} == {"": (2, 3, 5, 5), "attention": (2, 2, 5, 5), "#2": (2, 5, 5)}
+    query, key, _ = model.projection(features).unflatten(-1, (3, 3, 2)).permute(2, 0, 3, 1, 4)
+    scores = (query @ key.mT * 0.7).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+    torch.testing.assert_close(seen[""].dense(), scores.softmax(-1).detach())
+    with watch(model) as outer, watch(model.attention) as inner:
+        model(features)
+    assert list(inner) == [""]
+    assert list(outer) == ["", "attention", "#2"]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_whole_transformer_of_pytorch(training: bool) -> None:
+    model = nn.Transformer(8, 2, 2, 2, 13, batch_first=True).train(training)
+    source, target = torch.randn(3, 5, 8), torch.randn(3, 4, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(4)
+    torch.manual_seed(3)
+    with torch.set_grad_enabled(training):
+        expected = model(source, target, tgt_mask=mask, tgt_is_causal=True)
+    torch.manual_seed(3)
+    with torch.set_grad_enabled(training), watch(model) as seen:
+        assert torch.equal(model(source, target, tgt_mask=mask, tgt_is_causal=True), expected)
+    assert list(seen) == [
+        *("encoder.layers.0.self_attn", "encoder.layers.1.self_attn"),
+        *(f"decoder.layers.{layer}.{kind}" for layer in (0, 1) for kind in ("self_attn", "multihead_attn")),
+    ]
+    assert seen["decoder.layers.0.multihead_attn"].shape == (3, 2, 4, 5)
+    assert not seen["decoder.layers.1.self_attn"].dense().triu(1).any()
+    torch.testing.assert_close(seen["encoder.layers.1.self_attn"].dense().sum(-1), torch.ones(3, 2, 5))
+
+
+class Cached(nn.Module):
+    """Keys in a buffer of fixed length, as a static cache has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(1, 2, 8, 4))
+
+    def forward(self, features: Tensor, step: int) -> Tensor:
+        self.keys[:, :, step] = features
+        return F.scaled_dot_product_attention(features[:, :, None], self.keys[:, :, : step + 1], self.keys[:, :, : step + 1])
+
+
+def test_maps_keep_what_the_call_saw_though_a_cache_is_written_over() -> None:
+    model, expected = Cached(), []
+    with watch(model) as seen:
+        for step in range(3):
+            features = torch.randn(1, 2, 4)
+            model(features, step)
+            expected.append((features[:, :, None] @ model.keys[:, :, : step + 1].mT / 2).softmax(-1))
+    model.keys.fill_(7.0)
+    for weights, each in zip(seen.values(), expected, strict=True):
+        torch.testing.assert_close(weights.dense(), each)
+    joined = seen.joined("")
+    assert joined.shape == (1, 2, 3, 3)
+    torch.testing.assert_close(joined[:, :, 1, :2], expected[1][:, :, 0])
+    assert not joined.dense().triu(1).any()
+
+
+def test_inference_mode() -> None:
+    model, features = Foreign().eval(), torch.randn(2, 5, 6)
+    with torch.no_grad(), watch(model) as seen:
+        model(features)
+    with torch.inference_mode(), watch(model) as same:
+        model(features)
+    assert list(same) == list(seen)
+    assert all(torch.equal(weights.dense(), seen[path].dense()) for path, weights in same.items())
+
+
+class Marked(torch.autograd.Function):
+    """The identity, whose place in the graph can be watched."""
+
+    marks: ClassVar[list[weakref.ref[nn.Module]]] = []
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor) -> Tensor:
+        ctx.mark = nn.Identity()
+        Marked.marks.append(weakref.ref(ctx.mark))
+        return features * 1
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_the_graph_is_not_kept_alive(need_weights: bool) -> None:
+    model = nn.MultiheadAttention(6, 2, batch_first=True)
+    features = Marked.apply(torch.randn(2, 5, 6, requires_grad=True))
+    with watch(model) as seen:
+        output = model(features, features, features, need_weights=need_weights)
+    assert Marked.marks[-1]() is not None
+    del output, features
+    assert Marked.marks[-1]() is None
+    assert seen[""].dense().shape == (2, 2, 5, 5)
+
+
+def test_a_missing_path_names_the_nearest() -> None:
+    with watch(Foreign()) as seen:
+        pass
+    with pytest.raises(UnseenError, match=r"^no map of 'attention' among the 0 of Foreign; print\(seen\) lists"):
+        seen["attention"]
+    with watch(model := Foreign()) as seen:
+        model(torch.randn(2, 5, 6))
+    with pytest.raises(KeyError, match=r"^no map of 'atention' among the 3 of Foreign; did you mean 'attention'\?$") as caught:
+        seen["atention"]
+    assert isinstance(caught.value, AttentError)
+    assert seen.get("other") is None
+    assert "other" not in seen
+    with pytest.raises(UnseenError):
+        seen.joined("other")
+
+
+def test_printed_it_says_what_was_seen_and_what_was_not() -> None:
+    model = nn.ModuleDict({"one": Foreign(), "two": nn.MultiheadAttention(6, 2)})
+    with watch(model) as seen:
+        for _ in range(3):
+            model["one"](torch.randn(2, 5, 6))
+    assert str(seen).splitlines() == [
+        "ModuleDict: 9 maps",
+        "  one  (2, 3, 5, 5) … (2, 5, 5), 6 calls",
+        "  one.attention  (2, 2, 5, 5) … (2, 2, 5, 5), 3 calls",
+        "  not seen: two (MultiheadAttention): it was not called, or computes its weights by itself: "
+        "F.scaled_dot_product_attention or attent.attend would be seen",
+    ]
+    with watch(nn.Linear(2, 2)) as nothing:
+        pass
+    assert str(nothing) == "Linear: nothing was seen"
+
+
+class Mixer(nn.Module):
+    """Attention by another name, through a function that it was given before anybody watched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.function = F.scaled_dot_product_attention
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.function(features, features, features)
+
+
+def test_a_function_that_a_module_keeps_is_seen() -> None:
+    model, features = nn.Sequential(Mixer()), torch.randn(2, 3, 5, 4)
+    plain = model(features)
+    with watch(model) as seen:
+        assert torch.equal(model(features), plain)
+    assert str(seen).splitlines() == ["Sequential: 1 map", "  0  (2, 3, 5, 5)"]
+    torch.testing.assert_close(seen["0"].dense(), (features @ features.mT / 2).softmax(-1))
+    assert model[0].function is F.scaled_dot_product_attention
+
+
+class SelfAttention(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(features, features, features)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_torchscript_runs_unseen_and_says_so() -> None:
+    model, features = torch.jit.script(nn.Sequential(SelfAttention())), torch.randn(2, 3, 5, 4)
+    with watch(model) as seen:
+        assert torch.equal(model(features), SelfAttention()(features))
+    assert str(seen).splitlines() == [
+        "RecursiveScriptModule: nothing was seen",
+        "  not seen: 0 (RecursiveScriptModule): it is TorchScript, which runs outside Python: watch the model that it was made from",
+    ]
+
+
+def test_a_compiled_model_runs_unseen_and_says_so() -> None:
+    model, features = Foreign().eval(), torch.randn(2, 5, 6)
+    expected = model(features)
+    compiled = torch.compile(model, backend="eager")
+    with watch(compiled) as seen:
+        torch.testing.assert_close(compiled(features), expected)
+    assert len(seen) == 0
+    assert "not seen: _orig_mod.attention (MultiheadAttention): it is compiled: run it within torch.compiler.set_stance" in str(seen)
+    with watch(compiled) as seen, torch.compiler.set_stance("force_eager"):
+        assert torch.equal(compiled(features), expected)
+    assert list(seen) == ["_orig_mod", "_orig_mod.attention", "_orig_mod#2"]
+    torch.compiler.reset()

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention import AttentionMap, attend, prepare, reference
+from attent.attention.backends import row_tiles as by_rows
+from attent.attention.normalizers import TopK
+from attent.attention.scores import SCORES, General
+from attent.errors import ArgumentError, ShapeError, StaleMapError, UnknownNameError
+
+dice = torch.Generator().manual_seed(1)
+QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5, 7), (11, 7), (11, 2)))
+
+
+def a_map(**arguments: Any) -> AttentionMap:
+    return attend(QUERY, KEY, VALUE, **arguments, return_map=True)[1]
+
+
+def test_shape_has_the_callers_axes() -> None:
+    assert a_map().shape == a_map().dense().shape == (2, 3, 5, 11)
+    three = attend(QUERY[:, 0], KEY[:, 0], VALUE[:, 0], return_map=True)[1]
+    assert three.shape == three.dense().shape == (2, 5, 11)
+    two = attend(QUERY[0, 0], KEY[0, 0], VALUE[0, 0], return_map=True)[1]
+    assert two.shape == two.dense().shape == (5, 11)
+    assert three.argmax().shape == (2, 5)
+    assert two[3].shape == (11,)
+    assert torch.equal(three[1, 2:, [0, 3]], three.dense()[1, 2:, [0, 3]])
+    grouped = attend(QUERY, KEY[:, :1], VALUE[:, :1], return_map=True)[1]
+    assert grouped.dense().shape == (2, 3, 5, 11)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_the_weights_are_the_formulas(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_rows, "TILE", 500)
+    score = SCORES[name].for_widths(7, 7, 3)
+    prepared = prepare(QUERY, KEY, VALUE, score=score, mask="causal", soft_cap=2.0, bias=torch.randn(5, 11))
+    expected = reference.steps(*prepared)["weights"]
+    weights = AttentionMap.of(prepared)
+    torch.testing.assert_close(weights.dense(), expected)
+    torch.testing.assert_close(weights.rows(torch.tensor([4, 0])), expected[:, :, [4, 0]])
+
+
+def test_rows_sum_to_one_where_it_is_a_distribution() -> None:
+    assert a_map().distribution
+    torch.testing.assert_close(a_map()[...].sum(-1), torch.ones(2, 3, 5))
+    assert not a_map(normaliser="sigmoid").distribution
+
+
+INDICES = [
+    0,
+    -1,
+    slice(None),
+    slice(1, 3),
+    slice(None, None, 2),
+    slice(0, 0),
+    slice(-2, None),
+    [1, 0],
+    torch.tensor([1, 1, 0]),
+    torch.tensor(1),
+]
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_one_axis_is_indexed_as_a_tensors(index, place: int) -> None:
+    whole, weights = a_map().dense(), a_map()
+    where = (*[slice(None)] * place, index)
+    torch.testing.assert_close(weights[where], whole[where])
+    behind = (..., index, *[slice(None)] * (3 - place))
+    torch.testing.assert_close(weights[behind], whole[where])
+
+
+def test_several_axes_are_indexed_as_a_tensors() -> None:
+    whole, weights = a_map().dense(), a_map()
+    for where in itertools.product([1, slice(0, 1)], [-2, slice(None)], [3, slice(1, 4), [4, 0]], [0, slice(2, None, 3)]):
+        torch.testing.assert_close(weights[where], whole[where])
+    torch.testing.assert_close(weights[1], whole[1])
+    torch.testing.assert_close(weights[..., 3, :], whole[..., 3, :])
+    torch.testing.assert_close(weights[0, ..., 3], whole[0, ..., 3])
+    torch.testing.assert_close(weights[...], whole)
+    torch.testing.assert_close(weights[:, :, torch.tensor([True, False, False, True, False])], whole[:, :, [0, 3]])
+
+
+def test_lists_along_several_axes_choose_their_product() -> None:
+    whole, weights = a_map().dense(), a_map()
+    torch.testing.assert_close(weights[0, 1, [4, 1, 2], [0, 7]], whole[0, 1][[4, 1, 2]][:, [0, 7]])
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "message"),
+    [
+        ((0, 0, 5), ArgumentError, r"^index 5 is out of range for axis 2 of a map of shape \(2, 3, 5, 11\)$"),
+        (-3, ArgumentError, r"^index -3 is out of range for axis 0 of a map of shape \(2, 3, 5, 11\)$"),
+        ((0, 0, 0, 0, 0), ShapeError, r"^a map of shape \(2, 3, 5, 11\) takes up to 4 indices and one ellipsis, got 5$"),
+        ((..., 0, ...), ShapeError, r"takes up to 4 indices and one ellipsis, got 3$"),
+        (None, ArgumentError, r"^a map is indexed by numbers, slices and lists, got None$"),
+        ("a", ArgumentError, r"^a map is indexed by numbers, slices and lists, got 'a'$"),
+        ([[0, 1], [1, 0]], ArgumentError, r"^a map is indexed by numbers, slices and lists, got tensor"),
+    ],
+)
+def test_wrong_indices_are_said(index, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        a_map()[index]
+
+
+def test_it_is_walked_through_as_a_tensor_is() -> None:
+    torch.testing.assert_close(torch.stack(list(a_map())), a_map().dense())
+
+
+def test_argmax_is_the_first_best_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_rows, "TILE", 100)
+    assert torch.equal(a_map().argmax(), a_map().dense().argmax(-1))
+    ties = attend(torch.zeros(2, 3), KEY[0, 0, :, :3], VALUE[0, 0], return_map=True)[1]
+    assert ties.argmax().tolist() == [0, 0]
+    assert attend(QUERY[:, :, :0], KEY, VALUE, return_map=True)[1].argmax().shape == (2, 3, 0)
+    assert attend(QUERY[:, :, :0], KEY, VALUE, return_map=True)[1].dense().shape == (2, 3, 0, 11)
+
+
+def test_dropout_is_not_shown_and_hidden_keys_have_no_weight() -> None:
+    torch.testing.assert_close(a_map(dropout=0.5, seed=1).dense(), a_map().dense())
+    weights = a_map(mask="causal", query_start=1)[0, 0, 0]
+    assert weights[2:].count_nonzero() == 0
+    assert (weights[:2] > 0).all()
+
+
+def test_gradients_flow_through_as_often_as_one_looks() -> None:
+    score, query = General(7, 7), QUERY.clone().requires_grad_()
+    weights = attend(query, KEY, VALUE, score=score, return_map=True)[1]
+    expected = torch.autograd.grad((query @ score.weight @ KEY.mT).softmax(-1)[:, :, 1, 0].sum(), (query, score.weight))
+    with torch.no_grad():
+        assert not weights.dense().requires_grad
+    for _ in range(2):
+        found = torch.autograd.grad(weights[:, :, 1, 0].sum(), (query, score.weight))
+        torch.testing.assert_close(found, expected)
+
+
+def test_detached_it_has_no_graph() -> None:
+    score, query, bias = General(7, 7), QUERY.clone().requires_grad_(), torch.randn(5, 11, requires_grad=True)
+    weights = attend(query, KEY, VALUE, score=score, bias=bias, return_map=True)[1]
+    assert weights.dense().requires_grad
+    assert not weights.detach().dense().requires_grad
+    torch.testing.assert_close(weights.detach().dense(), weights.dense())
+
+
+def test_rows_not_asked_for_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows that the score is asked about are those looked at, one of 4096; never is a table of 4096² made."""
+    looked: list[tuple[int, ...]] = []
+
+    def recording(query: Tensor, key: Tensor) -> Tensor:
+        looked.append((query.shape[-2], key.shape[-2]))
+        return query @ key.transpose(-2, -1)
+
+    sequence = torch.randn(4096, 2)
+    prepared = prepare(sequence, sequence, sequence, score=recording, mask="causal")
+    weights = AttentionMap.of(prepared)
+    assert weights[4095, :10].shape == (10,)
+    assert looked == [(1, 4096)]
+    looked.clear()
+    best = weights.argmax()
+    assert best.shape == (4096,)
+    assert sum(rows for rows, _ in looked) == 4096
+    assert max(rows * keys for rows, keys in looked) <= by_rows.TILE // 2 < 4096**2
+
+
+def test_keys_are_lowered_once_and_only_the_queries_looked_at() -> None:
+    keys, queries = [], []
+
+    class Counting(General):
+        def lower_key(self, key: Tensor, origin: Tensor | None = None):
+            keys.append(key.shape[-2])
+            return super().lower_key(key, origin)
+
+        def lower_query(self, query: Tensor, origin: Tensor | None = None):
+            queries.append(query.shape[-2])
+            return super().lower_query(query, origin)
+
+    weights = a_map(score=Counting(7, 7)).detach()
+    keys.clear()
+    queries.clear()
+    assert weights[0, 0, 1].shape == weights[0, 0, [2, 4]].shape[1:]
+    assert (keys, queries) == ([11], [1, 2])
+
+
+def test_scores_of_each_stage_are_the_formulas() -> None:
+    arguments = {"soft_cap": 2.0, "bias": torch.randn(5, 11), "mask": "causal", "position": "alibi"}
+    steps, weights = reference.steps(*prepare(QUERY, KEY, VALUE, **arguments)), a_map(**arguments)
+    for stage, name in {"raw": "scores", "capped": "capped", "biased": "biased", "masked": "masked"}.items():
+        scores = weights.scores(stage)
+        assert scores.shape == (2, 3, 5, 11)
+        torch.testing.assert_close(scores.dense(), steps[name])
+        torch.testing.assert_close(scores[1, 2, 3:, [7, 0]], steps[name][1, 2, 3:, [7, 0]])
+    torch.testing.assert_close(a_map().scores("masked").dense(), a_map().scores().dense())
+    assert repr(weights.scores("capped")) == "ScoreMap(shape=(2, 3, 5, 11), stage='capped', score=ScaledDot)"
+    with pytest.raises(UnknownNameError, match="unknown stage of the scores 'soft'"):
+        weights.scores("soft")
+
+
+def test_statistics_have_the_callers_axes() -> None:
+    for axes, tensors in {
+        4: (QUERY, KEY, VALUE),
+        3: (QUERY[:, 0], KEY[:, 0], VALUE[:, 0]),
+        2: (QUERY[0, 0], KEY[0, 0], VALUE[0, 0]),
+    }.items():
+        weights = attend(*tensors, return_map=True)[1]
+        front = weights.shape[: axes - 2]
+        assert weights.argmax().shape == weights.entropy().shape == weights.distance().shape == (*front, 5)
+        assert weights.received().shape == (*front, 11)
+        assert weights.top(3)[0].shape == weights.top(3)[1].shape == (*front, 5, 3)
+        assert weights.pooled(2, 3).shape == (*front, 2, 3)
+        assert weights.grouped([(0, 2)], [(1, 4), (4, 11), (0, 1)]).shape == (*front, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda m: m.top(0), ArgumentError, r"^n must be a whole number from 1 to Tk = 11, got 0$"),
+        (lambda m: m.top(12), ArgumentError, r"^n must be a whole number from 1 to Tk = 11, got 12$"),
+        (lambda m: m.pooled(6, 3), ShapeError, r"^height must be a whole number from 1 to 5, got 6$"),
+        (lambda m: m.pooled(2, 0), ShapeError, r"^width must be a whole number from 1 to 11, got 0$"),
+        (lambda m: m.pooled(2, 2, "median"), UnknownNameError, r"^unknown way of pooling 'median'"),
+        (lambda m: m.grouped([(0, 6)], [(0, 3)]), ArgumentError, r"^query_spans must hold something and lie from 0 to 5, got \(0, 6\)$"),
+        (lambda m: m.grouped([(0, 3)], [(2, 2)]), ArgumentError, r"^key_spans must hold something and lie from 0 to 11, got \(2, 2\)$"),
+        (lambda m: m.grouped([(0, 3)], [(5, 9), (2, 6)]), ArgumentError, r"^key_spans must not overlap, got \(2, 6\) and \(5, 9\)$"),
+        (lambda m: m.grouped([(0, 1.5)], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(first, behind the last\)"),
+    ],
+)
+def test_what_cannot_be_said_is_our_error(wrong, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        wrong(a_map())
+
+
+@pytest.mark.parametrize("normaliser", ["sigmoid", "identity"])
+def test_what_is_no_distribution_has_neither_entropy_nor_mean_distance(normaliser: str) -> None:
+    weights = a_map(normaliser=normaliser)
+    with pytest.raises(ArgumentError, match=r"^the entropy is that of a distribution, which (Sigmoid|Identity) weights are not$"):
+        weights.entropy()
+    with pytest.raises(ArgumentError, match=r"^the mean distance is that of a distribution"):
+        weights.distance()
+
+
+def test_a_map_without_keys_or_queries() -> None:
+    nothing = attend(QUERY, KEY[:, :, :0], VALUE[:, :, :0], return_map=True)[1]
+    assert nothing.entropy().tolist() == torch.zeros(2, 3, 5).tolist()
+    assert nothing.received().shape == (2, 3, 0)
+    with pytest.raises(ArgumentError, match="a map without keys has no largest weight"):
+        nothing.argmax()
+    nobody = attend(QUERY[:, :, :0], KEY, VALUE, return_map=True)[1]
+    assert nobody.received().tolist() == torch.zeros(2, 3, 11).tolist()
+
+
+@pytest.mark.parametrize("look", [lambda m: m[0], lambda m: m.dense(), lambda m: m.entropy(), lambda m: m.scores()[0], lambda m: m.keep()])
+def test_what_was_changed_in_place_since_is_said_and_what_was_kept_stays(look) -> None:
+    query, key = QUERY.clone(), KEY.clone()
+    for name, tensor in {"query": query, "key": key}.items():
+        weights = attend(query, key, VALUE, return_map=True)[1]
+        kept, before = weights.keep(), weights.dense()
+        tensor[0, 0, 0] += 1.0
+        for stale in (weights, weights.detach()):
+            with pytest.raises(StaleMapError, match=f"^{name} was changed in place after this map was made"):
+                look(stale)
+        assert torch.equal(kept.dense(), before)
+        look(kept)
+
+
+def test_repr() -> None:
+    assert repr(a_map(normaliser=TopK(3))) == "AttentionMap(shape=(2, 3, 5, 11), score=ScaledDot, normaliser=TopK)"
+
+
+BACKWARDS = slice(None, None, -1)
+
+
+@pytest.mark.parametrize("index", [True, torch.tensor(True), (0, 0, [200]), (0, 0, -12), (..., [1, -12]), (0, 0, BACKWARDS), (0.5,)])
+def test_an_index_that_says_nothing_is_our_error(index: Any) -> None:
+    _, weights = attend(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), return_map=True)
+    with pytest.raises(ArgumentError, match="map"):
+        weights[index]

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention import AttentionMap, attend
+from attent.attention.backends import row_tiles as by_rows
+from attent.attention.maps import rollout
+from attent.attention.maps import tiles as tile_stream
+from attent.attention.maps.lazy_matrix import tiles
+from attent.errors import ArgumentError, ShapeError
+
+dice = torch.Generator().manual_seed(1)
+
+
+def layer(*shape: int, **arguments) -> AttentionMap:
+    tensor = torch.randn(*shape, generator=dice)
+    return attend(tensor, tensor, tensor, return_map=True, **arguments)[1]
+
+
+def rolled(maps: list[AttentionMap]) -> Tensor:
+    """½A + ½I of every layer multiplied, in float64."""
+    whole = torch.eye(maps[0].shape[-1], dtype=torch.float64)
+    for weights in maps:
+        whole = (0.5 * weights.dense().double().mean(1) + 0.5 * torch.eye(weights.shape[-1])) @ whole
+    return whole
+
+
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_it_is_the_product_of_the_layers(mask: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_rows, "TILE", 70)
+    monkeypatch.setattr(tile_stream, "LEAST_ROWS", 2)
+    maps = [layer(2, 3, 11, 5, mask=mask) for _ in range(4)]
+    found = rollout(maps, [10, 3, 3])
+    assert found.shape == (2, 3, 11)
+    torch.testing.assert_close(found.double(), rolled(maps)[:, [10, 3, 3]], rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(found.sum(-1), torch.ones(2, 3))
+
+
+def test_axes_are_the_callers_but_for_the_heads() -> None:
+    assert rollout([layer(2, 7, 5)], [1]).shape == (2, 1, 7)
+    assert rollout([layer(7, 5)], torch.tensor([1, 2])).shape == (2, 7)
+
+
+def test_one_layer_by_hand() -> None:
+    weights = attend(torch.zeros(2, 3), torch.zeros(2, 3), torch.zeros(2, 1), return_map=True)[1]
+    torch.testing.assert_close(rollout([weights], [0]), torch.tensor([[0.75, 0.25]]))
+
+
+def test_rows_that_are_not_reached_cost_nothing() -> None:
+    looked: list[int] = []
+
+    def recording(query: Tensor, key: Tensor) -> Tensor:
+        looked.append(query.shape[-2])
+        return query @ key.mT
+
+    maps = [layer(2, 13, 5, score=recording, mask="causal") for _ in range(2)]
+    looked.clear()
+    rollout(maps, [3])
+    # one query of the last layer, and those it sees of the one below
+    assert looked == [1, 4]
+    assert len(tiles(maps[0].call)) == 1
+
+
+@pytest.mark.parametrize(
+    ("maps", "rows", "error", "message"),
+    [
+        ([], [0], ArgumentError, "rollout needs the map of one layer at least"),
+        ([(2, 7, 5), (2, 11, 5)], [0], ShapeError, r"of one shape, got \(2, 7, 7\), \(2, 11, 11\)"),
+        ([(7, 5)], [7], ArgumentError, r"rows must be from 0 to 6, got \[7\]"),
+        ([(7, 5)], [-1], ArgumentError, r"rows must be from 0 to 6, got \[-1\]"),
+    ],
+)
+def test_what_cannot_be_rolled_out_is_said(maps, rows: list[int], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        rollout([layer(*shape) for shape in maps], rows)
+
+
+def test_only_distributions_of_self_attention() -> None:
+    with pytest.raises(ArgumentError, match="rollout is that of distributions, which Sigmoid weights are not"):
+        rollout([layer(7, 5, normaliser="sigmoid")], [0])
+    cross = attend(torch.randn(3, 5), torch.randn(7, 5), torch.randn(7, 5), return_map=True)[1]
+    with pytest.raises(ShapeError, match="rollout needs self-attention maps"):
+        rollout([cross], [0])

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention import AttentionMap, attend, prepare, reference
+from attent.attention.backends import row_tiles as by_rows
+from attent.attention.base import Normaliser
+from attent.attention.maps import tiles
+from attent.attention.maps.statistics import even_spans
+from attent.attention.masks import Causal, Documents, Padding, PerHead, Prefix, Table, Window
+from attent.attention.normalizers import NORMALISERS, TopK
+from attent.attention.scores import SCORES
+
+BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 23, 29, 6
+dice = torch.Generator().manual_seed(1)
+QUERY, KEY, VALUE = (torch.randn(BATCH, HEADS, *shape, generator=dice) for shape in ((QUERIES, WIDTH), (KEYS, WIDTH), (KEYS, 2)))
+QUERY_SPANS, KEY_SPANS = [(17, 23), (0, 3), (3, 4), (6, 13)], [(2, 9), (9, 10), (0, 1), (13, 29)]
+HALF = torch.rand(BATCH, 1, QUERIES, KEYS, generator=dice) < 0.4
+CALLS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"mask": "causal"},
+    "early": {"mask": "causal", "query_start": torch.tensor([-5, 3])},
+    "window": {"mask": Causal() & Window(3, 0) & Padding(torch.tensor([29, 11])), "query_start": 0},
+    "prefix": {"mask": Causal() | Prefix(4)},
+    "documents": {"mask": Documents(torch.arange(KEYS)[None] // 7)},
+    "heads": {"mask": PerHead([Causal(), Window(2, 5), Prefix(13)])},
+    "table": {"mask": Table(HALF), "soft_cap": 1.5},
+    "nothing": {"mask": Table(torch.zeros(QUERIES, 1, dtype=torch.bool))},
+    "bias": {"bias": torch.randn(BATCH, 1, QUERIES, KEYS, generator=dice).masked_fill(HALF, -torch.inf), "lengths": torch.tensor([29, 0])},
+    "row": {"bias": torch.randn(1, HEADS, 1, KEYS, generator=dice), "mask": "causal"},
+    "alibi": {"position": "alibi", "mask": "causal"},
+}
+
+
+def expected(weights: Tensor, positions: Tensor) -> dict[str, Tensor]:
+    """Every statistic of dense weights (B, H, Tq, Tk), as its definition says."""
+    gap = (positions[:, None, :, None] - torch.arange(weights.shape[-1])).abs()
+
+    def mean(spans: list[tuple[int, int]], of: Tensor) -> Tensor:
+        return torch.stack([of[:, :, first:last].mean(2) for first, last in spans], 2)
+
+    def largest(spans: list[tuple[int, int]], of: Tensor) -> Tensor:
+        return torch.stack([of[:, :, first:last].amax(2) for first, last in spans], 2)
+
+    rows, columns = even_spans(weights.shape[2], 5, "height"), even_spans(weights.shape[3], 7, "width")
+    return {
+        "entropy": -torch.special.xlogy(weights, weights).sum(-1),
+        "received": weights.sum(-2),
+        "distance": (weights * gap).sum(-1),
+        "mean": mean(columns, mean(rows, weights).mT).mT,
+        "max": largest(columns, largest(rows, weights).mT).mT,
+        "grouped": torch.stack([mean(QUERY_SPANS, weights)[..., first:last].sum(-1) for first, last in KEY_SPANS], -1),
+        "top": weights.topk(5).values,
+        "best": weights.amax(-1),
+    }
+
+
+def found(weights: AttentionMap) -> dict[str, Tensor]:
+    dense, (keys, largest), best = weights.dense(), weights.top(5), weights.argmax()
+    # the keys are those that have these weights, each once
+    torch.testing.assert_close(dense.gather(-1, keys), largest, rtol=0, atol=1e-6)
+    assert (keys.sort(-1).values.diff(dim=-1) > 0).all()
+    return {
+        "received": weights.received(),
+        "mean": weights.pooled(5, 7),
+        "max": weights.pooled(5, 7, "max"),
+        "grouped": weights.grouped(QUERY_SPANS, KEY_SPANS),
+        "top": largest,
+        "best": dense.gather(-1, best[..., None])[..., 0],
+        **({"entropy": weights.entropy(), "distance": weights.distance()} if weights.distribution else {}),
+    }
+
+
+def check(tensors: tuple[Tensor, Tensor, Tensor], **arguments: Any) -> None:
+    """Each statistic within 2e-6 of the formula's in float64, relative to the largest there is."""
+    weights = attend(*tensors, **arguments, return_map=True)[1]
+    wide = {name: value.double() if isinstance(value, Tensor) and value.is_floating_point() else value for name, value in arguments.items()}
+    prepared = prepare(*(tensor.double() for tensor in tensors), **wide)
+    right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().positions)
+    for name, number in found(weights).items():
+        assert number.dtype == torch.float32
+        scale = max(float(right[name].abs().max()), 1e-3)
+        torch.testing.assert_close(number.double(), right[name], rtol=0, atol=2e-6 * scale, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.fixture(params=[70, 400, 1200, 2**19])
+def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Tiles of single heads, of some heads, of some sequences, and one of all."""
+    monkeypatch.setattr(tiles, "CPU_TILE", request.param)
+    monkeypatch.setattr(tiles, "LEAST_ROWS", 2)
+    monkeypatch.setattr(by_rows, "TILE", 4 * request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_they_are_those_of_the_dense_map(name: str, tile: int) -> None:
+    check((QUERY, KEY, VALUE), **CALLS[name])
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("call", ["plain", "window"])
+def test_of_every_score(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "CPU_TILE", 400)
+    torch.manual_seed(0)
+    score = SCORES[name].for_widths(WIDTH, WIDTH, HEADS)
+    tensors = (QUERY, KEY, VALUE)
+    weights = attend(*tensors, score=score, **CALLS[call], return_map=True)[1]
+    calculated = found(weights)
+    prepared = prepare(*(tensor.double() for tensor in tensors), score=score.double(), **CALLS[call])
+    right = expected(reference.steps(*prepared)["weights"].detach(), prepared.call.pairs().positions)
+    for key, number in calculated.items():
+        torch.testing.assert_close(number.double(), right[key], rtol=0, atol=2e-6 * float(right[key].abs().max()))
+
+
+@pytest.mark.parametrize("name", NORMALISERS)
+@pytest.mark.parametrize("call", ["plain", "early", "heads"])
+def test_of_every_normaliser(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "CPU_TILE", 400)
+    normaliser: Normaliser = {"top_k": TopK(4)}.get(name) or NORMALISERS[name]()
+    check((QUERY, KEY, VALUE), normaliser=normaliser, **CALLS[call])
+
+
+def test_shared_keys_and_16_bits() -> None:
+    check((QUERY, KEY[:, :1], VALUE[:, :1]), mask="causal")
+    sixteen = tuple(tensor.bfloat16() for tensor in (QUERY, KEY[:, :1], VALUE[:, :1]))
+    weights = attend(*sixteen, return_map=True)[1]
+    exact = attend(*(tensor.float() for tensor in sixteen), return_map=True)[1]
+    torch.testing.assert_close(weights.entropy(), exact.entropy())
+
+
+def test_uniform_weights_by_hand() -> None:
+    weights = attend(torch.zeros(3, 2), torch.zeros(4, 2), torch.zeros(4, 1), query_start=0, return_map=True)[1]
+    torch.testing.assert_close(weights.entropy(), torch.tensor(4.0).log().expand(3))
+    torch.testing.assert_close(weights.received(), torch.full((4,), 0.75))
+    # |0 − j|, |1 − j| and |2 − j| for j = 0 … 3
+    torch.testing.assert_close(weights.distance(), torch.tensor([6.0, 4.0, 4.0]) / 4)
+    torch.testing.assert_close(weights.grouped([(0, 3)], [(0, 1), (1, 4)]), torch.tensor([[0.25, 0.75]]))
+
+
+def test_the_largest_of_long_rows_are_found_by_chunks() -> None:
+    query, key = torch.randn(2, 3, generator=dice), torch.randn(1003, 3, generator=dice)
+    for length, count in itertools.product((1003, 1024), (1, 5)):
+        keys = torch.cat((key, key))[:length]
+        weights = attend(query, keys, keys, return_map=True)[1]
+        dense = weights.dense()
+        torch.testing.assert_close(weights.top(count)[1], dense.topk(count).values)
+        assert torch.equal(weights.argmax(), dense.argmax(-1))
+    ties = attend(torch.zeros(2, 3), torch.zeros(1024, 3), torch.zeros(1024, 1), return_map=True)[1]
+    assert ties.argmax().tolist() == [0, 0]
+
+
+def test_hidden_nan_reaches_no_statistic() -> None:
+    query, key, value = QUERY, KEY.clone(), VALUE.clone()
+    lengths = torch.tensor([29, 11])
+    key[1, :, 11:], value[1, :, 11:] = torch.nan, torch.inf
+    clean, dirty = (attend(query, k, v, lengths=lengths, return_map=True)[1] for k, v in ((KEY, VALUE), (key, value)))
+    for name, number in found(dirty).items():
+        torch.testing.assert_close(number, found(clean)[name])
+
+
+def test_statistics_carry_no_graph() -> None:
+    weights = attend(QUERY.clone().requires_grad_(), KEY, VALUE, return_map=True)[1]
+    assert not any(number.requires_grad for number in (weights.entropy(), weights.received(), weights.pooled(2, 2)))
+    assert weights[0].requires_grad

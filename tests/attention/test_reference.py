@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention import AttentionMap, attend, prepare, reference
+from attent.attention.base import Side
+from attent.attention.masks import Causal, Table
+from attent.attention.normalizers import NORMALISERS, TopK
+from attent.attention.positions import Alibi
+from attent.attention.scores import SCORES, Additive, Gaussian
+from attent.errors import ImplementationError
+
+
+def test_one_number_by_hand() -> None:
+    query, key, value = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 1.0], [0.0, 1.0]]), torch.tensor([[10.0], [20.0]])
+    # products 1·3 + 2·1 = 5 and 1·0 + 2·1 = 2, over √2: 3.535534 and 1.414214; the weights are σ(±2.121320) = 0.892958 and 0.107042;
+    # the context is 10·0.892958 + 20·0.107042 = 11.070419
+    steps = reference.steps(*prepare(query, key, value))
+    assert list(steps) == ["products", "scores", "weights", "output"]
+    assert steps["products"].tolist() == [[[[5.0, 2.0]]]]
+    torch.testing.assert_close(steps["scores"], torch.tensor([[[[3.535534, 1.414214]]]]))
+    torch.testing.assert_close(steps["weights"], torch.tensor([[[[0.892958, 0.107042]]]]), rtol=0, atol=1e-6)
+    torch.testing.assert_close(attend(query, key, value), torch.tensor([[11.070419]]), rtol=0, atol=1e-5)
+
+
+def test_every_step_in_order() -> None:
+    query, key, value = torch.randn(2, 3, 5, 2), torch.randn(2, 3, 7, 2), torch.randn(2, 3, 7, 11)
+    bias = torch.randn(5, 7)
+    call, *tensors = prepare(
+        query, key, value, score="dot", soft_cap=1.5, bias=bias, position="alibi", mask="causal", dropout=0.4, seed=3
+    )  # fmt: skip
+    steps = reference.steps(call, *tensors)
+    assert list(steps) == ["scores", "capped", "biased", "masked", "weights", "dropped", "output"]
+    scores = query @ key.mT
+    capped = 1.5 * torch.tanh(scores / 1.5)
+    biased = capped + bias + Alibi().bias(call.pairs())
+    masked = biased.masked_fill(torch.ones(5, 7).triu(3).bool(), -torch.inf)
+    expected = {"scores": scores, "capped": capped, "biased": biased, "masked": masked, "weights": masked.softmax(-1)}
+    for name, tensor in expected.items():
+        torch.testing.assert_close(steps[name], tensor)
+    stays = steps["dropped"] != 0
+    assert 0 < stays.sum() < (steps["weights"] != 0).sum()
+    torch.testing.assert_close(steps["dropped"], steps["weights"] * stays / 0.6)
+    torch.testing.assert_close(steps["output"], steps["dropped"] @ value)
+    torch.testing.assert_close(reference.run(call, *tensors), steps["output"])
+
+
+def test_the_steps_of_a_score_come_first() -> None:
+    query, key, value = torch.randn(2, 3), torch.randn(7, 5), torch.randn(7, 2)
+    steps = reference.steps(*prepare(query, key, value, score=Additive(3, 5, 11)))
+    assert list(steps) == ["query_half", "key_half", "hidden", "scores", "weights", "output"]
+    assert steps["hidden"].shape == (1, 1, 2, 7, 11)
+
+
+def test_it_serves_every_call() -> None:
+    assert reference.why_not(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2)).call) is None
+
+
+def test_self_attention_of_introductory_texts() -> None:
+    s = torch.randn(5, 3, dtype=torch.float64)
+    torch.testing.assert_close(attend(s, s, s, score="dot"), (s @ s.T).softmax(-1) @ s)
+    torch.testing.assert_close(attend(s, s, s, score="dot", normaliser="identity"), (s @ s.T) @ s)
+    torch.testing.assert_close(attend(s, s, s), (s @ s.T / math.sqrt(3)).softmax(-1) @ s)
+    # masked self-attention of one token sees itself alone
+    torch.testing.assert_close(attend(s, s, s, mask="causal")[0], s[0])
+
+
+def test_gaussian_softmax_is_the_regression_of_nadaraya_and_watson() -> None:
+    x, y = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor([[2.0], [4.0], [-1.0]])
+    # at 1 with σ = 2: kernels e^{−1/8}, 1, e^{−4/8}: (0.882497·2 + 4 − 0.606531) / (0.882497 + 1 + 0.606531) = 5.158463 / 2.489028
+    found = attend(torch.tensor([[1.0]]), x, y, score=Gaussian(2.0))
+    torch.testing.assert_close(found, torch.tensor([[2.072481]]), rtol=0, atol=1e-5)
+
+
+def test_values_of_another_width_and_no_keys_at_all() -> None:
+    query, key = torch.randn(2, 3, 5, 2), torch.randn(2, 3, 7, 2)
+    assert attend(query, key, torch.randn(2, 3, 7, 11), implementation="formula").shape == (2, 3, 5, 11)
+    for name, implementation in itertools.product(NORMALISERS, ("formula", "tiled", "auto")):
+        normaliser = TopK(2) if name == "top_k" else name
+        context = attend(query, key[:, :, :0], torch.randn(2, 3, 0, 11), normaliser=normaliser, implementation=implementation)
+        assert torch.equal(context, torch.zeros(2, 3, 5, 11))
+        assert attend(query[:, :, :0], key, key, normaliser=normaliser, implementation=implementation).shape == (2, 3, 0, 2)
+
+
+def test_emptying_hidden_keys() -> None:
+    side = Side(torch.full((2, 1, 3, 2), torch.nan), torch.full((2, 1, 3), torch.nan))
+    key, value = reference.without_hidden(torch.tensor([True, False, True]), side, torch.full((2, 1, 3, 5), torch.nan))
+    for tensor in (key.features, key.bias, value):
+        assert torch.equal(
+            tensor.isnan().flatten(3).any(-1)[0, 0] if tensor.dim() == 4 else tensor.isnan()[0, 0], torch.tensor([1, 0, 1]) > 0
+        )
+
+
+def test_a_normaliser_meets_a_nan_of_one_row_alone() -> None:
+    """A sequence gone wrong leaves its neighbours right."""
+    query, key, value = torch.randn(2, 3, 2), torch.randn(2, 5, 2), torch.randn(2, 5, 7)
+    spoilt = key.clone()
+    spoilt[0] = torch.nan
+    for name in NORMALISERS:
+        normaliser = TopK(2) if name == "top_k" else name
+        expected = attend(query, key, value, normaliser=normaliser, implementation="formula")
+        found = attend(query, spoilt, value, normaliser=normaliser, implementation="formula")
+        assert torch.equal(found[1], expected[1])
+
+
+GRADIENTS = [(score, normaliser) for score in SCORES for normaliser in NORMALISERS if normaliser != "hard"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+@pytest.mark.parametrize(("name", "normaliser"), GRADIENTS)
+def test_gradients(name: str, normaliser: str, implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.attention.backends.row_tiles.TILE", 30)
+    score = SCORES[name].for_widths(3, 3, 2).double()
+    leaves = [torch.randn(1, 2, n, 3, dtype=torch.float64, requires_grad=True) for n in (3, 5, 5)]
+
+    def context(*tensors: Tensor) -> Tensor:
+        chosen = TopK(2) if normaliser == "top_k" else normaliser
+        return attend(*tensors[:3], score=score, normaliser=chosen, mask=Causal(), implementation=implementation)
+
+    assert torch.autograd.gradcheck(context, [*leaves, *score.parameters()])
+
+
+@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+@pytest.mark.parametrize(
+    ("name", "normaliser"), [("scaled_dot", "softmax"), ("additive", "softmax"), ("gaussian", "sigmoid"), ("gated", "top_k")]
+)
+def test_gradients_of_gradients(name: str, normaliser: str, implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.attention.backends.row_tiles.TILE", 12)
+    score = SCORES[name].for_widths(2, 2, 1).double()
+    leaves = [torch.randn(1, 1, n, 2, dtype=torch.float64, requires_grad=True) for n in (2, 3, 3)]
+
+    def context(*tensors: Tensor) -> Tensor:
+        chosen = TopK(2) if normaliser == "top_k" else normaliser
+        return attend(*tensors, score=score, normaliser=chosen, implementation=implementation)
+
+    assert torch.autograd.gradcheck(context, leaves)
+    assert torch.autograd.gradgradcheck(context, leaves)
+
+
+def test_hard_choice_teaches_nothing_before_the_scores() -> None:
+    query, key, value = (torch.randn(5, 3, requires_grad=True) for _ in range(3))
+    attend(query, key, value, normaliser="hard").sum().backward()
+    assert query.grad.count_nonzero() == key.grad.count_nonzero() == 0
+    # each value is learnt from by the queries that chose it
+    chosen = (query @ key.T).argmax(-1).bincount(minlength=5)
+    assert torch.equal(value.grad, chosen[:, None].expand(5, 3).float())
+
+
+@pytest.mark.parametrize("normaliser", ["softmax", "hard", "sparsemax", "entmax15", TopK(3)])
+def test_weights_of_distributions_sum_to_one(normaliser) -> None:
+    query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.ones(3, 7, 1)
+    allowed = torch.rand(5, 7) < 0.7
+    allowed[2] = False
+    sums = attend(query, key, value, normaliser=normaliser, mask=Table(allowed))[..., 0]
+    torch.testing.assert_close(sums, allowed.any(-1).float().expand(3, 5))
+
+
+@pytest.mark.parametrize("implementation", ["formula", "tiled", "sdpa", "short"])
+def test_a_row_of_the_lowest_bias_gives_hidden_keys_no_weight(implementation: str) -> None:
+    """A bias of finfo.min over a whole row is what Hugging Face passes; hidden keys must not tie with its scores."""
+    query, key, value = (torch.randn(1, 2, length, 8) for length in (5, 7, 7))
+    bias = torch.zeros(5, 7)
+    bias[2] = torch.finfo(torch.float32).min
+    seen = torch.arange(7) < 4
+    try:
+        output = attend(query, key, value, bias=bias, mask=seen.expand(5, 7), implementation=implementation)
+    except ImplementationError as reason:
+        pytest.skip(str(reason))
+    torch.testing.assert_close(output[:, :, 2], value[:, :, :4].mean(2))
+    if implementation in ("formula", "tiled"):
+        weights = AttentionMap.of(prepare(query, key, value, bias=bias, mask=seen.expand(5, 7)))[0, :, 2]
+        torch.testing.assert_close(weights, torch.tensor([0.25] * 4 + [0.0] * 3).expand(2, 7))

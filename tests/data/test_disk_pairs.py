@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attent.data.disk_pairs import StoredPairs, WorkingFolder, opened, store
+from attent.data.text import Pair
+from attent.errors import ArgumentError
+
+TEXTS = ["a", "", "é\u0301 👩‍🚀", "line\nfeed", "tab\t\x00"]
+PAIRS = [Pair(source, target) for source in TEXTS for target in reversed(TEXTS)]
+
+
+def stored(pairs: list[Pair]) -> StoredPairs:
+    return store(((2 * row + 1, pair) for row, pair in enumerate(pairs)), WorkingFolder(), "pairs")
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), max_size=7))
+def test_pairs_come_back_as_they_were(texts: list[tuple[str, str]]) -> None:
+    pairs = [Pair(*text) for text in texts]
+    assert list(stored(pairs)) == pairs
+
+
+def test_it_is_a_sequence() -> None:
+    pairs = stored(PAIRS)
+    assert len(pairs) == 25
+    assert pairs[7] == PAIRS[7]
+    assert pairs[-1] == PAIRS[-1]
+    assert list(pairs[3:11:2]) == PAIRS[3:11:2]
+    with pytest.raises(IndexError):
+        pairs[25]
+
+
+def test_some_of_them_remember_their_lines() -> None:
+    some = stored(PAIRS).only(np.array([5, 2, 17])).only(np.array([1, 2]))
+    assert list(some) == [PAIRS[2], PAIRS[17]]
+    assert [some.number(row) for row in range(2)] == [5, 35]
+
+
+def test_the_folder_lasts_as_long_as_the_pairs(tmp_path: Path) -> None:
+    pairs = store(enumerate(PAIRS), WorkingFolder(tmp_path), "pairs")
+    few = pairs[:3]
+    del pairs
+    assert list(few) == PAIRS[:3]
+    del few
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_written_once() -> None:
+    folder = WorkingFolder()
+    store(enumerate(PAIRS), folder, "pairs")
+    with pytest.raises(ArgumentError, match="there already"):
+        store(enumerate(PAIRS), folder, "pairs")
+
+
+def test_another_process_opens_them_and_leaves_them_there(tmp_path: Path) -> None:
+    folder = WorkingFolder(tmp_path)
+    some = store(((2 * row + 1, pair) for row, pair in enumerate(PAIRS)), folder, "pairs").only(np.array([5, 2, 17]))
+    some.describe()
+    theirs = opened(WorkingFolder.of_another(folder.path), "pairs")
+    assert list(theirs) == list(some) == [PAIRS[5], PAIRS[2], PAIRS[17]]
+    assert theirs.number(1) == 5
+    del theirs
+    assert list(some) == [PAIRS[5], PAIRS[2], PAIRS[17]]

@@ -1,0 +1,132 @@
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+
+from attent.data.readers import Report, lines, pairs, parallel
+from attent.data.text import Pair
+from attent.errors import ArgumentError, DataError
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def read(path: Path | str) -> tuple[list[Pair], Report]:
+    report = Report(str(path))
+    return [pair for _, pair in pairs(path, report)], report
+
+
+class Stdin:
+    def __init__(self, content: bytes) -> None:
+        self.buffer = io.BytesIO(content)
+
+
+TSV = "a b\tc\nd\te f\n"
+JSONL = '{"source": "a b", "target": "c"}\n{"target": "e f", "source": "d", "more": 1}\n'
+BOTH = [Pair("a b", "c"), Pair("d", "e f")]
+
+
+@pytest.mark.parametrize(("name", "content"), [("p.tsv", TSV), ("p.tsv.gz", TSV), ("p.jsonl", JSONL), ("p.jsonl.gz", JSONL)])
+def test_every_format_gives_the_same_pairs(tmp_path: Path, name: str, content: str) -> None:
+    found, report = read(written(tmp_path / name, content))
+    assert found == BOTH
+    assert (report.lines, report.kept, report.dropped) == (2, 2, {})
+
+
+@pytest.mark.parametrize("content", [TSV, JSONL])
+def test_standard_input_is_tsv_or_jsonl(monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    monkeypatch.setattr("sys.stdin", Stdin(content.encode()))
+    assert read("-")[0] == BOTH
+
+
+def test_two_files_are_read_side_by_side(tmp_path: Path) -> None:
+    source, target = written(tmp_path / "a.en", "a b\n\nd"), written(tmp_path / "a.de.gz", "c\nx\ne f\n")
+    report = Report("both")
+    assert list(parallel(source, target, report)) == [(1, BOTH[0]), (3, BOTH[1])]
+    assert report.dropped["empty source"].first == [2]
+
+
+def test_one_of_two_files_may_be_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", Stdin(b"c\ne f\n"))
+    found = parallel(written(tmp_path / "a", "a b\nd\n"), "-", Report("both"))
+    assert [pair for _, pair in found] == BOTH
+
+
+def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
+    path = written(tmp_path / "a", "\ufeffa\u2028b\x0bc\r\nd\x85e\r \n")
+    assert list(lines(path)) == ["a\u2028b\x0bc", "d\x85e\r "]
+
+
+def test_two_thousand_lines_and_what_was_done_with_the_strange_ones(tmp_path: Path) -> None:
+    texts = [f"word {number}\tWort {number}" for number in range(1, 2001)]
+    texts[16], texts[41], texts[99], texts[500] = "I 👍 it\tmir gefällt's 👍", "", "one\ttwo\tthree", "nothing between"
+    found, report = read(written(tmp_path / "own.tsv", "\n".join(texts) + "\n"))
+    assert len(found) == 1997
+    assert Pair("I 👍 it", "mir gefällt's 👍") in found
+    assert report.said() == [
+        f"{tmp_path / 'own.tsv'}: 2,000 lines read, 1,997 kept",
+        "  1 dropped: empty line (line 42)",
+        "  1 dropped: more than one tab (line 100)",
+        "  1 dropped: no tab between source and target (line 501)",
+        "  1 kept as written: with an emoji or another character beyond U+FFFF (line 17)",
+    ]
+
+
+def test_a_report_names_the_first_lines_alone(tmp_path: Path) -> None:
+    _, report = read(written(tmp_path / "a.tsv", "\n" * 7 + "a\tb\n \tc\nd\t\n"))
+    assert report.said()[1:] == [
+        "  7 dropped: empty line (lines 1, 2, 3, …)",
+        "  1 dropped: empty source (line 9)",
+        "  1 dropped: empty target (line 10)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[1]", '{"source": "a"}', '{"source": 1, "target": "b"}', '{"source": "\\ud800", "target": "b"}', "[" * 9999]
+)
+def test_json_that_is_no_pair_is_dropped(tmp_path: Path, line: str) -> None:
+    found, report = read(written(tmp_path / "a.jsonl", f'{{"source": "\\ud83d\\udc4d", "target": "b"}}\n{line}\n'))
+    assert found == [Pair("👍", "b")]
+    assert report.kept == 1
+
+
+@pytest.mark.parametrize(("left", "right"), [(2, 5), (3, 0), (1, 2)])
+def test_unequal_files_are_both_named_with_their_lines(tmp_path: Path, left: int, right: int) -> None:
+    source, target = written(tmp_path / "a.en", "x\n" * left), written(tmp_path / "a.de", "y\n" * right)
+    with pytest.raises(DataError, match=rf"a\.en has {left} and .*a\.de has {right}"):
+        list(parallel(source, target, Report("both")))
+
+
+def test_what_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.tsv, line 2: not UTF-8"):
+        read(written(tmp_path / "a.tsv", b"a\tb\nc\t\xff\n"))
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl.gz"])
+def test_an_empty_file_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match=f"{name}: empty"):
+        read(written(tmp_path / name, ""))
+
+
+@pytest.mark.parametrize(
+    "content", [b"no gzip", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-20], gzip.compress(b"a\tb\n" * 99, mtime=0)[:20] + b"~" * 20]
+)
+def test_damaged_gzip_is_an_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.tsv\.gz cannot be read"):
+        read(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.tsv cannot be read"):
+        read(tmp_path / "none.tsv")
+
+
+def test_other_endings_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"named \.tsv or \.jsonl .* got a\.csv"):
+        read("a.csv")

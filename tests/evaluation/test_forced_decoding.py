@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention.capture.watch import watch
+from attent.data.tokenizer import START
+from attent.errors import ArgumentError, UnknownNameError
+from attent.evaluation.forced_decoding import ABOUT, SAYS, Look, forced, looked_at
+from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.rnn import RNN
+from attent.models.rnn_settings import RnnSettings
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+
+SOURCES = [[4, 5, 6], [], [7, 8, 9, 10, 4], [5], [6, 4] * 9]
+TARGETS = [[6, 7], [8], [], [4, 4, 4], [5, 9, 10] * 7]
+
+
+def transformer(**options: Any) -> Transformer:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, **options)
+    return Transformer(settings, 11, 11).eval()
+
+
+def rnn(attention: str) -> RNN:
+    return RNN(RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6}), 11, 11).eval()
+
+
+MODELS = {"transformer": transformer, "bahdanau": lambda: rnn("bahdanau"), "luong": lambda: rnn("luong")}
+
+
+def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
+    made = transformer()
+    maps = looked_at(made, SOURCES, TARGETS)
+    assert [tuple(single.shape) for single in maps] == [(2, 3), (1, 0), (0, 5), (3, 1), (21, 18)]
+    with torch.no_grad(), watch(made) as seen:
+        made.decode(made.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[START, 6, 7]]))
+    torch.testing.assert_close(maps[0], seen["decoder.layers.1.cross_attention"].dense()[0].mean(0)[:2])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_neither_neighbours_nor_order_change_more_than_the_last_bits(name: str) -> None:
+    """On some processors the last bit of a product depends on the place of its row."""
+    model = MODELS[name]()
+    together = looked_at(model, SOURCES, TARGETS)
+    turned = looked_at(model, SOURCES[::-1], TARGETS[::-1])[::-1]
+    alone = [looked_at(model, [source], [target])[0] for source, target in zip(SOURCES, TARGETS, strict=True)]
+    for one, other, single in zip(together, turned, alone, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+        torch.testing.assert_close(one, single, rtol=0, atol=1e-6)
+
+
+def test_every_layer_and_head_is_there_with_a_row_for_each_step() -> None:
+    model = transformer()
+    ((row, attentions),) = forced(model, SOURCES[:1], TARGETS[:1])
+    assert row == 0
+    assert list(attentions) == [f"decoder.layers.{layer}.cross_attention" for layer in (0, 1)]
+    assert {tuple(weights.shape) for weights in attentions.values()} == {(2, 3, 3)}
+    first, last = attentions.values()
+    torch.testing.assert_close(Look(layer=0, head=1).of(attentions), first[1, :2])
+    torch.testing.assert_close(Look(head=0).of(attentions), last[0, :2])
+    # what is told of the token read in stands a step later
+    torch.testing.assert_close(Look(about="read").of(attentions), last.mean(0)[1:])
+
+
+def read(model: EncoderDecoder[Any], given: list[int]) -> Tensor:
+    ((_, attentions),) = forced(model, [[4, 5, 6, 7]], [given])
+    return next(iter(attentions.values())).mean(0)
+
+
+@pytest.mark.parametrize(("name", "knows"), [("bahdanau", False), ("luong", True), ("transformer", True)])
+def test_bahdanaus_row_cannot_be_about_the_token_read_in(name: str, knows: bool) -> None:
+    """Step 2 reads the second token: what it looks at is already fixed in Bahdanau's decoder, and depends on it in the others."""
+    model = MODELS[name]()
+    one, other = read(model, [5, 6, 7, 8]), read(model, [5, 10, 7, 8])
+    torch.testing.assert_close(one[:2], other[:2])
+    assert torch.equal(one[2], other[2]) is not knows
+    assert not torch.allclose(one[3], other[3], atol=1e-7)
+
+
+def test_both_answers_have_a_name() -> None:
+    assert ABOUT == ("produced", "read")
+    assert str(Look()) == "last layer, mean over heads, rows about the token produced"
+    assert str(Look(1, 0, "read")) == f"layer 1, head 0, rows about {SAYS['read']}"
+    with pytest.raises(UnknownNameError, match="did you mean 'produced'"):
+        Look(about="producd")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("look", "says"), [(Look(layer=2), "layer must be from 0 to 1, got 2"), (Look(layer=0, head=-1), "head must be from 0 to 1, got -1")]
+)
+def test_a_layer_or_head_that_is_not_there(look: Look, says: str) -> None:
+    with pytest.raises(ArgumentError, match=says):
+        looked_at(transformer(), SOURCES, TARGETS, look)
+
+
+def test_a_model_that_does_not_look_at_the_source_has_no_alignment() -> None:
+    with pytest.raises(ArgumentError, match="without attention to the source has no alignment"):
+        looked_at(rnn("none"), SOURCES, TARGETS)
+
+
+def test_padding_does_not_outgrow_learnt_positions() -> None:
+    model = transformer(position="learned", maximum_length=21)
+    (weights,) = looked_at(model, [[4] * 21], [[5] * 20])
+    assert weights.shape == (20, 21)

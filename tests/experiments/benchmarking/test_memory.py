@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import os
+import platform
+
+import numpy as np
+import pytest
+
+from attent.experiments.benchmarking.memory import apart, grown
+
+
+def _add(a: int, b: int) -> tuple[int, int]:
+    return a + b, os.getpid()
+
+
+def _die() -> None:
+    os._exit(9)
+
+
+def _held(size: int) -> float | None:
+    return grown(lambda: np.ones(size * 2**17))
+
+
+def test_a_function_runs_in_a_process_of_its_own() -> None:
+    found = apart(_add, 2, 5)
+    assert found[0] == 7
+    assert found[1] != os.getpid()
+
+
+def test_a_process_that_dies_has_nothing_to_say() -> None:
+    assert apart(_die) is None
+
+
+@pytest.mark.skipif(platform.system() == "Windows", reason="Windows is not asked")
+def test_what_work_holds_is_seen() -> None:
+    # in a new process, for this one has held more before
+    found = apart(_held, 64)
+    assert 60 < found < 80

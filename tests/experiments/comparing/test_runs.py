@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.errors import ArgumentError, RunError
+from attent.experiments.comparing import runs, settings
+from attent.experiments.comparing.runs import Planned, claim, outcome, train, translated
+from attent.runs.config import read_config
+
+
+def planned(updates: int = 2, name: str = "luong") -> Planned:
+    return Planned(f"dates/{name}-1", settings.on_dates(settings.model(name), updates=updates, minutes=None, seed=1))
+
+
+def test_what_is_trained_is_not_trained_again(small: None, tmp_path: Path, silent) -> None:
+    said: list[str] = []
+    train([planned()], tmp_path, say=said.append, progress=silent)
+    assert said == [
+        "1 training, none finished already: by updates alone, so that how long it takes is not known",
+        "1/1 dates/luong-1",
+    ]
+    written = (tmp_path / "dates/luong-1/model.safetensors").stat().st_mtime_ns
+    train([planned()], tmp_path, say=said.append, progress=silent)
+    assert said[2:] == ["1 training, 1 of them finished already: at most about 0 minutes"]
+    assert (tmp_path / "dates/luong-1/model.safetensors").stat().st_mtime_ns == written
+
+
+def test_what_was_interrupted_goes_on(small: None, tmp_path: Path, silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tmp_path / "whole"
+    train([planned(4)], whole, say=lambda line: None, progress=silent)
+    from attent.training import loop
+
+    def stopped(self: loop.Training) -> None:
+        self.save()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        learn = loop.Training.learn
+        patch.setattr(loop.Training, "learn", lambda self: stopped(self) if self.state.update == 2 else learn(self))
+        with pytest.raises(KeyboardInterrupt):
+            train([planned(4)], tmp_path / "parts", say=lambda line: None, progress=silent)
+    assert read_config(tmp_path / "parts/dates/luong-1").state == "unfinished"
+    train([planned(4)], tmp_path / "parts", say=lambda line: None, progress=silent)
+    one, other = (folder / "dates/luong-1/model.safetensors" for folder in (whole, tmp_path / "parts"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_other_settings_are_refused(small: None, tmp_path: Path, silent) -> None:
+    train([planned()], tmp_path, say=lambda line: None, progress=silent)
+    with pytest.raises(ArgumentError, match="luong-1 was trained with another training: give the same options again, or another --out"):
+        train([planned(3)], tmp_path, say=lambda line: None, progress=silent)
+    other = Planned("dates/luong-1", planned(name="bahdanau").settings)
+    with pytest.raises(ArgumentError, match="was trained with another model"):
+        train([other], tmp_path, say=lambda line: None, progress=silent)
+
+
+def test_outcome_and_translations_are_those_of_the_run(small: None, tmp_path: Path, silent) -> None:
+    train([planned()], tmp_path, say=lambda line: None, progress=silent)
+    found = outcome(planned(), tmp_path)
+    assert found.updates == 2
+    assert found.parameters > 100
+    assert found.loss > 0
+    said: list[str] = []
+    made = translated(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], said.append)
+    assert said == ["translating 1 texts of held-out dates by dates/luong-1"]
+    assert translated(planned(), tmp_path, "held-out dates", ["en | May 1, 2020"], said.append) == made
+    assert len(said) == 1
+    assert len(translated(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"], said.append).texts) == 1
+    assert len(said) == 2
+    (tmp_path / "dates/luong-1.held-out-dates.json").write_text("{")
+    with pytest.raises(RunError, match=r"held-out-dates.json is damaged: remove it, and it is made again"):
+        translated(planned(), tmp_path, "held-out dates", ["en | May 2, 2020"])
+
+
+def test_translations_of_a_model_that_is_gone_are_made_again(small: None, tmp_path: Path, silent) -> None:
+    texts, said = ["en | May 1, 2020"], list[str]()
+    train([planned()], tmp_path, say=said.append, progress=silent)
+    translated(planned(), tmp_path, "held-out dates", texts)
+    shutil.rmtree(tmp_path / "dates/luong-1")
+    train([planned(3)], tmp_path, say=said.append, progress=silent)
+    said.clear()
+    translated(planned(3), tmp_path, "held-out dates", texts, said.append)
+    translated(planned(3), tmp_path, "held-out dates", texts, said.append)
+    assert said == ["translating 1 texts of held-out dates by dates/luong-1"]
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    claim(tmp_path / "new", "length")
+    claim(tmp_path / "new", "length")
+    with pytest.raises(ArgumentError, match=r"new holds the comparison 'length', not 'why': name another folder with --out"):
+        claim(tmp_path / "new", "why")
+    with pytest.raises(ArgumentError, match=r"holds something else than a comparison"):
+        claim(tmp_path, "length")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArgumentError, match=r"file holds something else than a comparison"):
+        claim(tmp_path / "file", "length")
+    (tmp_path / "new/comparison.json").write_text(json.dumps([]))
+    with pytest.raises(RunError, match=r"comparison.json is damaged"):
+        claim(tmp_path / "new", "length")
+
+
+def test_each_training_chooses_among_all_threads(small: None, tmp_path: Path, silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+
+    def takes_one(settings: object, path: Path, **how: object) -> None:
+        seen.append(torch.get_num_threads())
+        torch.set_num_threads(1)
+
+    monkeypatch.setattr(runs, "follow", takes_one)
+    torch.set_num_threads(2)
+    try:
+        train([planned(), planned(name="none")], tmp_path, say=lambda line: None, progress=silent)
+        assert (seen, torch.get_num_threads()) == ([2, 2], 2)
+    finally:
+        torch.set_num_threads(before)

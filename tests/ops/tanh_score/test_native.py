@@ -1,0 +1,198 @@
+"""Both ways to compute tanh forms: the compiled extension, at each width of registers, and plain PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.ops import native as extension
+from attent.ops.tanh_score import eager, native
+
+needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+WAYS = [pytest.param((native, level), id=f"extension-{level}", marks=needs_extension) for level in (0, 1, 2)]
+WAYS.append(pytest.param((eager, 0), id="eager"))
+Way = tuple[ModuleType, int]
+# (B, H, heads of v, Tq, Tk, D)
+SHAPES = [
+    (1, 1, 1, 1, 1, 1),
+    (2, 3, 3, 5, 7, 11),
+    (2, 3, 1, 67, 37, 17),
+    (1, 2, 2, 131, 300, 33),
+    (1, 1, 1, 3, 129, 64),
+    (1, 1, 1, 530, 3, 5),
+]
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module, level = request.param
+    if module is native:
+        if level > extension.level():
+            pytest.skip("this processor has no such registers")
+        monkeypatch.setattr(extension, "level", lambda: level)
+    return module
+
+
+def sides(shape: tuple[int, ...], size: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    batch, heads, directions, queries, keys, width = shape
+    query, key = torch.randn(batch, heads, queries, width) * size, torch.randn(batch, heads, keys, width) * size
+    return query, key, torch.randn(directions, width), torch.randn(batch, heads, queries, keys)
+
+
+def plain(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * v[:, None, None]).sum(-1)
+
+
+def outcome(scores: Callable[[Tensor, Tensor, Tensor], Tensor], sides: tuple[Tensor, ...]) -> list[Tensor]:
+    *inputs, gradient = (tensor.detach().requires_grad_() for tensor in sides)
+    found = scores(*inputs)
+    return [found.detach(), *torch.autograd.grad(found, inputs, gradient)]
+
+
+def error(found: list[Tensor], exact: list[Tensor]) -> list[Tensor]:
+    return [(ours.double() - theirs).abs() for ours, theirs in zip(found, exact, strict=True)]
+
+
+def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tensor]:
+    """What the terms of each result sum to without their signs, a tanh and its slope being at most 1."""
+    v, gradient = v.abs()[:, None], gradient.abs()
+    per_key, per_query = gradient.sum(-2)[..., None] * v, gradient.sum(-1)[..., None] * v
+    return [v.sum(-1, keepdim=True), per_query, per_key, gradient.sum().reshape(1, 1)]
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("size", [1e-3, 1.0, 2.0, 4.0, 8.0, 30.0, 1e3])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_scores_and_gradients_are_those_of_the_formula(way: ModuleType, shape: tuple[int, ...], size: float) -> None:
+    given = sides(shape, size)
+    exact = outcome(plain, tuple(tensor.double() for tensor in given))
+    found = error([way.scores(*given[:3]), *way.gradients(*given)], exact)
+    plains = error(outcome(plain, given), exact)
+    for ours, theirs, scale in zip(found, plains, scales(*given), strict=True):
+        assert (ours <= 3 * theirs.max() + 5e-7 * scale).all()
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("v", [0.0, 1e-35, 1e-3, 1e35, "some zeros", "of every size"])
+def test_v_may_be_of_any_size(way: ModuleType, v: float | str) -> None:
+    query, key, directions, gradient = sides((2, 3, 3, 5, 37, 29), 2.0)
+    if isinstance(v, float):
+        directions = directions * v
+    elif v == "some zeros":
+        directions[:, ::2] = 0
+    else:
+        directions = directions * 10.0 ** torch.linspace(-20, 20, 29)
+    given = query, key, directions, gradient
+    exact = outcome(plain, tuple(tensor.double() for tensor in given))
+    found = error([way.scores(*given[:3]), *way.gradients(*given)], exact)
+    for far, scale in zip(found, scales(*given), strict=True):
+        assert (far <= 3e-6 * scale).all()
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("size", [6.0, 9.5, 12.0, 30.0])
+def test_where_tanh_is_one_no_gradient_is_left(way: ModuleType, size: float) -> None:
+    query, key, v, gradient = sides((1, 2, 1, 70, 75, 5))
+    # 1 − tanh² is far below what a float keeps of tanh
+    dq, dk, dv = way.gradients(torch.full_like(query, size), torch.full_like(key, size), v, gradient)
+    assert dq.abs().max() <= 1e-6
+    assert dk.abs().max() <= 1e-6
+    torch.testing.assert_close(dv, gradient.sum().expand(1, 5))
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+def test_one_wide_number_changes_nothing_elsewhere(way: ModuleType) -> None:
+    query, key, v, gradient = sides((1, 1, 1, 130, 140, 19))
+    query[0, 0, 70, 3], key[0, 0, 90, 5] = 45.0, -300.0
+    exact = outcome(plain, tuple(tensor.double() for tensor in (query, key, v, gradient)))
+    found = [way.scores(query, key, v), *way.gradients(query, key, v, gradient)]
+    for ours, theirs in zip(found, exact, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_stays_in_its_row(way: ModuleType, bad: float) -> None:
+    query, key, v, gradient = sides((1, 2, 1, 9, 40, 6))
+    query[0, 1, 4, 2] = bad
+    found, expected = way.scores(query, key, v), plain(query, key, v)
+    torch.testing.assert_close(found, expected, equal_nan=True, atol=1e-5, rtol=1e-5)
+    dq, dk, _ = way.gradients(query, key, v, gradient)
+    others = torch.ones(2, 9, dtype=torch.bool)
+    others[1, 4] = False
+    assert dq[0, others].isfinite().all()
+    assert dk[0, 0].isfinite().all()
+
+
+@needs_extension
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_results_do_not_depend_on_the_number_of_threads(shape: tuple[int, ...]) -> None:
+    given, results = sides(shape), []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append([native.scores(*given[:3]), *native.gradients(*given)])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        for ours, theirs in zip(results[0], other, strict=True):
+            assert torch.equal(ours, theirs)
+
+
+@needs_extension
+def test_threads_of_its_own_serve_where_torchs_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = sides((2, 3, 3, 150, 90, 7))
+    expected = [native.scores(*given[:3]), *native.gradients(*given)]
+    monkeypatch.setattr(extension, "torchs_threads", lambda: None)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    for ours, theirs in zip([native.scores(*given[:3]), *native.gradients(*given)], expected, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+def test_a_row_does_not_depend_on_its_neighbours(way: ModuleType) -> None:
+    query, key, v, _ = sides((3, 2, 1, 70, 50, 12))
+    whole, alone = way.scores(query, key, v), way.scores(query[1:2, :, 13:14], key[1:2], v)
+    torch.testing.assert_close(whole[1:2, :, 13:14], alone, atol=1e-6, rtol=1e-6)
+    if way is native:
+        assert torch.equal(whole[1:2, :, 13:14], alone)
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("empty", [0, 2, 3])
+def test_without_pairs_there_is_nothing(way: ModuleType, empty: int) -> None:
+    shape = [2, 3, 3, 5, 7, 11]
+    shape[empty if empty == 0 else empty + 1] = 0
+    given = sides(tuple(shape))
+    assert way.scores(*given[:3]).shape == given[3].shape
+    for found, like in zip(way.gradients(*given), given, strict=False):
+        assert found.shape == like.shape
+        assert not found.any()
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+def test_any_layout_in_memory_serves(way: ModuleType) -> None:
+    query, key, v, gradient = sides((2, 3, 1, 5, 7, 4))
+    turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (query, key)]
+    torch.testing.assert_close(way.scores(*turned, v.expand(3, 4)), way.scores(query, key, v))
+    for ours, theirs in zip(way.gradients(*turned, v, gradient.mT.contiguous().mT), way.gradients(query, key, v, gradient), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+def test_one_number_by_hand(way: ModuleType) -> None:
+    query, key = torch.tensor([[[[1.0, -0.5]]]]), torch.tensor([[[[0.5, 0.5], [-1.0, 1.5]]]])
+    v = torch.tensor([[2.0, 3.0]])
+    # 2·tanh 1.5 + 3·tanh 0, 2·tanh 0 + 3·tanh 1
+    torch.testing.assert_close(way.scores(query, key, v), torch.tensor([[[[1.8102965, 2.2847826]]]]))
+
+
+def test_without_the_extension_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extension, "library", lambda: None)
+    assert native.why_not() == "its extension was not compiled when attent was installed"
+    assert extension.level.__wrapped__() == 0

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from attent.attention import attend
+from attent.attention.backends.tanh import between
+from attent.attention.base import Side
+from attent.attention.scores import Additive
+from attent.ops import native as extension
+from attent.ops.tanh_score import eager, native
+
+needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+
+
+def given(dtype: torch.dtype = torch.float64, directions: int = 2) -> tuple[Tensor, ...]:
+    shapes = ((1, 2, 5, 4), (1, 2, 7, 4), (directions, 4))
+    return tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_derivatives_of_every_order(directions: int) -> None:
+    inputs = given(directions=directions)
+    scores = torch.ops.attent.tanh_scores
+    assert torch.autograd.gradcheck(scores, inputs)
+    assert torch.autograd.gradgradcheck(scores, inputs)
+    first = torch.autograd.grad(scores(*inputs).sin().sum(), inputs, create_graph=True)
+    second = torch.autograd.grad(sum(gradient.sum() for gradient in first), inputs[0], create_graph=True)[0]
+    third = torch.autograd.grad(second.sum(), inputs[1])[0]
+    assert third.isfinite().all()
+    assert third.any()
+
+
+def test_a_second_derivative_by_rows_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def second() -> Tensor:
+        torch.manual_seed(3)
+        inputs = given()
+        first = torch.autograd.grad(torch.ops.attent.tanh_scores(*inputs).square().sum(), inputs, create_graph=True)
+        return torch.autograd.grad(first[0].square().sum(), inputs[1])[0]
+
+    expected = second()
+    monkeypatch.setattr(eager, "CHUNK", 1)
+    torch.testing.assert_close(second(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pytorch_accepts_the_operators(dtype: torch.dtype) -> None:
+    inputs = given(dtype)
+    torch.library.opcheck(torch.ops.attent.tanh_scores.default, inputs)
+    torch.library.opcheck(torch.ops.attent.tanh_gradients.default, (*inputs, torch.randn(1, 2, 5, 7, dtype=dtype)))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
+def test_forward_mode_takes_the_plain_formula() -> None:
+    query, key, value = (torch.randn(1, 1, length, 4, dtype=torch.float64) for length in (3, 5, 5))
+    score, tangent = Additive(4, 4, 6).double(), torch.randn(1, 1, 3, 4, dtype=torch.float64)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(query, tangent)
+        found = [forward_ad.unpack_dual(attend(dual, key, value, score=score, implementation=name)).tangent for name in ("tanh", "formula")]
+    assert found[0].any()
+    torch.testing.assert_close(*found)
+    through = torch.func.jvp(lambda some: attend(some, key, value, score=score, implementation="tanh"), (query,), (tangent,))[1]
+    torch.testing.assert_close(through, found[1])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_is_the_scores_own_formula(bias: bool) -> None:
+    score = Additive(3, 5, 7, heads=2, bias=bias, v=bias)
+    query, key = Side(torch.randn(3, 2, 11, 7)), Side(torch.randn(3, 2, 13, 7))
+    torch.testing.assert_close(between(score, query, key), score.between(query, key))
+
+
+@needs_extension
+def test_float32_on_a_cpu_goes_to_the_extension_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*tensors: Tensor) -> Tensor:
+        raise AssertionError("not this one")
+
+    inputs = [tensor.detach() for tensor in given(torch.float32)]
+    with monkeypatch.context() as patch:
+        patch.setattr(eager, "scores", broken)
+        compiled = torch.ops.attent.tanh_scores(*inputs)
+    monkeypatch.setattr(native, "scores", broken)
+    monkeypatch.setattr(extension, "library", lambda: None)
+    torch.testing.assert_close(torch.ops.attent.tanh_scores(*inputs), compiled)
+
+
+def test_compiled_graphs_hold_it_whole() -> None:
+    score = Additive(4, 4, 6)
+    query, key, value = (torch.randn(2, 1, length, 4, requires_grad=True) for length in (3, 5, 5))
+
+    def loss(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attend(query, key, value, score=score, mask="causal", implementation="tanh").square().sum()
+
+    whole = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(whole(query, key, value), loss(query, key, value))
+    found, expected = (torch.autograd.grad(one(query, key, value), (query, key, value, *score.parameters())) for one in (whole, loss))
+    torch.testing.assert_close(found, expected)

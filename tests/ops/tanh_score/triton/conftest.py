@@ -1,0 +1,53 @@
+"""Kernels for a GPU: run on one where torch sees one, else by Triton's interpreter on the CPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+GPU = torch.cuda.is_available()
+
+
+def missing() -> str | None:
+    """Why the kernels cannot be tested here; None if they can. Imports them."""
+    if find_spec("triton") is None:
+        return "no Triton: it is installed with torch for CUDA"
+    if GPU:
+        return None
+    if "triton" in sys.modules and "attent.ops.tanh_score.triton.lanes" not in sys.modules:
+        return "Triton was imported before it was told to interpret"
+    # it asks where a kernel is defined
+    before = os.environ.get("TRITON_INTERPRET")
+    os.environ["TRITON_INTERPRET"] = "1"
+    try:
+        pass
+    finally:
+        if before is None:
+            del os.environ["TRITON_INTERPRET"]
+        else:
+            os.environ["TRITON_INTERPRET"] = before
+    return None
+
+
+MISSING = missing()
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """Where the kernels run; on a CPU as if it were a GPU, in small blocks."""
+    if MISSING is not None:
+        pytest.skip(MISSING)
+    if GPU:
+        return torch.device("cuda")
+    from attent.ops.tanh_score.triton import attention, operators, tiles
+
+    # it asks again whenever a kernel runs
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(operators, "serves", lambda device, dtype: dtype != torch.float64)
+    for module in (attention, tiles):
+        monkeypatch.setattr(module, "BLOCK", 32)
+    return torch.device("cpu")

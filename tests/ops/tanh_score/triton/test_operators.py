@@ -1,0 +1,183 @@
+"""What leads to the kernels: which calls they serve, and that they are the formula through `attend`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from attent.attention import attend, prepare
+from attent.attention.backends.tanh import _fused_unsupported
+from attent.attention.masks import Causal, Documents, Padding, Prefix, Window
+from attent.attention.scores import Additive, Concat
+from attent.ops.tanh_score import eager
+from attent.ops.tanh_score.triton import operators
+
+FUSED: dict[str, dict[str, Any]] = {
+    "all": {},
+    "causal": {"mask": "causal"},
+    "behind a cache": {"mask": "causal", "query_start": torch.tensor([3, -2])},
+    "window": {"mask": Window(3, 1)},
+    "lengths": {"lengths": torch.tensor([13, 4])},
+    "nothing": {"mask": Causal() & Padding(torch.tensor([0, 9]))},
+    "prefix": {"mask": Prefix(torch.tensor([5, 0]))},
+}
+TILED: dict[str, dict[str, Any]] = {
+    "gaps": {"mask": Causal() | Prefix(4)},
+    "documents": {"mask": Documents(torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3]]))},
+    "sparsemax": {"normaliser": "sparsemax", "mask": "causal"},
+    "bias": {"bias": torch.linspace(-2, 1, 13)[None]},
+    "dropout": {"dropout": 0.3, "seed": 5},
+}
+
+
+def on(device: torch.device, case: dict[str, Any]) -> dict[str, Any]:
+    def there(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part.to(device)
+        for name, tensor in vars(part).items() if hasattr(part, "__dict__") else ():
+            object.__setattr__(part, name, there(tensor))
+        return part
+
+    return {name: there(part) for name, part in case.items()}
+
+
+def outcome(device: torch.device, dtype: torch.dtype, score: Any, case: dict[str, Any], implementation: str) -> list[Tensor]:
+    torch.manual_seed(7)
+    tensors = [torch.randn(2, heads, length, 5).to(device, dtype).requires_grad_() for heads, length in ((4, 11), (2, 13), (2, 13))]
+    score = score.to(device, dtype)
+    context = attend(*tensors, score=score, **on(device, case), implementation=implementation)
+    return [context.detach(), *torch.autograd.grad(context.square().sum(), [*tensors, *score.parameters()])]
+
+
+def no_tiles(*arguments: Any) -> Tensor:
+    raise AssertionError("tiles were asked")
+
+
+@pytest.mark.parametrize("name", [*FUSED, "concat"])
+def test_the_fused_kernel_is_the_formula(device: torch.device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    score, case = (Concat(5, 5, 7), {}) if name == "concat" else (Additive(5, 5, 7, heads=4), FUSED[name])
+    exact, plain = (outcome(device, dtype, score, case, "formula") for dtype in (torch.float64, torch.float32))
+    monkeypatch.setattr("attent.attention.backends.tanh.tiled.run", no_tiles)
+    for found, theirs, right in zip(outcome(device, torch.float32, score, case, "tanh"), plain, exact, strict=True):
+        assert (found - right).abs().max() <= 3 * (theirs - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
+
+
+@pytest.mark.parametrize("case", TILED.values(), ids=TILED)
+def test_everything_else_goes_by_tiles_whose_scores_are_the_kernels(
+    device: torch.device, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = Additive(5, 5, 7)
+    exact, plain = (outcome(device, dtype, score, case, "formula") for dtype in (torch.float64, torch.float32))
+    monkeypatch.setattr(eager, "scores", no_tiles)
+    for found, theirs, right in zip(outcome(device, torch.float32, score, case, "tanh"), plain, exact, strict=True):
+        assert (found - right).abs().max() <= 3 * (theirs - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
+
+
+def test_keys_that_nobody_sees_may_hold_anything(device: torch.device) -> None:
+    score = Additive(5, 5, 7).to(device)
+    found = []
+    for hidden in (0.0, float("nan")):
+        torch.manual_seed(3)
+        query, key, value = (torch.randn(2, 1, length, 5, device=device) for length in (11, 13, 13))
+        key[0, :, 9:], value[0, :, 9:] = hidden, hidden
+        inputs = [query.requires_grad_(), key.requires_grad_(), value.requires_grad_()]
+        context = attend(*inputs, score=score, lengths=torch.tensor([9, 13], device=device), implementation="tanh")
+        found.append([context.detach(), *torch.autograd.grad(context.square().sum(), [*inputs, *score.parameters()])])
+    for clean, soiled in zip(*found, strict=True):
+        assert clean.isfinite().all()
+        assert torch.equal(clean, soiled)
+
+
+def test_a_query_that_sees_nothing_gets_zeros(device: torch.device) -> None:
+    score = Additive(5, 5, 7).to(device)
+    query, key, value = (torch.randn(1, 1, length, 5, device=device, requires_grad=True) for length in (4, 6, 6))
+    context = attend(query, key, value, score=score, mask="causal", query_start=-2, implementation="tanh")
+    assert not context[:, :, :2].any()
+    assert context[:, :, 2:].all()
+    for gradient in torch.autograd.grad(context.sum(), [query, key, value, *score.parameters()]):
+        assert gradient.isfinite().all()
+
+
+def given(device: torch.device, queries: int = 3, keys: int = 5) -> tuple[Tensor, ...]:
+    shapes = ((1, 2, queries, 4), (1, 2, keys, 4), (2, 4), (1, 2, keys, 3))
+    first = torch.zeros(1, 2, queries, dtype=torch.int32, device=device)
+    behind = (first + torch.arange(queries, dtype=torch.int32, device=device)).contiguous()
+    return *(torch.randn(shape, device=device, requires_grad=True) for shape in shapes), first, behind
+
+
+def test_pytorch_accepts_the_operators(device: torch.device) -> None:
+    inputs = given(device)
+    torch.library.opcheck(torch.ops.attent.tanh_attention.default, inputs)
+    context, sums = torch.ops.attent.tanh_attention(*inputs)
+    more = (context.detach(), sums.detach(), torch.randn_like(context), torch.zeros_like(sums))
+    torch.library.opcheck(torch.ops.attent.tanh_attention_gradients.default, (*inputs, *more))
+
+
+def test_second_derivatives_are_the_formulas(device: torch.device) -> None:
+    inputs = given(device)
+
+    def second(attention: Any) -> list[Tensor]:
+        first = torch.autograd.grad(attention(*inputs)[0].square().sum(), inputs[:4], create_graph=True)
+        return list(torch.autograd.grad(sum(one.square().sum() for one in first), inputs[:4]))
+
+    for found, right in zip(second(torch.ops.attent.tanh_attention), second(operators._plain), strict=True):
+        torch.testing.assert_close(found, right, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
+def test_forward_mode_takes_the_plain_formula(device: torch.device) -> None:
+    score = Additive(4, 4, 6).to(device)
+    query, key, value, tangent = (torch.randn(1, 1, length, 4, device=device) for length in (3, 5, 5, 5))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(value, tangent)
+        found = [forward_ad.unpack_dual(attend(query, key, dual, score=score, implementation=name)).tangent for name in ("tanh", "formula")]
+    assert found[0].any()
+    torch.testing.assert_close(*found)
+
+
+def test_compiled_graphs_hold_it_whole(device: torch.device) -> None:
+    score = Additive(4, 4, 6).to(device)
+    inputs = [torch.randn(2, 1, length, 4, device=device, requires_grad=True) for length in (3, 5, 5)]
+
+    def loss(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attend(query, key, value, score=score, mask="causal", implementation="tanh").square().sum()
+
+    whole = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    found, expected = (torch.autograd.grad(one(*inputs), (*inputs, *score.parameters())) for one in (whole, loss))
+    torch.testing.assert_close(found, expected)
+
+
+def test_reasons_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = torch.randn(1, 1, 3, 5)
+
+    def reason(**options: Any) -> str | None:
+        return _fused_unsupported(prepare(query, query, query, score=Additive(5, 5, 7), **options).call)
+
+    assert reason() == "it needs a CUDA device, Triton, and no float64"
+    monkeypatch.setattr(operators, "serves", lambda device, dtype: True)
+    assert reason(mask="causal") is None
+    assert reason(normaliser="sigmoid") == "its normaliser is softmax, not Sigmoid"
+    assert reason(dropout=0.5, seed=1) == "it has no dropout"
+    assert reason(soft_cap=2.0) == "it has no soft cap"
+    assert reason(position="alibi") == "it has no bias of position"
+
+
+def test_a_cpu_is_not_served() -> None:
+    assert not operators.serves(torch.device("cpu"), torch.float32)
+    assert not operators.serves(torch.device("cuda"), torch.float64)
+
+
+@pytest.mark.slow
+def test_triton_is_not_imported_for_a_cpu() -> None:
+    code = (
+        "import sys, torch; from attent.attention import attend; from attent.attention.scores import Additive;"
+        "q = torch.randn(1, 1, 3, 4, requires_grad=True); attend(q, q, q, score=Additive(4, 4, 4)).sum().backward();"
+        "assert 'attent.ops.tanh_score.triton.tiles' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -1,0 +1,111 @@
+"""Scores of tanh form and their gradients, beside the plain formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+# (B, H, heads of v, Tq, Tk, D)
+SHAPES = [(1, 1, 1, 1, 1, 1), (2, 2, 2, 5, 7, 11), (1, 2, 1, 35, 37, 19)]
+
+
+def sides(device: torch.device, shape: tuple[int, ...], size: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    batch, heads, of_v, queries, keys, width = shape
+    shapes = ((batch, heads, queries, width), (batch, heads, keys, width), (of_v, width), (batch, heads, queries, keys))
+    query, key, v, gradient = (torch.randn(shape).to(device) for shape in shapes)
+    return query * size, key * size, v, gradient
+
+
+def plain(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * v[:, None, None]).sum(-1)
+
+
+def outcome(given: tuple[Tensor, ...], dtype: torch.dtype) -> list[Tensor]:
+    *inputs, gradient = (tensor.detach().to(dtype).requires_grad_() for tensor in given)
+    found = plain(*inputs)
+    return [found.detach(), *torch.autograd.grad(found, inputs, gradient)]
+
+
+def ours(given: tuple[Tensor, ...]) -> list[Tensor]:
+    from attent.ops.tanh_score.triton import tiles
+
+    return [tiles.scores(*given[:3]), *tiles.gradients(*given)]
+
+
+def scales(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> list[Tensor]:
+    """What the terms of each result sum to without their signs, a tanh and its slope being at most 1."""
+    v, gradient = v.abs()[:, None], gradient.abs()
+    per_key, per_query = gradient.sum(-2)[..., None] * v, gradient.sum(-1)[..., None] * v
+    return [v.sum(-1, keepdim=True), per_query, per_key, gradient.sum().reshape(1, 1)]
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 8.0, 1e3])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_scores_and_gradients_are_those_of_the_formula(device: torch.device, shape: tuple[int, ...], size: float) -> None:
+    given = sides(device, shape, size)
+    exact, plains = outcome(given, torch.float64), outcome(given, torch.float32)
+    for found, theirs, right, scale in zip(ours(given), plains, exact, scales(*given), strict=True):
+        assert ((found - right).abs() <= 3 * (theirs - right).abs().max() + 5e-7 * scale).all()
+
+
+def test_one_wide_number_changes_nothing_elsewhere(device: torch.device) -> None:
+    given = sides(device, (1, 1, 1, 35, 37, 5))
+    given[0][0, 0, 33, 3], given[1][0, 0, 2, 4] = 45.0, -300.0
+    for found, right in zip(ours(given), outcome(given, torch.float64), strict=True):
+        torch.testing.assert_close(found.double(), right, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_in_its_row(device: torch.device, bad: float) -> None:
+    given = sides(device, (1, 2, 1, 5, 7, 6))
+    given[0][0, 1, 4, 2] = bad
+    scores, dq, _, _ = ours(given)
+    torch.testing.assert_close(scores, plain(*given[:3]), equal_nan=True, atol=1e-5, rtol=1e-5)
+    assert dq[0, 0].isfinite().all()
+    assert dq[0, 1, :4].isfinite().all()
+
+
+@pytest.mark.parametrize("empty", [0, 3, 4])
+def test_without_pairs_there_is_nothing(device: torch.device, empty: int) -> None:
+    shape = [2, 2, 2, 5, 7, 3]
+    shape[empty] = 0
+    given = sides(device, tuple(shape))
+    scores, *gradients = ours(given)
+    assert scores.shape == given[3].shape
+    for found, like in zip(gradients, given, strict=False):
+        assert found.shape == like.shape
+        assert not found.any()
+
+
+def test_any_layout_in_memory_serves(device: torch.device) -> None:
+    query, key, v, gradient = given = sides(device, (2, 2, 1, 5, 7, 4))
+    turned = [tensor.transpose(1, 2).contiguous().transpose(1, 2) for tensor in (query, key)]
+    for found, right in zip(ours((*turned, v, gradient.mT.contiguous().mT)), ours(given), strict=True):
+        assert torch.equal(found, right)
+
+
+def test_a_second_run_gives_the_same_bits(device: torch.device) -> None:
+    given = sides(device, (1, 2, 1, 35, 37, 5))
+    for one, other in zip(ours(given), ours(given), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_16_bits_are_summed_in_32(device: torch.device, dtype: torch.dtype) -> None:
+    given: Any = tuple(tensor.to(dtype) for tensor in sides(device, (1, 2, 1, 5, 7, 6)))
+    exact = outcome(given, torch.float64)
+    for found, right in zip(ours(given), exact, strict=True):
+        assert found.dtype == dtype
+        assert (found - right).abs().max() <= torch.finfo(dtype).eps * right.abs().max()
+
+
+def test_one_number_by_hand(device: torch.device) -> None:
+    from attent.ops.tanh_score.triton import tiles
+
+    query, key = torch.tensor([[[[1.0, -0.5]]]], device=device), torch.tensor([[[[0.5, 0.5], [-1.0, 1.5]]]], device=device)
+    v = torch.tensor([[2.0, 3.0]], device=device)
+    # 2·tanh 1.5 + 3·tanh 0, 2·tanh 0 + 3·tanh 1
+    torch.testing.assert_close(tiles.scores(query, key, v).cpu(), torch.tensor([[[[1.8102965, 2.2847826]]]]))

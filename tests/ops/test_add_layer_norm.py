@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.layers.dropout import Dropout
+from attent.ops import native as extension
+from attent.ops.add_layer_norm import residual_norm
+from attent.ops.dropout import kept
+
+needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+SHARE, HALF = 0.3, torch.bfloat16
+
+
+def layer(width: int) -> nn.LayerNorm:
+    norm = nn.LayerNorm(width)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    return norm
+
+
+def stays(seed: int, number: int, width: int, share: float = SHARE) -> Tensor:
+    """What a sweep keeps if torch's generator was seeded with this before."""
+    torch.manual_seed(seed)
+    rows = torch.arange(number)
+    return kept(rows, torch.arange(width), 1, 1, share, int(torch.randint(2**31 - 1, ())))[0, 0]
+
+
+def error(found: Tensor, exact: Tensor) -> float:
+    return ((found.double() - exact).abs().max() / exact.abs().max()).item()
+
+
+@needs_extension
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize(("of_output", "of_norm"), [(torch.float32, torch.float32), (HALF, HALF), (HALF, torch.float32), (None, HALF)])
+@pytest.mark.parametrize("shape", [(5,), (3, 5, 7), (2, 67, 16), (131, 43), (5, 128)])
+@pytest.mark.parametrize("uses", ["both", "norm"])
+def test_agrees_with_the_formula(
+    shape: tuple[int, ...], of_output: torch.dtype | None, of_norm: torch.dtype, uses: str, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if level > extension.level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(extension, "level", lambda: level)
+    width, number = shape[-1], math.prod(shape[:-1])
+    norm, kept = layer(width), stays(1, number, width).view(shape)
+    features = (torch.randn(shape) + 2).requires_grad_()
+    output = torch.randn(shape).to(of_output or HALF).requires_grad_()
+    inputs = [features, norm.weight, norm.bias, *([] if of_output is None else [output])]
+    exact_features, weight, bias, *exact_output = exact_inputs = [one.detach().double().requires_grad_() for one in inputs]
+    exact = exact_features + exact_output[0] * kept / (1 - SHARE) if exact_output else exact_features
+    exact_norm = F.layer_norm(exact, (width,), weight, bias, norm.eps)
+    torch.manual_seed(1)
+    together, normalised = residual_norm(features, None if of_output is None else output, Dropout(SHARE), SHARE, norm, of_norm)
+    assert normalised.dtype == of_norm
+    assert error(together, exact) < 5e-7
+    assert error(normalised, exact_norm) < (2e-6 if of_norm == torch.float32 else 2**-8)
+    gradients = [torch.randn(shape), torch.randn(shape).to(of_norm)]
+    if uses == "both" and of_output is not None:
+        found = torch.autograd.grad((together, normalised), inputs, gradients)
+        wanted = torch.autograd.grad((exact, exact_norm), exact_inputs, [one.double() for one in gradients])
+    else:
+        found = torch.autograd.grad(normalised, inputs, gradients[1])
+        wanted = torch.autograd.grad(exact_norm, exact_inputs, gradients[1].double())
+    for ours, right in zip(found, wanted, strict=True):
+        assert error(ours, right) < (2**-8 if ours.dtype == HALF else 5e-6)
+
+
+def test_without_the_extension_pytorch_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    norm, features, output = layer(11), torch.randn(3, 5, 11), torch.randn(3, 5, 11)
+    ours = residual_norm(features, output, Dropout(0.0), 0.0, norm, torch.float32)
+    monkeypatch.setattr(extension, "library", lambda: None)
+    torch.testing.assert_close(residual_norm(features, output, Dropout(0.0), 0.0, norm, torch.float32), ours)
+    torch.testing.assert_close(ours[1], norm(features + output))
+
+
+@pytest.mark.parametrize(("training", "dtype"), [(False, torch.float32), (True, torch.float64)])
+def test_elsewhere_pytorch_computes_it(training: bool, dtype: torch.dtype) -> None:
+    norm, dropout = layer(7).to(dtype).train(training), Dropout(SHARE).train(training)
+    features, output = torch.randn(3, 7, dtype=dtype), torch.randn(3, 7, dtype=dtype)
+    torch.manual_seed(3)
+    together, normalised = residual_norm(features, output, dropout, dropout.active_share, norm, dtype)
+    torch.manual_seed(3)
+    assert torch.equal(together, features + dropout(output))
+    assert torch.equal(normalised, norm(together))
+
+
+@needs_extension
+def test_a_share_goes_and_the_mean_stays() -> None:
+    torch.manual_seed(2)
+    together, _ = residual_norm(torch.zeros(499, 1009), torch.ones(499, 1009), Dropout(SHARE), SHARE, layer(1009), torch.float32)
+    assert (together == 0).float().mean().item() == pytest.approx(SHARE, abs=3e-3)
+    assert together.unique().tolist() == pytest.approx([0.0, 1 / (1 - SHARE)])
+    assert together.mean().item() == pytest.approx(1.0, abs=5e-3)
+
+
+@needs_extension
+def test_what_goes_follows_from_torchs_seed_and_changes_from_call_to_call() -> None:
+    norm, features, output = layer(13), torch.randn(7, 11, 13), torch.randn(7, 11, 13)
+
+    def sums(seed: int) -> list[Tensor]:
+        torch.manual_seed(seed)
+        return [residual_norm(features, output, Dropout(SHARE), SHARE, norm, torch.float32)[0] for _ in range(2)]
+
+    one, another = sums(3)
+    assert torch.equal(torch.stack(sums(3)), torch.stack((one, another)))
+    assert not torch.equal(one, another)
+
+
+@needs_extension
+def test_what_goes_was_nothing_whatever_it_held() -> None:
+    norm, gone = layer(19), ~stays(4, 17, 19)
+    torch.manual_seed(4)
+    output = torch.zeros(17, 19).masked_fill(gone, math.nan)
+    together, _ = residual_norm(torch.ones(17, 19), output, Dropout(SHARE), SHARE, norm, torch.float32)
+    assert torch.equal(together, torch.ones(17, 19))
+
+
+@needs_extension
+def test_nan_stays_nan_in_bfloat16() -> None:
+    features = torch.tensor([[math.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
+    _, normalised = residual_norm(features, None, Dropout(0.0), 0.0, layer(3), HALF)
+    assert normalised.isnan().tolist() == [[True] * 3, [False] * 3]
+
+
+@needs_extension
+def test_bits_do_not_depend_on_the_threads() -> None:
+    norm, before = layer(37), torch.get_num_threads()
+    features, output = torch.randn(1013, 37, requires_grad=True), torch.randn(1013, 37, requires_grad=True)
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            torch.manual_seed(5)
+            results = residual_norm(features, output, Dropout(SHARE), SHARE, norm, torch.float32)
+            inputs = (features, output, norm.weight, norm.bias)
+            found.append(torch.cat([one.flatten() for one in torch.autograd.grad(results, inputs, [features, output])]))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+@needs_extension
+def test_rows_do_not_depend_on_their_neighbours() -> None:
+    norm, features, output = layer(37), torch.randn(101, 37), torch.randn(101, 37)
+    _, whole = residual_norm(features, output, Dropout(0.0), 0.0, norm, torch.float32)
+    assert torch.equal(residual_norm(features[40:43], output[40:43], Dropout(0.0), 0.0, norm, torch.float32)[1], whole[40:43])
+
+
+@needs_extension
+@pytest.mark.parametrize("share", [0.0, SHARE])
+def test_gradients_are_differentiable(share: float) -> None:
+    kept, norm = stays(6, 5, 7, share), layer(7)
+    features, output = torch.randn(5, 7, requires_grad=True), torch.randn(5, 7, requires_grad=True)
+
+    def second(together: Tensor, normalised: Tensor) -> tuple[Tensor, ...]:
+        inputs = (features, output, norm.weight, norm.bias)
+        first = torch.autograd.grad((together.sin() + normalised.sin()).sum(), inputs, create_graph=True)
+        return first + torch.autograd.grad(sum(one.square().sum() for one in first), inputs)
+
+    torch.manual_seed(6)
+    found = second(*residual_norm(features, output, Dropout(share), norm, torch.float32))
+    together = features + output * kept / (1 - share)
+    torch.testing.assert_close(found, second(together, norm(together)), atol=1e-4, rtol=1e-4)
+
+
+@needs_extension
+@pytest.mark.parametrize("which", [0, 1])
+def test_many_gradients_at_once(which: int) -> None:
+    torch.manual_seed(8)
+    features, output = (torch.randn(3, 5, 16, requires_grad=True) for _ in range(2))
+    norm = layer(16)
+    result = residual_norm(features, output, Dropout(SHARE), SHARE, norm, torch.float32)[which]
+    leaves, slopes = [features, output, *(norm.parameters() if which else ())], torch.randn(7, 3, 5, 16)
+    expected = [
+        torch.stack(some) for some in zip(*(torch.autograd.grad(result, leaves, one, retain_graph=True) for one in slopes), strict=True)
+    ]
+    for name in ("PyTorch's", "vmap's"):
+        if name == "vmap's":
+            found = torch.vmap(lambda one: torch.autograd.grad(result, leaves, one, retain_graph=True))(slopes)
+        else:
+            found = torch.autograd.grad(result, leaves, slopes, retain_graph=True, is_grads_batched=True)
+        torch.testing.assert_close(list(found), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_neither_features_nor_gradients_need_be_contiguous() -> None:
+    norm, features, output = layer(7), torch.randn(7, 5, requires_grad=True), torch.randn(7, 5, requires_grad=True)
+    for added in (output, None):
+        inputs = (features, norm.weight) if added is None else (features, norm.weight, output)
+        together = features.mT if added is None else features.mT + output.mT
+        plain = together.sum() + norm(together).mT.square().sum()
+        total, normalised = residual_norm(features.mT, None if added is None else output.mT, Dropout(0.0), 0.0, norm, torch.float32)
+        ours = total.sum() + normalised.mT.square().sum()
+        found, wanted = (torch.autograd.grad(one, inputs, create_graph=True) for one in (ours, plain))
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+        found, wanted = (torch.autograd.grad(sum(one.square().sum() for one in several), inputs) for several in (found, wanted))
+        torch.testing.assert_close(found, wanted, atol=1e-3, rtol=1e-4)
+
+
+def test_compiles_in_training() -> None:
+    norm, features, output = layer(7), torch.randn(3, 7, requires_grad=True), torch.randn(3, 7)
+    compiled = torch.compile(residual_norm, backend="eager", fullgraph=True)
+    found = compiled(features, output, Dropout(0.0), 0.0, norm, torch.float32)
+    torch.testing.assert_close(found[1], norm(features + output))
+
+
+def test_nothing_to_do() -> None:
+    together, normalised = residual_norm(torch.zeros(0, 7), torch.zeros(0, 7), Dropout(SHARE), SHARE, layer(7), torch.float32)
+    assert together.shape == normalised.shape == (0, 7)

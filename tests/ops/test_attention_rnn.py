@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.ops import native as extension
+from attent.ops.attention_rnn import Glances, Source
+
+pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+LENGTHS = torch.tensor([4, 11, 1, 0, 7])
+
+
+def error(found: Tensor, exact: Tensor) -> float:
+    return ((found.double() - exact).norm() / exact.norm()).item()
+
+
+def source_of(width: int, features: int, size: float, dtype: torch.dtype) -> tuple[Source, Tensor]:
+    """Keys and queries (B, T, D), of which one feature is large, with opposite signs."""
+    keys, queries = torch.randn(5, 11, width), torch.randn(5, 3, width)
+    keys[..., 1] = size + torch.randn(5, 11)
+    queries[..., 1] = -size
+    parameters = torch.empty(2, width), torch.randn(width), torch.randn(width)
+    return Source(torch.randn(5, 11, features).to(dtype), keys.to(dtype), LENGTHS, *parameters), queries.to(dtype)
+
+
+def exactly(source: Source, queries: Tensor) -> tuple[list[Tensor], Tensor]:
+    values, keys, products = (tensor.double().requires_grad_() for tensor in (source.values, source.keys, queries))
+    inputs = [values, keys, products]
+    if source.v is None or source.bias is None:
+        scores = products @ keys.mT
+    else:
+        v = source.v.double().requires_grad_()
+        inputs.append(v)
+        scores = torch.tanh((products + source.bias)[:, :, None] + keys[:, None]) @ v  # (B, T, Tk)
+    hidden = torch.arange(11) >= LENGTHS[:, None, None]
+    weights = scores.masked_fill(hidden, -1e30).softmax(-1).masked_fill(hidden, 0.0)
+    return inputs, weights @ values
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1.0, 4.0, 9.0, 15.0, 40.0])
+@pytest.mark.parametrize(("width", "features"), [(37, 7), (16, 33)])
+def test_steps_agree_with_the_formula_whatever_the_size_of_what_is_added(
+    width: int, features: int, size: float, dtype: torch.dtype, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if level > extension.level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(extension, "level", lambda: level)
+    source, queries = source_of(width, features, size, dtype)
+    agrees(source, queries, 2**-6 if dtype == torch.bfloat16 else 5e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_agree_with_the_formula(dtype: torch.dtype) -> None:
+    source, queries = source_of(37, 7, 0.5, dtype)
+    agrees(source._replace(v=None, bias=None), queries * 0.5, 2**-6 if dtype == torch.bfloat16 else 5e-6)
+
+
+def agrees(source: Source, queries: Tensor, most: float) -> None:
+    inputs, exact = exactly(source, queries)
+    glances, wanted = Glances(source, 3), torch.randn(3, *exact.shape[::2]).to(source.values.dtype)
+    found = torch.stack([glances.look(place, queries[:, place].contiguous()).clone() for place in range(3)], 1)
+    glances.slopes()
+    products, outer = wanted * 0.25, wanted * 0.75
+    dqueries = torch.empty(3, 5, queries.shape[-1], dtype=queries.dtype)
+    for place in reversed(range(3)):
+        glances.slope(place, products[place], outer, dqueries)
+    dvalues, dkeys, dv = glances.summed()
+    right = torch.autograd.grad(exact, inputs, (products + outer).double().transpose(0, 1))
+    for ours, theirs in zip([found, dvalues, dkeys, dqueries.transpose(0, 1), dv], [exact.detach(), *right], strict=False):
+        assert error(ours, theirs) < most
+    assert not found[3].any()
+    assert not dkeys[LENGTHS[:, None] <= torch.arange(11)].any()
+
+
+def test_bits_do_not_depend_on_the_threads() -> None:
+    source, queries = source_of(37, 7, 1.0, torch.float32)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            glances, dqueries = Glances(source, 1), torch.empty(1, 5, 37)
+            context = glances.look(0, queries[:, 0].contiguous())
+            glances.slopes()
+            glances.slope(0, torch.ones(5, 7), None, dqueries)
+            found.append(torch.cat([one.flatten() for one in (context, dqueries, *glances.summed()) if one is not None]))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_what_is_no_number_stays_none_in_its_row_alone() -> None:
+    source, queries = source_of(37, 7, 1.0, torch.float32)
+    queries[1, 0, 5] = torch.nan
+    context = Glances(source, 1).look(0, queries[:, 0].contiguous())
+    assert context.isnan().any(-1).tolist() == [False, True, False, False, False]

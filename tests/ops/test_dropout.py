@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from attent.attention import attend
+from attent.attention.backends import row_tiles as by_rows
+from attent.ops import native as extension
+from attent.ops.dropout import kept
+
+
+def mask(seed: int | Tensor, probability: float = 0.5, batch: int = 3, heads: int = 2, queries: int = 127, keys: int = 131) -> Tensor:
+    rows = torch.arange(queries)
+    return kept(rows, torch.arange(keys), heads, batch, probability, seed)
+
+
+def agreement(one: Tensor, other: Tensor) -> float:
+    """How far the share of equal entries is from that of independent fair coins, in standard deviations."""
+    return float((one == other).double().mean() - 0.5) * 2 * math.sqrt(one.numel())
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
+def test_the_share_kept(probability: float) -> None:
+    stays = mask(7, probability)
+    assert stays.shape == (3, 2, 127, 131)
+    expected = 1 - probability
+    deviation = math.sqrt(expected * probability / stays.numel())
+    assert abs(stays.double().mean() - expected) < 5 * deviation
+    # no row and no column is favoured: the largest of 762 and 786 deviations of 127 to 131 coins
+    for axis, count in ((-1, 131), (-2, 127)):
+        assert (stays.double().mean(axis) - expected).abs().max() < 5.5 * math.sqrt(expected * probability / count)
+
+
+def test_all_and_nothing() -> None:
+    assert mask(7, 0.0).all()
+    assert not mask(7, 1.0).any()
+
+
+@pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_the_extension_keeps_the_same(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if level > extension.level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(extension, "level", lambda: level)
+    for probability in (0.0, 1e-9, 0.3, 0.999_999_999_9):
+        for seed in (0, 2**40 + 5, torch.tensor([-3])):
+            for queries, keys in ((1, 1), (35, 67), (0, 5), (5, 0)):
+                found = mask(seed, probability, queries=queries, keys=keys)
+                with monkeypatch.context() as patch:
+                    patch.setattr(extension, "library", lambda: None)
+                    assert torch.equal(found, mask(seed, probability, queries=queries, keys=keys))
+
+
+@pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+def test_pytorch_accepts_the_operator() -> None:
+    torch.library.opcheck(torch.ops.attent.kept.default, (torch.randint(2**32, (2, 3, 5, 1)), torch.randint(2**32, (7,)), 2**31))
+
+
+def test_sequences_heads_rows_columns_and_seeds_are_independent() -> None:
+    one = mask(7)
+    for other in (one.roll(1, 0), one.roll(1, 1), one.roll(1, 2), one.roll(1, 3), mask(8), mask(2**31 - 8)):
+        assert abs(agreement(one, other)) < 5
+    # nor does the next seed begin with the next sequence's mask, head's or row's
+    for axis, length in enumerate((3, 2, 127, 131)):
+        assert abs(agreement(one.narrow(axis, 1, length - 1), mask(8).narrow(axis, 0, length - 1))) < 5
+
+
+def test_no_two_rows_are_alike() -> None:
+    """Of 48 000 rows of 31 coins half a pair would agree by chance; nor are any two the other's opposite."""
+    rows = mask(7, batch=16, heads=24, queries=125, keys=31).reshape(-1, 31).long() @ (1 << torch.arange(31))
+    assert len(rows.unique()) > 48_000 - 5
+    assert len(torch.cat((rows, 2**31 - 1 - rows)).unique()) > 96_000 - 10
+
+
+def test_the_mask_is_a_function_of_its_arguments() -> None:
+    whole = mask(7)
+    assert torch.equal(whole, mask(torch.tensor([7])))
+    assert torch.equal(whole, mask(torch.tensor(7, dtype=torch.int32)))
+    assert torch.equal(mask(-1), mask(torch.tensor(2**32 - 1)))
+    # the lower 32 bits count
+    assert torch.equal(whole, mask(7 + 2**32))
+    assert torch.equal(whole, mask(7 + 2**70))
+    rows = torch.tensor([5, 3])
+    assert torch.equal(kept(rows, torch.arange(11), 2, 3, 0.5, 7), whole[:, :, rows, :11])
+    # more sequences, heads or keys change nothing for those there were
+    assert torch.equal(mask(7, batch=5, heads=3, keys=137)[:3, :2, :, :131], whole)
+
+
+def test_the_hash_worked_by_hand() -> None:
+    def mixed(word: int) -> int:
+        word = (word ^ word >> 16) * 0x7FEB352D % 2**32
+        word = (word ^ word >> 15) * 0x846CA68B % 2**32
+        return word ^ word >> 16
+
+    seed, b, h, i, j = 12345, 2, 1, 3, 4
+    row = mixed((mixed(seed) + 0x9E3779B1 * b + 0x85EBCA77 * h + 0xC2B2AE3D * i) % 2**32)
+    bits = mixed((row + mixed(j + 0x5BD1E995)) % 2**32)
+    # kept from the share on that its bits name, and dropped beyond
+    assert mask(seed, bits / 2**32)[b, h, i, j]
+    assert not mask(seed, (bits + 1) / 2**32)[b, h, i, j]
+
+
+@pytest.mark.parametrize("implementation", ["formula", "tiled"])
+def test_the_expectation_is_preserved(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_rows, "TILE", 60)
+    query, key, value = torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.rand(2, 7, 2)
+    expected = attend(query, key, value)
+    seen = torch.stack(
+        [attend(query, key, value, dropout=0.4, seed=seed, implementation=implementation) for seed in range(400)],
+    )
+    assert not torch.equal(seen[0], seen[1])
+    deviation = seen.std(0) / math.sqrt(len(seen))
+    assert ((seen.mean(0) - expected).abs() < 5 * deviation).all()
+
+
+def test_kept_weights_are_scaled_up() -> None:
+    value = torch.eye(7)
+    query, key = torch.randn(5, 3), torch.randn(7, 3)
+    weights, dropped = attend(query, key, value), attend(query, key, value, dropout=0.25, seed=3)
+    stays = mask(3, 0.25, batch=1, heads=1, queries=5, keys=7)[0, 0]
+    assert 0 < stays.sum() < 35
+    torch.testing.assert_close(dropped, weights * stays / 0.75)

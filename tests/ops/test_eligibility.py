@@ -1,0 +1,257 @@
+"""Derivatives by torch.func, in forward mode and of many gradients at once: whatever `auto` takes, they are the formula's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, func
+from torch.autograd import forward_ad
+
+from attent.attention import attend, explain
+from attent.attention.backends import row_tiles, sdpa_dropout, select
+from attent.attention.base import Score
+from attent.attention.masks import Window
+from attent.attention.scores import SCORES, Additive
+from attent.ops.autograd import checkpointed, plain_gradients
+from attent.ops.eligibility import is_transformed, is_vmap_alone, needs_plain_backward, needs_plain_torch
+
+B, H, TQ, TK, D, DV = 2, 3, 5, 7, 4, 3
+# PyTorch's own forward mode
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+Attention = Callable[..., Tensor]
+
+
+def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def tensors(dtype: torch.dtype = torch.float64, queries: int = TQ, keys: int = TK) -> list[Tensor]:
+    shapes = (queries, D), (keys, D), (keys, DV)
+    return [drawn(B, H, *shape, seed=seed, dtype=dtype) for seed, shape in enumerate(shapes)]
+
+
+def leaves(some: list[Tensor]) -> list[Tensor]:
+    return [tensor.clone().requires_grad_() for tensor in some]
+
+
+def many_gradients(attention: Attention, some: list[Tensor]) -> Any:
+    given = leaves(some)
+    context = attention(*given)
+    several = drawn(6, *context.shape, seed=9, dtype=context.dtype)
+    return torch.autograd.grad(context, given, several, is_grads_batched=True, materialize_grads=True)
+
+
+def many_gradients_by_vmap(attention: Attention, some: list[Tensor]) -> Any:
+    given = leaves(some)
+    context = attention(*given)
+
+    def one(gradient: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(context, given, gradient, retain_graph=True, materialize_grads=True)
+
+    return torch.vmap(one)(drawn(6, *context.shape, seed=9, dtype=context.dtype))
+
+
+def tangents_of_gradients(attention: Attention, some: list[Tensor]) -> Any:
+    """The forward was none of a transform; its backward is in forward mode."""
+    given = leaves(some)
+    context = attention(*given)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(context.detach().cos(), context.detach().sin())
+        found = torch.autograd.grad(context, given, dual, materialize_grads=True)
+        along = [forward_ad.unpack_dual(one).tangent for one in found]
+    return [torch.zeros_like(like) if one is None else one for one, like in zip(along, given, strict=True)]
+
+
+def gradient_of_a_gradient(attention: Attention, some: list[Tensor]) -> Any:
+    """One by torch.func, whose own is PyTorch's."""
+    (query, *rest), inner = leaves(some), func.grad(lambda query, *rest: attention(query, *rest).sin().sum())
+    return torch.autograd.grad(inner(query, *rest).square().sum(), [query, *rest], materialize_grads=True)
+
+
+def per_sample(attention: Attention, some: list[Tensor]) -> Any:
+    return torch.vmap(func.grad(lambda *one: attention(*(part[None] for part in one)).sin().sum(), argnums=(0, 1, 2)))(*some)
+
+
+DERIVATIVES: dict[str, Callable[[Attention, list[Tensor]], Any]] = {
+    "many gradients": many_gradients,
+    "many gradients by vmap": many_gradients_by_vmap,
+    "tangents of gradients": tangents_of_gradients,
+    "grad": lambda attention, some: func.grad(lambda *given: attention(*given).sin().sum(), argnums=(0, 1, 2))(*some),
+    "jacrev": lambda attention, some: func.jacrev(attention, argnums=(0, 1, 2))(*some),
+    "jacfwd": lambda attention, some: func.jacfwd(attention, argnums=(0, 1, 2))(*some),
+    "hessian": lambda attention, some: func.hessian(lambda *given: attention(*given).sin().sum(), argnums=(0, 1))(*some),
+    "hessian, vectorised": lambda attention, some: torch.autograd.functional.hessian(
+        lambda *given: attention(*given).sin().sum(), tuple(some), vectorize=True
+    ),
+    "jacobian, forward mode": lambda attention, some: torch.autograd.functional.jacobian(
+        attention, tuple(some), vectorize=True, strategy="forward-mode"
+    ),
+    "per sample": per_sample,
+    "gradient of a gradient": gradient_of_a_gradient,
+    "vmap": lambda attention, some: torch.vmap(lambda *one: attention(*(part[None] for part in one)))(*some),
+}
+
+
+def assert_those_of_the_formula(derivative: str, attention: Attention, some: list[Tensor]) -> None:
+    found, expected = (DERIVATIVES[derivative](attention_by(attention, way), some) for way in ("auto", "formula"))
+    exactly = some[0].dtype == torch.float64
+    torch.testing.assert_close(found, expected, rtol=1e-9 if exactly else 1e-3, atol=1e-9 if exactly else 1e-4)
+
+
+def attention_by(attention: Attention, implementation: str) -> Attention:
+    return lambda *some: attention(*some, implementation=implementation)
+
+
+def score_of(name: str, dtype: torch.dtype) -> Score:
+    score = SCORES[name].for_widths(D, D, H).to(dtype)
+    for seed, parameter in enumerate(score.parameters()):
+        parameter.data = 0.5 * drawn(*parameter.shape, seed=20 + seed, dtype=dtype)
+    return score
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax"])
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("derivative", DERIVATIVES)
+def test_derivatives_of_every_score(derivative: str, name: str, normaliser: str, dtype: torch.dtype) -> None:
+    score = score_of(name, dtype)
+
+    def attention(*some: Tensor, implementation: str) -> Tensor:
+        return attend(*some, score=score, normaliser=normaliser, mask="causal", implementation=implementation)
+
+    assert_those_of_the_formula(derivative, attention, tensors(dtype))
+
+
+LONG = 64  # rows, so that bands are worth it
+CALLS: dict[str, dict[str, Any]] = {
+    "dropped": {"dropout": 0.3, "seed": 5},
+    "short": {"mask": Window(2, 1), "dropout": 0.3, "seed": 5},
+    "sdpa": {"lengths": torch.tensor([0, 11])},
+    "sdpa, long": {"mask": "causal"},
+    "sdpa, bands": {"mask": Window(2, 0)},
+    "tanh": {"score": Additive(D, D, 6), "lengths": torch.tensor([0, 11])},
+    "tiled": {"position": "alibi"},
+    "tiled tanh": {"score": Additive(D, D, 6), "dropout": 0.3, "seed": 5},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("derivative", [name for name in DERIVATIVES if not name.startswith(("jac", "hessian", "per", "vmap"))])
+def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is what `auto` takes for its call, in more than one piece."""
+    monkeypatch.setattr(row_tiles, "TILE", 500)
+    monkeypatch.setattr(row_tiles, "WHOLE", 0)
+    monkeypatch.setattr(sdpa_dropout, "CHUNK", 300)
+    if name == "sdpa, long":
+        monkeypatch.setattr(select, "SHORT", 0)
+    if name == "sdpa, bands":
+        monkeypatch.setattr(select, "MANY", 1)
+        monkeypatch.setattr("attent.attention.backends.block_sparse.ROWS", 1)
+    monkeypatch.setattr(select, "BRIEF" if name != "short" else "ALONE", 0)
+    monkeypatch.setattr(select, "BRIEF_DROPPED", 0 if name != "short" else 100)
+    dtype = torch.float32 if name == "short" else torch.float64
+    some, arguments = tensors(dtype, 17, 29), CALLS[name]
+    if isinstance(arguments.get("score"), Score):
+        arguments = arguments | {"score": arguments["score"].to(dtype)}
+    chosen = explain(*leaves(some), **arguments).chosen
+    if name == "short" and chosen != "short":
+        pytest.skip("the extension is not compiled")
+    assert chosen == name.split(",")[0].split()[-1]
+    assert_those_of_the_formula(derivative, lambda *given, implementation: attend(*given, **arguments, implementation=implementation), some)
+
+
+@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
+def test_per_sample_gradients_of_parameters(name: str) -> None:
+    score, some = score_of(name, torch.float32), tensors(torch.float32)
+    projection = {"weight": drawn(D, D, seed=30, dtype=torch.float32), **{f"score.{key}": part for key, part in score.named_parameters()}}
+
+    def loss(parameters: dict[str, Tensor], query: Tensor, key: Tensor, value: Tensor, implementation: str) -> Tensor:
+        own = {key.removeprefix("score."): part for key, part in parameters.items() if key.startswith("score.")}
+
+        def scored(query: Tensor, key: Tensor) -> Tensor:
+            return func.functional_call(score, own, (query @ parameters["weight"], key))
+
+        return attend(query[None], key[None], value[None], score=scored, implementation=implementation).square().sum()
+
+    found, expected = (torch.vmap(func.grad(loss), in_dims=(None, 0, 0, 0, None))(projection, *some, way) for way in ("auto", "formula"))
+    torch.testing.assert_close(found, expected)
+    one = func.grad(loss)(projection, *(tensor[1] for tensor in some), "formula")
+    torch.testing.assert_close({key: part[1] for key, part in found.items()}, one)
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax"])
+def test_batched_gradients_pass_pytorchs_own_check(name: str, normaliser: str) -> None:
+    score = score_of(name, torch.float64)
+    given, rest = leaves(tensors()), []
+    if name == "location":  # which looks at no key
+        given, rest = [given[0], given[2]], [given[1].detach()]
+
+    def attention(*some: Tensor) -> Tensor:
+        query, *key, value = *some[:-1], *rest, some[-1]
+        return attend(query, *key, value, score=score, normaliser=normaliser, lengths=torch.tensor([7, 4]))
+
+    arguments = {"check_batched_grad": True, "check_forward_ad": True, "check_batched_forward_grad": True}
+    assert torch.autograd.gradcheck(attention, given, fast_mode=True, **arguments)
+
+
+def test_what_is_explained_under_a_transform_is_what_runs() -> None:
+    some, seen = tensors(torch.float32), []
+
+    def loss(query: Tensor) -> Tensor:
+        seen.append([explain(query, *some[1:], score=score) for score in ("scaled_dot", Additive(D, D, 5))])
+        return attend(query, *some[1:]).sum()
+
+    func.grad(loss)(some[0])
+    assert [one.chosen for one in seen[0]] == ["formula", "formula"]
+    assert "functional derivatives" in seen[0][0].reasons["sdpa"]
+
+
+def test_which_transforms_are_noticed() -> None:
+    seen: dict[str, tuple[bool, bool, bool]] = {}
+
+    def look(name: str, one: Tensor) -> Tensor:
+        seen[name] = is_transformed(), is_vmap_alone(), needs_plain_torch()
+        return one.sin().sum()
+
+    x = torch.randn(3)
+    look("nothing", x)
+    torch.vmap(lambda one: look("vmap", one))(x)
+    torch.vmap(func.grad(lambda one: look("vmap of grad", one)))(x)
+    func.jvp(lambda one: look("jvp", one), (x,), (x,))
+    with forward_ad.dual_level():
+        look("forward mode", x)
+    assert seen == {
+        "nothing": (False, False, False),
+        "vmap": (True, True, True),
+        "vmap of grad": (True, False, True),
+        "jvp": (True, False, True),
+        "forward mode": (False, False, True),
+    }
+
+
+def test_a_backward_learns_of_many_gradients_at_once() -> None:
+    seen: list[bool] = []
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, one: Tensor) -> Tensor:
+            ctx.save_for_backward(one)
+            return 2 * one
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+            seen.append(needs_plain_backward(gradient))
+            return plain_gradients(lambda one: checkpointed(torch.mul, one, 2), ctx.saved_tensors, gradient)[0]
+
+    x = torch.randn(3, requires_grad=True)
+    for many in (False, True):
+        several = torch.randn(5, 3) if many else torch.randn(3)
+        (found,) = torch.autograd.grad(Doubled.apply(x), x, several, is_grads_batched=many)
+        torch.testing.assert_close(found, 2 * several)
+        assert not found.requires_grad
+    (found,) = torch.autograd.grad(Doubled.apply(x).sum(), x, create_graph=True)
+    assert seen == [False, True, True]

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attent.ops import linear_cross_entropy as fused
+from attent.ops import native as extension
+from attent.ops.linear_cross_entropy import output_loss
+
+needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+needs_tiles = pytest.mark.skipif(not extension.tiles(), reason="no extension, or no processor with matrix tiles")
+# of the extension's registers, or None for PyTorch alone
+WAYS = [None, *(pytest.param(level, marks=needs_extension) for level in (0, 1, 2))]
+
+
+def given(
+    dtype: torch.dtype = torch.float64, tokens: int = 13, bias: bool = True, classes: int = 7
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    features, weight = torch.randn(tokens, 5, dtype=dtype).requires_grad_(), torch.randn(classes, 5, dtype=dtype).requires_grad_()
+    shift = torch.randn(classes, dtype=dtype).requires_grad_() if bias else None
+    return features, weight, shift, torch.randint(0, classes, (tokens,))
+
+
+def textbook(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float) -> Tensor:
+    return F.cross_entropy(F.linear(features, weight, bias), target, label_smoothing=smoothing)
+
+
+@pytest.fixture(params=WAYS, ids=["plain", "any", "avx2", "avx512"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
+    if request.param is None:
+        monkeypatch.setattr(extension, "library", lambda: None)
+    elif request.param > extension.level():
+        pytest.skip("this processor has no such registers")
+    else:
+        monkeypatch.setattr(extension, "level", lambda: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("least", [1, 5, 128])
+def test_loss_and_gradients_are_those_of_the_two_in_turn(bias: bool, smoothing: float, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "CHUNK", 7 * least)
+    monkeypatch.setattr(fused, "LEAST", least)
+    features, weight, shift, target = given(bias=bias)
+    inputs = [tensor for tensor in (features, weight, shift) if tensor is not None]
+    losses = [way(features, weight, shift, target, smoothing) for way in (output_loss, textbook)]
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(*(torch.autograd.grad(3 * loss, inputs) for loss in losses))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("classes", [1, 3, 16, 31, 67, 211])
+def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
+    bias: bool, smoothing: float, classes: int, way: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CHUNK", "BYTES"):
+        monkeypatch.setattr(fused, name, 1)
+    for name in ("LEAST", "LEAST_COMPILED"):
+        monkeypatch.setattr(fused, name, 23)
+    inputs = given(torch.float32, tokens=59, bias=bias, classes=classes)
+    found = []
+    for kind, taken in ((torch.float32, output_loss), (torch.float32, textbook), (torch.float64, textbook)):
+        *layer, target = (tensor if tensor is None or not tensor.is_floating_point() else tensor.to(kind) for tensor in inputs)
+        loss = taken(*layer, target, smoothing)
+        found.append((loss, *torch.autograd.grad(loss, [tensor for tensor in layer if tensor is not None])))
+    for ours, theirs, exact in zip(*found, strict=True):
+        assert ours.dtype == torch.float32
+        size = max(exact.abs().max().item(), 1e-3)
+        assert (ours - exact).abs().max() <= 3 * (theirs - exact).abs().max() + 1e-7 * size
+
+
+def turned(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The loss of logits and its slopes, by the way that is to be had."""
+    turn = fused._compiled if extension.library() is not None else fused._plain
+    loss, slope, of_bias = turn(logits.clone(), bias, told, smoothing, True)
+    assert slope is not None and slope.dtype == logits.dtype
+    return loss, slope, of_bias
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("classes", [1, 15, 32, 131, 1009])
+def test_slopes_are_rounded_once(dtype: torch.dtype, classes: int, way: int | None) -> None:
+    logits, bias = (9 * torch.randn(37, classes)).to(dtype), torch.randn(classes)
+    told = torch.randint(0, classes, (37,))
+    exact = (logits.double() + bias.double()).requires_grad_()
+    expected = F.cross_entropy(exact, told, label_smoothing=0.1, reduction="sum")
+    slopes = torch.autograd.grad(expected, exact)[0]
+    loss, found, of_bias = turned(logits, bias, told, 0.1)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss.double(), expected.detach(), atol=1e-5, rtol=1e-6)
+    torch.testing.assert_close(found.double(), slopes, atol=3e-7, rtol=2**-8 if dtype == torch.bfloat16 else 3e-6)
+    assert of_bias is not None
+    torch.testing.assert_close(of_bias.double(), slopes.sum(0), atol=3e-6, rtol=3e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
+@pytest.mark.parametrize("place", [0, 40, 66])
+def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(smoothing: float, value: float, place: int, way: int | None) -> None:
+    logits, told = torch.randn(5, 67), torch.tensor([3, 66, 1, 40, 7])
+    logits[2, place] = value
+    logits[4] = -math.inf
+    for row in range(5):
+        one = logits[row : row + 1].clone().requires_grad_()
+        logs = F.log_softmax(one, -1)
+        terms = (1 - smoothing) * -logs[:, told[row]].sum()
+        expected = terms - smoothing * logs.mean() if smoothing else terms
+        loss, slope, _ = turned(logits[row : row + 1], None, told[row : row + 1], smoothing)
+        torch.testing.assert_close(loss, expected.detach(), equal_nan=True)
+        wanted = logs.detach().exp() - smoothing / 67
+        wanted[0, told[row]] -= 1 - smoothing
+        torch.testing.assert_close(slope, wanted, equal_nan=True)
+    _, slope, _ = turned(logits.bfloat16(), None, told, smoothing)
+    assert slope[[0, 1, 3]].isfinite().all()
+    assert slope[4].isnan().all()
+
+
+@needs_extension
+def test_nothing_depends_on_the_threads() -> None:
+    threads, found = torch.get_num_threads(), []
+    logits, bias, told = torch.randn(83, 301), torch.randn(301), torch.randint(0, 301, (83,))
+    try:
+        for number in (1, 2, 5):
+            torch.set_num_threads(number)
+            found.append(fused._compiled(logits.clone(), bias, told, 0.1, True))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, other) for more in found[1:] for one, other in zip(found[0], more, strict=True))
+
+
+def test_in_16_bits_the_product_alone_is_rounded(way: int | None) -> None:
+    features, weight, bias, target = given(torch.float32, tokens=200)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = output_loss(features, weight, bias, target, 0.1)
+    assert loss.dtype == torch.float32
+    inputs = (features, weight, bias)
+    expected = textbook(*inputs, target, 0.1)
+    torch.testing.assert_close(loss, expected, atol=1e-2, rtol=1e-2)
+    for ours, theirs in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True):
+        assert ours.dtype == torch.float32
+        torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=5e-2)
+
+
+def test_a_model_in_16_bits_has_gradients_in_16_bits(way: int | None) -> None:
+    features, weight, bias, target = given(torch.bfloat16, tokens=50)
+    loss = output_loss(features, weight, bias, target, 0.1)
+    assert loss.dtype == torch.float32
+    expected = textbook(*(tensor.float() for tensor in (features, weight, bias)), target, 0.1)
+    torch.testing.assert_close(loss, expected, atol=1e-2, rtol=1e-2)
+    found = (torch.autograd.grad(one, (features, weight, bias)) for one in (loss, expected))
+    torch.testing.assert_close(*found, atol=2e-3, rtol=5e-2)
+
+
+def test_parts_of_larger_tensors_are_read_where_they_lie(way: int | None) -> None:
+    features, weight, bias, target = given(torch.float32, tokens=40)
+    strided = (
+        features.T.contiguous().T,
+        weight.T.contiguous().T,
+        torch.stack((bias, bias), 1)[:, 0],
+        torch.stack((target, target), 1)[:, 0],
+    )
+    torch.testing.assert_close(output_loss(*strided, 0.1), textbook(features, weight, bias, target, 0.1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_no_tokens_have_no_loss(dtype: torch.dtype, way: int | None) -> None:
+    features, weight, bias, target = given(dtype, tokens=0)
+    loss = output_loss(features, weight, bias, target, 0.1)
+    assert loss.item() == 0
+    assert all(not gradient.any() for gradient in torch.autograd.grad(loss, (features, weight, bias)))
+
+
+@pytest.mark.parametrize("told", [-1, 7])
+def test_a_target_that_is_no_class_raises(told: int, way: int | None) -> None:
+    features, weight, bias, target = given(torch.float32)
+    target[5] = told
+    with pytest.raises((RuntimeError, IndexError)):
+        output_loss(features, weight, bias, target)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_without_gradients_none_are_computed(dtype: torch.dtype, way: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    features, weight, bias, target = given(dtype)
+    expected = textbook(features, weight, bias, target, 0.2)
+
+    def never(*arguments: Any, **more: Any) -> Tensor:
+        raise AssertionError
+
+    monkeypatch.setattr(torch, "mm", never)
+    with torch.no_grad():
+        torch.testing.assert_close(output_loss(features, weight, bias, target, 0.2), expected.detach())
+
+
+def test_no_tensor_of_all_logits_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "CHUNK", 1)
+    monkeypatch.setattr(fused, "LEAST", 16)
+    sizes: list[int] = []
+    real = F.log_softmax
+
+    def watched(logits: Tensor, axis: int) -> Tensor:
+        sizes.append(logits.numel())
+        return real(logits, axis)
+
+    monkeypatch.setattr(F, "log_softmax", watched)
+    features, weight, bias, target = given(tokens=100)
+    saved: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor.numel()) or tensor, lambda tensor: tensor):
+        output_loss(features, weight, bias, target).backward()
+    assert max(sizes) == 16 * 7
+    assert max(saved) <= 100 * 5
+
+
+@needs_extension
+def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "BYTES", 1)
+    monkeypatch.setattr(fused, "LEAST_COMPILED", 16)
+    sizes: list[int] = []
+    real = extension.run
+
+    def watched(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
+        sizes.append(tensors[0].numel())
+        real(name, tensors, *numbers)
+
+    monkeypatch.setattr(extension, "run", watched)
+    features, weight, bias, target = given(torch.float32, tokens=100)
+    output_loss(features, weight, bias, target).backward()
+    assert sizes == [16 * 7] * 6 + [4 * 7]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_number_by_hand(dtype: torch.dtype, way: int | None) -> None:
+    # logits log 3 and 0: p = 3/4 and 1/4
+    features, weight = torch.tensor([[3.0]], dtype=dtype).log(), torch.tensor([[1.0], [0.0]], dtype=dtype)
+    assert output_loss(features, weight, None, torch.tensor([1])).item() == pytest.approx(1.3862944)  # log 4
+
+
+@needs_tiles
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize(("tokens", "width", "classes"), [(1, 32, 1), (7, 32, 5), (33, 64, 97), (513, 32, 300), (1100, 96, 2051)])
+def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int, smoothing: float, bias: bool) -> None:
+    features, weight = torch.randn(tokens, width).bfloat16().requires_grad_(), (0.3 * torch.randn(classes, width)).bfloat16().float()
+    inputs = [features, weight.requires_grad_(), *([torch.randn(classes).requires_grad_()] if bias else [])]
+    target = torch.randint(0, classes, (tokens,))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = output_loss(features, weight, inputs[2] if bias else None, target, smoothing)
+    exact = [one.detach().double().requires_grad_() for one in inputs]
+    expected = textbook(exact[0], exact[1], exact[2] if bias else None, target, smoothing)
+    torch.testing.assert_close(loss.double(), expected, atol=3e-6, rtol=1e-6)
+    for ours, right in zip(torch.autograd.grad(3 * loss, inputs), torch.autograd.grad(3 * expected, exact), strict=True):
+        # one class alone has no slopes
+        assert (ours.double() - right).abs().max() <= 2**-7 * right.abs().max() + 1e-9
+
+
+@needs_tiles
+@pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
+def test_by_tiles_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: float) -> None:
+    features, weight, target = torch.randn(5, 32).bfloat16(), torch.randn(67, 32).bfloat16().float(), torch.tensor([3, 66, 1, 40, 7])
+    features[2, 3] = value
+    found = output_loss_rows(features, weight, target)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extension, "tiles", lambda: False)
+        plain = output_loss_rows(features, weight, target)
+    for (loss, slope), (other, right) in zip(found, plain, strict=True):
+        torch.testing.assert_close(loss, other, equal_nan=True, atol=2e-2, rtol=1e-2)
+        assert torch.equal(slope.isnan(), right.isnan())
+    bias = torch.full((67,), -math.inf)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert output_loss(features[:1], weight, bias, target[:1], 0.0).isnan()
+        bias[3] = 1.0
+        assert output_loss(features[:1], weight, bias, target[:1], 0.0).item() == 0
+
+
+def output_loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Each token's loss, and its gradient when all are computed together."""
+    features = features.clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        losses = [output_loss(row[None], weight, None, told[None], 0.1) for row, told in zip(features, target, strict=True)]
+        (slopes,) = torch.autograd.grad(output_loss(features, weight, None, target, 0.1), features)
+    return list(zip((loss.detach() for loss in losses), slopes, strict=True))
+
+
+@needs_tiles
+def test_by_tiles_nothing_depends_on_up_to_four_threads() -> None:
+    threads, found = torch.get_num_threads(), []
+    features, weight, bias = (
+        torch.randn(1201, 32).requires_grad_(),
+        torch.randn(901, 32).requires_grad_(),
+        torch.randn(901).requires_grad_(),
+    )
+    target = torch.randint(0, 901, (1201,))
+    try:
+        for number in (1, 2, 4):
+            torch.set_num_threads(number)
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = output_loss(features, weight, bias, target, 0.1)
+            found.append([loss, *torch.autograd.grad(loss, (features, weight, bias))])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, other) for more in found[1:] for one, other in zip(found[0], more, strict=True))

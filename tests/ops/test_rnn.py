@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attent.layers.recurrent import BidirectionalRecurrent, Recurrent, RecurrentState
+from attent.ops import native as extension
+from attent.ops import rnn
+
+pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+LENGTHS = torch.tensor([4, 11, 0, 1, 7])
+
+
+def error(found: Tensor, exact: Tensor) -> float:
+    return ((found.double() - exact).norm() / exact.norm()).item()
+
+
+def states(cell: str, width: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    torch.manual_seed(3)
+    return [torch.randn(5, width).to(dtype).requires_grad_() for _ in range(2 if cell == "lstm" else 1)]
+
+
+def layer_and_gradients(layer: Recurrent, inputs: Tensor, wanted: list[Tensor], cell: str) -> list[Tensor]:
+    """Outputs, last state, and the gradients of everything."""
+    first = states(cell, 7, inputs.dtype)
+    outputs, last = layer(inputs, RecurrentState(*first))
+    found = [outputs, last.hidden, *([] if last.cell is None else [last.cell])]
+    gradients = torch.autograd.grad(found, [inputs, *first, *layer.parameters()], [one.to(inputs.dtype) for one in wanted])
+    return [*found, *gradients]
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_a_layer_agrees_with_pytorchs_in_float64(cell: str, half: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if level > extension.level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(extension, "level", lambda: level)
+    layer, inputs = Recurrent(cell, 3, 7), torch.randn(5, 11, 3)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter)
+    wanted = [torch.randn(5, 11, 7), *(torch.randn(5, 7) for _ in states(cell, 7))]
+    exact = layer_and_gradients(copy.deepcopy(layer).double(), inputs.double().requires_grad_(), wanted, cell)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        found = layer_and_gradients(layer, inputs.requires_grad_(), wanted, cell)
+        monkeypatch.setattr(rnn, "serves", lambda *tensors: False)
+        plain = layer_and_gradients(layer, inputs, wanted, cell)
+    assert all(one.dtype == torch.float32 for one in found)
+    for ours, theirs, right in zip(found, plain, exact, strict=True):
+        assert error(ours, right) < max(3 * error(theirs, right), 0.05 if half else 5e-6)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(cell: str, half: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, features, wanted = BidirectionalRecurrent(cell, 3, 7, layers=2, dropout=0.3), torch.randn(5, 11, 3), torch.randn(5, 11, 14)
+
+    def read() -> list[Tensor]:
+        torch.manual_seed(5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            found = reader(features.requires_grad_(), LENGTHS)
+        return [found, *torch.autograd.grad(found, [features, *reader.parameters()], wanted)]
+
+    ours = read()
+    monkeypatch.setattr(rnn, "serves", lambda *tensors: False)
+    theirs = read()
+    assert not ours[0][LENGTHS[:, None] <= torch.arange(11)].any()
+    for one, other in zip(ours, theirs, strict=True):
+        assert error(one, other.double()) < (0.05 if half else 5e-6)
+
+
+def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    monkeypatch.setattr(extension, "run", lambda name, *arguments, run=extension.run: (called.append(name), run(name, *arguments)))
+    reader, features = BidirectionalRecurrent("gru", 3, 7), torch.randn(5, 11, 3)
+    reader(features, LENGTHS)
+    assert called == ["attent_gates"] * 22
+    called.clear()
+    reader.eval()(features, LENGTHS)
+    with torch.no_grad():
+        reader.train()(features, LENGTHS)
+    reader.double()(features.double(), LENGTHS)
+    with torch.autocast("cpu", torch.float16):
+        reader.float()(features, LENGTHS)
+    assert not called
+
+
+def test_bits_depend_neither_on_the_threads_nor_on_the_run() -> None:
+    reader, features, before = BidirectionalRecurrent("gru", 3, 32), torch.randn(64, 5, 3), torch.get_num_threads()
+    inputs, weight, bias = torch.randn(5, 64, 96), reader.forwards[0].network.weight_hh_l0, torch.zeros(96)
+    layer = rnn.GatedSteps(False, (5, 64, 32), torch.float32)
+    found = []
+    try:
+        for threads in (1, 2, 5, 5):
+            torch.set_num_threads(threads)
+            layer.start(torch.ones(64, 32), None)
+            layer.step(0, rnn.Share(inputs), inputs[1], bias)
+            layer.slopes(torch.ones(64, 32), None)
+            slopes = torch.empty_like(inputs)
+            layer.slope(0, None, None, rnn.Share(slopes), torch.empty_like(inputs))
+            found.append(torch.cat((layer.hidden_after[0].flatten(), slopes[0].flatten(), layer.carried.flatten())))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(found[0], one) for one in found[1:])
+    one, another = (torch.autograd.grad(reader(features, torch.full((64,), 5)).sum(), weight)[0] for _ in range(2))
+    assert torch.equal(one, another)
+
+
+def test_large_sums_neither_overflow_nor_hide_what_is_no_number() -> None:
+    inputs = torch.tensor([1e4, -1e4, torch.nan]).expand(1, 1, 3).clone()
+    outputs, _, _ = rnn.sweep(inputs, torch.zeros(3, 1), torch.zeros(3), torch.ones(1, 1), None)
+    assert outputs.isnan().all()
+    inputs[..., 2] = 1e4
+    outputs, _, _ = rnn.sweep(inputs.requires_grad_(), torch.zeros(3, 1), torch.zeros(3), torch.zeros(1, 1), None)
+    assert outputs.item() == 1.0
+    assert torch.autograd.grad(outputs.sum(), inputs)[0].flatten().tolist() == pytest.approx([0.0] * 3, abs=1e-30)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attent.attention.capture.watch import watch
+from attent.data.labelled.pictures import Pictures
+from attent.decoding.fill_mask import Filler
+from attent.decoding.translator import Translator
+from attent.errors import ArgumentError, UnknownNameError
+from attent.models.transformer import Transformer
+from attent.models.transformer_settings import TransformerSettings
+from attent.runs.folder import RunConfig, RunWriter
+from attent.serve.explorer import Explorer
+from attent.serve.loaded_run import Opened, opened, swap, with_examples
+from attent.serve.requests import Translate
+
+
+@pytest.fixture
+def run_folder(translator: Translator, tmp_path: Path) -> Path:
+    config = RunConfig(model=translator.model.settings)
+    with RunWriter(tmp_path / "dates") as run:
+        run.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    return tmp_path / "dates"
+
+
+def test_a_run_is_what_it_does(run_folder: Path, translator: Translator) -> None:
+    run = opened(run_folder)
+    assert run.describe() == {"name": "dates", "task": "translate", "reads": "texts", "examples": 0}
+    assert run.tool.translate(["abcd"]) == translator.translate(["abcd"])
+
+
+def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run") as writer:
+        config = RunConfig(model=translator.model.settings, corpus={"dates": {}})
+        writer.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
+    explorer = Explorer([opened(tmp_path / "run")])
+    with pytest.raises(ArgumentError, match="'abcd' holds no year from 1800 to 2200"):
+        next(explorer.translate(Translate(text="abcd")))
+    explorer.close()
+
+
+def test_the_same_run_with_another_normaliser_looks_otherwise(run_folder: Path) -> None:
+    as_trained, other = opened(run_folder), opened(run_folder, normaliser="hard")
+    assert other.name == "dates · normaliser hard"
+    rows = [run.tool.map("abcd", "01")["encoder.layers.0.self_attention"].weights.dense() for run in (as_trained, other)]
+    assert rows[0].max() < 1
+    assert set(rows[1].flatten().tolist()) == {0.0, 1.0}
+    assert torch.equal(rows[0].argmax(-1), rows[1].argmax(-1))
+    # the search too, whose fast path is for softmax alone
+    found = other.tool.translate(["abcd"])[0]
+    with watch(other.tool.model) as seen:
+        assert other.tool.translate(["abcd"])[0] == found
+    assert seen
+
+
+def test_another_score(run_folder: Path) -> None:
+    other = opened(run_folder, score="dot")
+    query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
+    found = {type(module.score).__name__ for module in other.tool.model.modules() if hasattr(module, "score")}
+    assert found == {"Dot"}
+    attention = next(module for module in other.tool.model.modules() if hasattr(module, "score"))
+    torch.testing.assert_close(attention.score(query, key), query @ key.mT)
+
+
+def test_a_score_that_somebody_must_train_is_refused(translator: Translator) -> None:
+    with pytest.raises(ArgumentError, match="additive"):
+        swap(translator.model, score="additive")
+    with pytest.raises(UnknownNameError, match="softmaxx"):
+        swap(translator.model, normaliser="softmaxx")
+    small = TransformerSettings(encoder_layers=1, decoder_layers=1, width=16, feed_forward=17, heads=2, score="general")
+    with pytest.raises(ArgumentError, match="its score General has parameters"):
+        swap(Transformer(small, 9, 9), score="dot")
+    with pytest.raises(ArgumentError, match="no attention"):
+        swap(torch.nn.Linear(2, 2), normaliser="hard")
+    assert swap(translator.model) == []
+
+
+def test_examples_are_for_runs_that_read_them(filler: Filler) -> None:
+    run = Opened("blanks", "fill-mask", filler)
+    assert with_examples(run, None) is run
+    with pytest.raises(ArgumentError, match="blanks reads texts"):
+        with_examples(run, Pictures(np.zeros((2, 8, 8, 1), np.uint8), None, ()))
+    with pytest.raises(ArgumentError, match="no examples"):
+        run.example(0)
+
+
+def test_one_example() -> None:
+    pixels = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
+    run = Opened("digits", "classify", None, Pictures(pixels, None, ()))
+    assert np.array_equal(run.example(1).pixels, pixels[1:])
+    with pytest.raises(ArgumentError, match="row must be from 0 to 1, got 2"):
+        run.example(2)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from attent.serve.scheduler import PIECES, Turns
+
+
+@pytest.fixture
+def turns() -> Iterator[Turns]:
+    made = Turns()
+    yield made
+    made.close()
+
+
+def test_whoever_is_waited_for_comes_between_two_steps(turns: Turns) -> None:
+    order: list[str] = []
+    begun, asked = threading.Event(), threading.Event()
+
+    def work() -> Iterator[None]:
+        order.append("first step")
+        begun.set()
+        asked.wait(10)
+        yield
+        order.append("second step")
+
+    def waited_for() -> None:
+        begun.wait(10)
+        threading.Timer(0.05, asked.set).start()
+        with turns.now():
+            order.append("now")
+
+    turns.later("a", work)
+    waited_for()
+    assert turns.settle(10)
+    assert order == ["first step", "now", "second step"]
+
+
+def test_what_was_asked_for_last_goes_first_and_what_was_begun_goes_on(turns: Turns) -> None:
+    order: list[str] = []
+    gate, begun = threading.Event(), threading.Event()
+
+    def work(name: str) -> Iterator[None]:
+        for number in (1, 2):
+            order.append(f"{name}{number}")
+            begun.set()
+            gate.wait(10)
+            yield
+
+    turns.later("a", lambda: work("a"))
+    begun.wait(10)
+    turns.later("b", lambda: work("b"))
+    turns.later("c", lambda: work("c"))
+    turns.later("b", lambda: work("not begun again"))
+    gate.set()
+    assert turns.settle(10)
+    assert order == ["a1", "b1", "b2", "c1", "c2", "a2"]
+
+
+def test_of_many_pieces_the_oldest_are_given_up(turns: Turns) -> None:
+    done: list[int] = []
+    gate = threading.Event()
+
+    def work(number: int) -> Iterator[None]:
+        gate.wait(10)
+        yield
+        done.append(number)
+
+    for number in range(PIECES + 3):
+        turns.later(number, lambda number=number: work(number))
+    gate.set()
+    assert turns.settle(10)
+    assert done == [*range(PIECES + 2, 2, -1)]
+
+
+def test_a_piece_that_fails_is_logged_and_the_others_go_on(turns: Turns, caplog: pytest.LogCaptureFixture) -> None:
+    done: list[str] = []
+
+    def failing() -> Iterator[None]:
+        yield
+        raise ValueError("a reason")
+
+    def working() -> Iterator[None]:
+        done.append("b")
+        yield
+
+    with caplog.at_level(logging.ERROR):
+        turns.later("a", failing)
+        assert turns.settle(10)
+        turns.later("b", working)
+        assert turns.settle(10)
+    assert "a reason" in caplog.text
+    assert done == ["b"]
+
+
+def test_nothing_begins_after_the_end() -> None:
+    turns = Turns()
+    turns.close()
+    turns.later("a", lambda: iter(()))
+    assert turns.settle(1)

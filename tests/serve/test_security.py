@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from attent.serve.security import MOST
+
+HOST = "127.0.0.1:8765"
+
+
+def test_our_own_page_may_call(client: TestClient) -> None:
+    ours = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
+    assert client.get("/api/about", headers=ours).status_code == 200
+    assert client.post("/api/translate", json={"text": "a"}, headers=ours).status_code == 200
+    assert client.get("/api/about", headers={"Host": "LOCALHOST:8765"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "said"),
+    [
+        # a name of somebody's that now means this machine
+        ({"Host": "evil.example:8765"}, 421, "not called evil.example:8765"),
+        ({"Host": "127.0.0.1:9999"}, 421, "not called 127.0.0.1:9999"),
+        ({"Host": "127.0.0.1"}, 421, "not called 127.0.0.1"),
+        ({"Host": ""}, 421, "not called"),
+        ({"Origin": "https://evil.example"}, 403, "pages of https://evil.example may not call"),
+        ({"Origin": "null"}, 403, "pages of null may not call"),
+        ({"Origin": f"https://{HOST}"}, 403, "may not call"),
+        ({"Origin": f"http://{HOST}.evil.example"}, 403, "may not call"),
+        ({"Sec-Fetch-Site": "cross-site"}, 403, "pages of another site"),
+        ({"Sec-Fetch-Site": "same-site"}, 403, "pages of another site"),
+        ({"X-Attent-Token": "another"}, 403, "the token is missing or of an earlier start"),
+        ({"X-Attent-Token": ""}, 403, "the token is missing"),
+        ({"X-Attent-Token": "ä".encode("latin-1")}, 403, "the token is missing"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/api/about", "/api/scenes/0", "/api/nothing"])
+def test_nobody_else_may(client: TestClient, headers: dict[str, str], status: int, said: str, path: str) -> None:
+    answer = client.get(path, headers=headers)
+    assert answer.status_code == status
+    assert said in answer.json()["error"]
+
+
+def test_another_site_can_neither_post_nor_read(client: TestClient) -> None:
+    """What a form or a script of another site can send without asking has no token and is no JSON."""
+    theirs = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "X-Attent-Token": ""}
+    answer = client.post("/api/translate", content=b'{"text": "a"}', headers={**theirs, "Content-Type": "text/plain"})
+    assert answer.status_code == 403
+    assert "access-control-allow-origin" not in answer.headers
+    asked = client.options("/api/translate", headers={**theirs, "Access-Control-Request-Method": "POST"})
+    assert asked.status_code == 403
+    assert "access-control-allow-origin" not in asked.headers
+    assert client.get("/web/explore.js", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}).status_code == 403
+
+
+def test_a_link_to_the_page_may_stand_anywhere(client: TestClient) -> None:
+    linked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "X-Attent-Token": ""}
+    page = client.get("/", headers=linked)
+    assert page.status_code == 200
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert client.get("/api/about", headers=linked).status_code == 403
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_a_body_is_json(client: TestClient, kind: str) -> None:
+    answer = client.post("/api/translate", content=b'{"text": "a"}', headers={"Content-Type": kind})
+    assert answer.status_code == 415
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(client: TestClient) -> None:
+    json = {"Content-Type": "application/json"}
+    answer = client.post("/api/translate", content=b" " * (MOST + 1), headers=json)
+    assert (answer.status_code, answer.json()) == (413, {"error": "a request may have at most 1,048,576 bytes"})
+    assert client.post("/api/translate", content=b"{}", headers={**json, "Content-Length": "a lot"}).status_code == 400
+
+
+def test_nor_may_it_grow_beyond_what_it_says(client: TestClient) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(20):
+            yield b" " * 2**16
+
+    answer = client.post("/api/translate", content=pieces(), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_every_answer_says_what_a_page_may_do(client: TestClient) -> None:
+    for path in ("/", "/web/explore.js", "/api/about", "/nothing"):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "default-src 'self'" in headers["content-security-policy"]

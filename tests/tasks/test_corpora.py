@@ -1,0 +1,63 @@
+"""What a run learns from: dates, or text in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attent.data.settings import TextSettings
+from attent.errors import DataError
+from attent.tasks.corpora import borrowed, material, of_text
+from attent.tasks.settings import parse
+
+TRAINING = "[training]\nupdates = 2\nbatch_pairs = 8\n"
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.tsv"
+    lines = [f"a{'b' * number}\tc{'d' * number}" for number in range(1, 41)]
+    file.write_text("\n".join([*lines, "", "x\ty\tz"]) + "\n", encoding="utf-8")
+    return file
+
+
+def test_dates_are_the_corpus_unless_text_is() -> None:
+    small = "[dates]\nlocales = ['en']\ntraining_pairs = 11\nvalidation_pairs = 3\nheld_out_pairs = 2\nheld_out_combinations = 1\n"
+    settings = parse(small + TRAINING, "some.toml")
+    made = material(settings)
+    assert list(made.held_out) == ["held-out dates", "held-out combinations"]
+    assert (len(made.validation), made.translated) == (3, 3)
+    source, target = made.learn()
+    encoded = made.bitext(source, target, None)
+    assert len(encoded) == 11
+    assert list(made.table) == ["dates"]
+    theirs = borrowed(settings, made.lend(encoded), source, target)
+    rows = np.arange(11)
+    assert theirs.source.padded(rows).tolist() == encoded.source.padded(rows).tolist()
+    assert theirs.target.padded(rows).tolist() == encoded.target.padded(rows).tolist()
+
+
+def test_text_is_read_split_and_encoded(pairs: Path) -> None:
+    read = material(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n" + TRAINING, "some.toml"))
+    source, target = read.learn()
+    assert len(read.bitext(source, target, None)) + len(read.validation) == 40
+    assert source.decode(source.encode("abb")) == "abb"
+    assert read.kinds == {"source": "char", "target": "char"}
+    assert read.table["text"]["train"] == str(pairs)
+    said = " ".join(read.said())
+    assert "42" in said
+    assert "empty" in said
+
+
+def test_the_measures_of_text_end_with_the_one_it_is_judged_by(pairs: Path) -> None:
+    scores = of_text(TextSettings(train=str(pairs), tokenizer="char")).measure(["a b c d"], ["a b c d"])
+    assert list(scores) == ["exact match", "chrF2", "BLEU"]
+    assert scores["BLEU"] == pytest.approx(100)
+
+
+def test_a_file_without_pairs_is_said(tmp_path: Path) -> None:
+    (tmp_path / "none.tsv").write_text("\n\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no line holds a pair"):
+        of_text(TextSettings(train=str(tmp_path / "none.tsv")))

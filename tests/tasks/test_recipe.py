@@ -1,0 +1,282 @@
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.cli.overrides import toml
+from attent.decoding.translator import load
+from attent.errors import ArgumentError, DataError, RunError
+from attent.models.rnn_settings import RnnSettings
+from attent.runs.config import read_config
+from attent.tasks import recipe
+from attent.tasks.recipe import follow, resume
+from attent.tasks.settings import RunSettings, parse
+from attent.training.checkpoint import newest, read_state
+from attent.training.progress import Progress
+
+SMALL = "encoder_layers = 1\ndecoder_layers = 1\nwidth = 16\nfeed_forward = 17\nheads = 2"
+TINY = parse(
+    f"""
+    [dates]
+    locales = ["en", "de"]
+    training_pairs = 53
+    validation_pairs = 5
+    held_out_dates = 31
+    held_out_pairs = 7
+    held_out_combinations = 2
+    [model]
+    {SMALL}
+    [training]
+    updates = 3
+    batch_pairs = 8
+    precision = "float32"
+    """,
+    "tiny.toml",
+)
+
+
+def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
+    results = follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
+    assert list(results) == ["held-out dates", "held-out combinations"]
+    assert all(set(scores) == {"pairs", "exact_match", "year_alignment", "AER"} for scores in results.values())
+    assert all(scores["pairs"] == 7 and 0 <= scores["year_alignment"] <= 100 and 0 <= scores["AER"] <= 1 for scores in results.values())
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["results"] == results
+    assert config["corpus"]["dates"]["locales"] == ["en", "de"]
+    assert config["training"]["outcome"]["updates"] == 3
+    assert len(load(tmp_path / "run").translate(["en | March 3, 2026", ""])) == 2
+
+
+@pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
+def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -> None:
+    model = RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6})
+    results = follow(TINY.model_copy(update={"model": model}), tmp_path / "run", progress=Progress(io.StringIO()))
+    assert all((name in scores) is (attention != "none") for scores in results.values() for name in ("year_alignment", "AER"))
+    translator = load(tmp_path / "run")
+    maps = translator.map("en | March 3, 2026", "2026-03-03")
+    assert [(name, shown.weights.shape, len(shown.rows)) for name, shown in maps.items()] == (
+        [] if attention == "none" else [("decoder.cross_attention", (1, 1, 11, 18), 11)]
+    )
+
+
+def test_the_same_seed_gives_the_same_results(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        follow(TINY, tmp_path / name, progress=Progress(io.StringIO()))
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_a_run_folder_in_the_way_is_noticed_before_training(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    stream = io.StringIO()
+    with pytest.raises(RunError, match="is there already"):
+        follow(TINY, tmp_path / "run", progress=Progress(stream))
+    assert stream.getvalue() == ""
+
+
+LAST = "checkpoints/00000500"
+
+
+def longer(**values: object) -> RunSettings:
+    least = {"threads": 1, "schedule": "cosine", "label_smoothing": 0.1}
+    return TINY.model_copy(update={"training": TINY.training.model_copy(update=least | values)})
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def records(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> None:
+    """Run the command, and kill it at some moment after its next checkpoint."""
+    before = newest(folder)
+    with (folder.parent / "printed").open("w+") as printed:
+        process = subprocess.Popen([sys.executable, "-m", "attent", "train", "--device", "cpu", *arguments], stdout=printed, stderr=printed)
+        deadline = time.monotonic() + 60
+        while newest(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(0.3 * dice.random())
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, (folder.parent / "printed").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="nothing kills as SIGKILL does")
+def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
+    settings = longer(updates=500, save_every=20, validate_every=100)
+    follow(settings, tmp_path / "whole", progress=Progress(io.StringIO()))
+    file = tmp_path / "tiny.toml"
+    file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
+    run, dice = tmp_path / "run", random.Random(time.time_ns())
+    start_and_kill(["--config", str(file), "--out", str(run)], run, dice)
+    start_and_kill(["--resume", str(run)], run, dice)
+    assert read_config(run).state == "unfinished"
+    assert 0 < read_state(newest(run)).update < 500
+    resume(run, progress=Progress(io.StringIO()))
+    assert weights(run) == weights(tmp_path / "whole")
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (run / LAST / name).read_bytes() == (tmp_path / "whole" / LAST / name).read_bytes()
+    assert read_config(run).results == read_config(tmp_path / "whole").results
+    logs = [
+        [(record["update"], record["validation"]) for record in records(path) if "validation" in record]
+        for path in (run, tmp_path / "whole")
+    ]
+    assert logs[0] == logs[1]
+    updates = [record["update"] for record in records(run) if "loss" in record]
+    assert updates == sorted(set(updates))
+
+
+def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path) -> None:
+    run, file = tmp_path / "run", tmp_path / "tiny.toml"
+    settings = longer(updates=10**6, save_every=5)
+    file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
+    with (tmp_path / "printed").open("w+") as printed:
+        command = [sys.executable, "-m", "attent", "train", "--device", "cpu", "--config", str(file), "--out", str(run)]
+        process = subprocess.Popen(command, stdout=printed, stderr=printed)
+        try:
+            deadline = time.monotonic() + 60
+            while newest(run) is None and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.005)
+            for again in (lambda: resume(run), lambda: follow(TINY, run, replace=True)):
+                with pytest.raises(RunError, match=r"/run is being trained by another process$"):
+                    again()
+            assert process.poll() is None, (tmp_path / "printed").read_text()
+        finally:
+            process.kill()
+            process.wait()
+    reached = read_state(newest(run)).update
+    resume(run, {"updates": reached + 3}, progress=Progress(io.StringIO()))
+    assert read_config(run).training["outcome"]["updates"] == reached + 3
+
+
+def test_a_run_that_never_saved_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    follow(longer(), tmp_path / "whole", progress=Progress(io.StringIO()))
+    for name, start in (("fresh", None), ("tuned", tmp_path / "whole")):
+        follow(longer(), tmp_path / f"{name} whole", init_from=start, progress=Progress(io.StringIO()))
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(recipe, "train", stop)
+            follow(longer(), tmp_path / name, init_from=start, progress=Progress(io.StringIO()))
+        assert newest(tmp_path / name) is None
+        resume(tmp_path / name, progress=Progress(io.StringIO()))
+        assert weights(tmp_path / name) == weights(tmp_path / f"{name} whole")
+
+
+def test_validation_shows_three_translations(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    follow(longer(validate_every=2, updates=4), tmp_path / "run", progress=Progress(stream))
+    lines = stream.getvalue().splitlines()
+    assert len([line for line in lines if "  →  " in line]) == 6
+    assert len([line for line in lines if "  loss " in line and "  exact match " in line]) == 2
+
+
+def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path) -> None:
+    follow(TINY, tmp_path / "one", progress=Progress(io.StringIO()))
+    other = parse(
+        '[dates]\nlocales = ["de"]\ntraining_pairs = 11\nvalidation_pairs = 5\nheld_out_dates = 31\nheld_out_pairs = 7\n'
+        "held_out_combinations = 1\n[training]\nupdates = 1\nbatch_pairs = 8\nlearning_rate = 1e-12\n",
+        "other.toml",
+    )
+    follow(other, tmp_path / "two", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
+    one, two = load(tmp_path / "one"), load(tmp_path / "two")
+    assert one.source_tokenizer.size == two.source_tokenizer.size
+    for left, right in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-6)
+    wide = TINY.model_copy(update={"model": TINY.model.model_copy(update={"feed_forward": 19})})
+    with pytest.raises(RunError, match=r"must be \(19, 16\), got \(17, 16\) \(settings without \[model\] take that of"):
+        follow(wide, tmp_path / "three", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
+    assert not (tmp_path / "three").exists()
+
+
+def test_own_parts_are_trained_as_the_settings_say_and_gone_on_with_where_trusted(tmp_path: Path) -> None:
+    """A name in the user's own settings is the user's; one that comes with a run takes trust."""
+    own = TINY.model_copy(update={"model": TINY.model.model_copy(update={"score": "attent.attention.scores.dot:Dot"})})
+    quiet, refused = Progress(io.StringIO()), r"config\.json: model\.score = 'attent\.attention\.scores\.dot:Dot' would import"
+    follow(own, tmp_path / "run", progress=quiet)
+    with pytest.raises(RunError, match=refused):
+        resume(tmp_path / "run", {"updates": 5}, progress=quiet)
+    resume(tmp_path / "run", {"updates": 5}, trust_code=True, progress=quiet)
+    assert read_config(tmp_path / "run").training["outcome"]["updates"] == 5
+    follow(own, tmp_path / "named", init_from=tmp_path / "run", progress=quiet)
+    unnamed = RunSettings.model_validate({"dates": TINY.dates, "training": TINY.training})
+    with pytest.raises(RunError, match=refused):
+        follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", progress=quiet)
+    assert not (tmp_path / "unnamed").exists()
+    follow(unnamed, tmp_path / "unnamed", init_from=tmp_path / "run", trust_code=True, progress=quiet)
+    assert read_config(tmp_path / "unnamed").model == own.model
+
+
+def test_a_finished_run_goes_on_when_it_is_said_for_how_long(tmp_path: Path) -> None:
+    follow(longer(minutes=9.0), tmp_path / "run", progress=Progress(io.StringIO()))
+    with pytest.raises(ArgumentError, match="run is finished; --updates or --minutes says for how long it shall go on"):
+        resume(tmp_path / "run")
+    resume(tmp_path / "run", {"updates": 5}, progress=Progress(io.StringIO()))
+    training = read_config(tmp_path / "run").training
+    assert (training["updates"], training["minutes"], training["outcome"]["updates"]) == (5, None, 5)
+    with pytest.raises(ArgumentError, match="a run that goes on keeps its batch_pairs; it may change "):
+        resume(tmp_path / "run", {"batch_pairs": 5})
+    with pytest.raises(ArgumentError, match="updates: input should be greater than or equal to 1"):
+        resume(tmp_path / "run", {"updates": 0})
+
+
+def test_a_setting_of_the_run_that_is_none_is_named_with_its_file(tmp_path: Path) -> None:
+    follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
+    config = tmp_path / "run" / "config.json"
+    content = json.loads(config.read_text())
+    content["training"]["batch_pairs"] = -1
+    config.write_text(json.dumps(content))
+    with pytest.raises(RunError, match=r"config\.json is damaged: training\.batch_pairs: input should be greater than or equal to 1$"):
+        resume(tmp_path / "run", {"updates": 5})
+
+
+def test_a_run_without_checkpoints_cannot_go_on(tmp_path: Path) -> None:
+    follow(TINY, tmp_path / "run", progress=Progress(io.StringIO()))
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(RunError, match="has no checkpoint to go on from; --init-from starts another run from its weights"):
+        resume(tmp_path / "run", {"updates": 5})
+    with pytest.raises(RunError, match="is no run folder"):
+        resume(tmp_path / "elsewhere")
+
+
+def test_what_a_model_cannot_read_is_neither_learnt_nor_judged(tmp_path: Path) -> None:
+    pairs = [("a b " * number, "b a " * number) for number in range(1, 24)]
+    (tmp_path / "train.tsv").write_text("".join(f"{source.strip()}\t{target.strip()}\n" for source, target in pairs), encoding="utf-8")
+    long = "\t".join(["a b " * 30] * 2)
+    (tmp_path / "valid.tsv").write_text(f"c a b\ta b c\n{long}\na c\tc a\n", encoding="utf-8")
+    settings = parse(
+        f"""
+        [text]
+        train = "{tmp_path}/train.tsv"
+        valid = "{tmp_path}/valid.tsv"
+        tokenizer = "word"
+        [model]
+        {SMALL}
+        position = "learned"
+        maximum_length = 20
+        [training]
+        updates = 6
+        batch_pairs = 4
+        validate_every = 3
+        """,
+        "short.toml",
+    )
+    results = follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
+    assert (results["validation"]["pairs"], results["validation"]["translated"]) == (2, 2)
+    translator = load(tmp_path / "run")
+    # as long as can be numbered, and no longer
+    assert translator.score([(" ".join("a" * 20), " ".join("a" * 19))])[0].tokens == 20
+    with pytest.raises(DataError, match="pair 2 has 21 tokens, more than the 20 that this model can read"):
+        translator.score([("a", "a"), ("a", " ".join("a" * 20))])

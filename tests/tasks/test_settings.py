@@ -1,0 +1,120 @@
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from attent.errors import ArgumentError, AttentError, UnknownNameError
+from attent.tasks.settings import demo, parse, read
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "src" / "attent" / "configs"
+RECIPES = sorted([*(ROOT / "configs").glob("*.toml"), *SHIPPED.glob("*.toml")])
+LEAST = "[training]\nupdates = 5\nbatch_pairs = 8\n"
+
+
+def test_parts_that_are_not_mentioned_keep_their_defaults() -> None:
+    settings = parse(LEAST + '[model]\npreset = "small"\nheads = 8', "some.toml")
+    assert settings.dates.locales == "demo"
+    assert (settings.model.width, settings.model.heads) == (256, 8)
+    assert settings.training.updates == 5
+
+
+def test_a_model_of_another_kind_is_named() -> None:
+    settings = parse(LEAST + '[model]\nkind = "rnn"\npreset = "lium"\ncell = "lstm"', "some.toml")
+    assert (settings.model.kind, settings.model.cell, settings.model.embedding_width) == ("rnn", "lstm", 128)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_every_recipe_can_be_read_and_says_why_on_every_line(path: Path) -> None:
+    read(path)
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("[")]
+    assert [line for line in lines if "#" not in line] == []
+
+
+def test_the_demo_comes_with_the_package() -> None:
+    assert demo() == read(SHIPPED / "dates-demo.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[training]\nupdate = 5",
+            r"unknown key in \[training\] of some\.toml, 'update'; did you mean 'updates'\? \(known: accumulate, averaging, ",
+        ),
+        (
+            LEAST + "[modle]",
+            r"unknown table in some\.toml, 'modle'; did you mean 'model'\? "
+            r"\(known: dates, images, labelled, lines, model, task, text, training, vectors\)",
+        ),
+        (LEAST + '[model]\npresett = "tiny"', r"unknown key in \[model\] of some\.toml, 'presett'; did you mean 'preset'\?"),
+        (LEAST + '[model]\npreset = "tinny"', r"some\.toml: model: unknown preset 'tinny'; did you mean 'tiny'\?"),
+        (LEAST + '[model]\nnorm = "prae"', r"unknown model\.norm in some\.toml, 'prae'; did you mean 'pre'\? \(known: post, pre\)"),
+        (
+            LEAST + '[model]\nkind = "rrn"',
+            r"some\.toml: model: unknown kind 'rrn'; did you mean 'rnn'\? \(known: encoder, rnn, transformer\)",
+        ),
+        (LEAST + '[model]\nkind = "rnn"\nheads = 3', r"unknown key in \[model\] of some\.toml, 'heads' \(known: attention, "),
+        (LEAST + '[model]\nkind = "rnn"\ncell = "gruu"', r"unknown model\.cell in some\.toml, 'gruu'; did you mean 'gru'\?"),
+        (LEAST + "[model]\nheads = 3", r"some\.toml: model: heads must divide width = 128, got 3"),
+        (LEAST + '[dates]\nlocales = ["dee"]', r"some\.toml: dates\.locales: unknown locale 'dee'"),
+        (LEAST + '[text]\ntrain = "a.tsv"\nvocab = 3', r"unknown key in \[text\] of some\.toml, 'vocab'; did you mean 'vocabulary'\?"),
+        (LEAST + '[text]\ntrain = "a.tsv"\n[dates]', r"some\.toml: .*\[dates\] and \[text\] cannot both be the corpus"),
+        (LEAST + "[dates]\nlocale = 3", r"unknown key in \[dates\] of some\.toml, 'locale'; did you mean 'locales'\?"),
+        (LEAST + '[text]\ntrain = ""', r"some\.toml: text\.train: string should have at least 1 character, got ''"),
+        (
+            'task = "classify"\n' + LEAST + '[images]\nsource = ""',
+            r"some\.toml: images\.source: string should have at least 1 character, got ''",
+        ),
+        (LEAST + '[vectors]\nsource = ""', r"some\.toml: vectors\.source: string should have at least 1 character, got ''"),
+        (LEAST + f"[model]\nencoder_layers = {10**30}", r"some\.toml: .*model: encoder_layers must be at most 10,000, got 1,000,000,000,"),
+        (LEAST.replace("5", "0"), r"some\.toml: training\.updates: input should be greater than or equal to 1, got 0"),
+        ("", r"some\.toml: training is missing"),
+        ("[training", r"some\.toml is not TOML: "),
+        ("layerz = 3", r"some\.toml: training is missing; unknown table in some\.toml, 'layerz' \(known: dates, "),
+        ("[trainig]\nupdates = 5", r"some\.toml: training is missing; unknown table in some\.toml, 'trainig'; did you mean 'training'\?"),
+        (
+            '[text]\ntrain = "a.tsv"\n[training]\nbatch_pair = 8\n[dates]\nlocale = 3',
+            r"unknown key in \[dates\] of some\.toml, 'locale'",
+        ),
+        ("a = " + "[" * 100_000, r"some\.toml is not TOML that can be read: it is nested too deep"),
+        ("a = " + "9" * 5_000, r"some\.toml is not TOML: "),
+        ("task = []\n" + LEAST, r"some\.toml: task: input should be 'translate', 'fill-mask' or 'classify', got \[\]"),
+        (LEAST + "[model]\npreset = {}", r"some\.toml: model: unknown preset '\{\}'"),
+        (LEAST + '[model]\nkind = "rnn"\npreset = []', r"some\.toml: model: unknown preset '\[\]'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(AttentError, match=message) as caught:
+        parse(text, "some.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_is_an_unknown_name_error() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        parse(LEAST + '[model]\nposition = "rotery"', "some.toml")
+    assert "rotary" in caught.value.known
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    with pytest.raises(ArgumentError, match=r"zero\.toml cannot be read: it has more than 1,048,576 bytes"):
+        read(tmp_path / "zero.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    with pytest.raises(ArgumentError, match=r"bytes\.toml cannot be read: it is not UTF-8"):
+        read(tmp_path / "bytes.toml")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes have no names in the file system here")
+def test_settings_come_through_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "some.toml")
+    writer = threading.Thread(target=pipe.write_text, args=(LEAST,))
+    writer.start()
+    assert read(pipe) == parse(LEAST, "some.toml")
+    writer.join()
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"none\.toml cannot be read"):
+        read(tmp_path / "none.toml")

@@ -1,0 +1,82 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from attent.data.batches import BatchSize
+from attent.data.dates import dates
+from attent.decoding.translator import Translator
+from attent.models.settings import build
+from attent.tasks.settings import parse
+from attent.tasks.translation import Translation, judge
+
+SETTINGS = parse(
+    """
+    [dates]
+    locales = ["en"]
+    training_pairs = 11
+    validation_pairs = 5
+    held_out_pairs = 3
+    held_out_combinations = 1
+    [model]
+    encoder_layers = 1
+    decoder_layers = 1
+    width = 8
+    feed_forward = 7
+    heads = 2
+    [training]
+    updates = 1
+    batch_pairs = 4
+    """,
+    "some.toml",
+)
+
+
+def test_dates_are_read_learnt_encoded_and_judged() -> None:
+    task = Translation()
+    corpus = task.corpus(SETTINGS)
+    learnt = task.learn(corpus)
+    assert (learnt.kinds, learnt.sizes, [*learnt.files]) == ({"source": "char", "target": "char"}, None, [])
+    model = build(SETTINGS.model, *(tokenizer.size for tokenizer in learnt.tokenizers))
+    judged, said = task.judged(model, corpus, learnt, SETTINGS), []
+    scores = judged.validate(said.append)
+    assert list(scores) == ["loss", "exact match"]
+    assert len(said) == 3
+    assert list(judged.results(scores)) == ["held-out dates", "held-out combinations"]
+    encoded = task.encoded(corpus, learnt)
+    loss, width = task.loss(model.train(), next(encoded.endless(BatchSize(4), 1)), 0.1, "float32")
+    assert (loss.shape, width) == (torch.Size([]), 8)
+    borrowed = task.borrowed(SETTINGS, corpus.lend(encoded), learnt)
+    assert len(borrowed) == len(encoded) == 11
+
+
+@pytest.mark.parametrize("has_file", [True, False], ids=["own file", "split off"])
+def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file: bool) -> None:
+    lines = [f"{'ab' * (row % 3 + 1)}\tc" for row in range(20)]
+    (tmp_path / "a.tsv").write_text("\n".join(lines if has_file else ["a" * 5000 + f"{row}\tb" for row in range(20)] + lines) + "\n")
+    (tmp_path / "b.tsv").write_text(f"a\tb\n\nb\t{'c' * 5000}\n{'a' * 5000}\tb\nab\tc\n")
+    table = f"[text]\ntrain = {json.dumps(str(tmp_path / 'a.tsv'))}\ntokenizer = 'char'\nmaximum_length = 7\n"
+    table += f"valid = {json.dumps(str(tmp_path / 'b.tsv'))}\n" if has_file else "seed = 4\n"
+    model = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\nupdates = 1\n"
+    settings, task = parse(table + model + "batch_pairs = 4\n", "some.toml"), Translation()
+    corpus = task.corpus(settings)
+    learnt = task.learn(corpus)
+    built = build(settings.model, *(tokenizer.size for tokenizer in learnt.tokenizers))
+    longer = [pair for pair in corpus.validation if max(len(pair.source), len(pair.target)) > 7]
+    assert longer
+    judged = task.judged(built, corpus, learnt, settings)
+    assert judged.results({})["validation"]["pairs"] == len(corpus.validation) - len(longer)
+    said = corpus.said()
+    if has_file:
+        assert said[-1] == "  2 dropped: longer than the maximum length (lines 3, 4)"
+    else:
+        assert f"  {len(longer)} dropped: longer than the maximum length " in said[-1]
+
+
+def test_a_set_without_pairs_is_not_judged() -> None:
+    corpus = dates(SETTINGS.dates)
+    tokenizers = Translation().learn(Translation().corpus(SETTINGS)).tokenizers
+    translator = Translator(build(SETTINGS.model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
+    assert judge(translator, {"none": []}) == {}
+    assert set(judge(translator, {"some": corpus.validation})["some"]) == {"pairs", "exact_match", "year_alignment", "AER"}

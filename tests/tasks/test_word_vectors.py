@@ -1,0 +1,252 @@
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attent.cli.overrides import toml
+from attent.data.batches import Sequences
+from attent.data.tokenizer import UNK
+from attent.data.word_tokenizer import WordTokenizer
+from attent.data.word_vectors import WordVectors, write
+from attent.data.word_vectors.settings import VectorsSettings
+from attent.errors import ArgumentError, DataError
+from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import build
+from attent.models.transformer_settings import TransformerSettings
+from attent.runs.config import read_config
+from attent.runs.folder import read
+from attent.runs.weights import read_tensors
+from attent.tasks import recipe
+from attent.tasks.recipe import follow, resume
+from attent.tasks.settings import RunSettings, parse
+from attent.tasks.word_vectors import check, start
+from attent.training.checkpoint import newest
+from attent.training.progress import Progress
+
+WIDTH = 6
+SIZES = {"encoder_layers": 1, "decoder_layers": 1, "width": WIDTH, "feed_forward": 7, "heads": 2}
+MODELS: dict[str, dict[str, Any]] = {
+    "transformer": SIZES,
+    "rnn": {"kind": "rnn", "embedding_width": WIDTH, "width": 8},
+    "luong": {"kind": "rnn", "embedding_width": WIDTH, "width": 8, "attention": "luong"},
+}
+SOURCE = WordTokenizer([" the", " Cat", " sat", " on", " mat"])
+TARGET = WordTokenizer([" die", " Katze", " sitzt"])
+
+
+def settings_of(kind: str, **changes: Any) -> Any:
+    values = MODELS[kind] | changes
+    return (RnnSettings if "kind" in values else TransformerSettings).model_validate(values)
+
+
+def file_of(folder: Path, *words: str, width: int = WIDTH, name: str = "glove.txt") -> str:
+    generator = torch.Generator().manual_seed(7)
+    write(folder / name, WordVectors(words, 0.3 * torch.randn(len(words), width, generator=generator)))
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path, kind: str) -> None:
+    settings = settings_of(kind, share_embeddings="none")
+    models = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        models.append(build(settings, SOURCE.size, TARGET.size))
+    plain, model = models
+    file = file_of(tmp_path, "mat", "the", "cat", "dog")
+    started = start(VectorsSettings(source=file), model, {"source": SOURCE, "target": TARGET})
+    found = [SOURCE.encode(word)[0] for word in ("mat", "the", "Cat")]
+    features, before = (one.embeddings["source"](torch.arange(SOURCE.size)[None])[0] for one in (model, plain))
+    assert features[found].square().mean().item() == pytest.approx(1, rel=1e-5)
+    vectors = torch.stack([torch.tensor([float(part) for part in line.split()[1:]]) for line in Path(file).read_text().splitlines()])
+    # all by one number
+    ratios = features[found] / vectors[:3]
+    torch.testing.assert_close(ratios, ratios[0, 0].expand_as(ratios))
+    others = [token for token in range(SOURCE.size) if token not in found]
+    assert features[others].equal(before[others])
+    untouched = {name for name, weight in model.state_dict().items() if weight.equal(plain.state_dict()[name])}
+    assert len(model.state_dict()) - len(untouched) == 1
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert started.coverage() == {"source": {"tokens": 5, "found": 3, "lower_cased": 1}}
+    text = Sequences([SOURCE.encode("the Cat sat on the mat"), [UNK, UNK]])
+    assert started.coverage({"source": text})["source"]["running"] == pytest.approx(4 / 8)
+    assert started.said[-1] == "source: 3 of the vocabulary's 5 start from a vector (1 of them lower-cased), the others from random numbers"
+
+
+def test_few_words_are_warned_about_and_none_is_an_error(tmp_path: Path) -> None:
+    model = build(settings_of("transformer"), SOURCE.size, TARGET.size)
+    both = {"source": SOURCE, "target": TARGET}
+    said = start(VectorsSettings(target=file_of(tmp_path, "die", "dog")), model, both).said
+    assert said[-1].startswith("warning: ")
+    assert said[-1].endswith("has few words of the target's vocabulary: is it of that language, and written so?")
+    with pytest.raises(ArgumentError, match=r"^no word of the source's vocabulary has a vector in .*glove.txt$"):
+        start(VectorsSettings(source=file_of(tmp_path, "die", "dog")), model, both)
+    (tmp_path / "zero.txt").write_text("mat" + " 0" * WIDTH)
+    with pytest.raises(ArgumentError, match=r"has a vector in .*zero.txt, but zeros$"):
+        start(VectorsSettings(source=str(tmp_path / "zero.txt")), model, both)
+
+
+def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    def checked(kind: str, share: str = "target", **vectors: Any) -> None:
+        training = {"updates": 1, "batch_pairs": 8}
+        tables = {"model": settings_of(kind, share_embeddings=share).model_dump(), "training": training, "vectors": vectors}
+        check(RunSettings.model_validate(tables))
+
+    file, wide = file_of(tmp_path, "a", "b"), file_of(tmp_path, "a", "b", width=7, name="wide.vec")
+    for kind, name in (("transformer", "width"), ("luong", "embedding_width")):
+        checked(kind, source=file, target=file)
+        checked(kind, source=file, frozen=True)
+        checked(kind, "none", source=file, target=file, frozen=True)
+        checked(kind, "all", source=file)
+        with pytest.raises(ArgumentError, match=rf"wide.vec has vectors of 7 numbers, and the source's embedding 6: set model.{name} = 7$"):
+            checked(kind, source=wide)
+    with pytest.raises(ArgumentError, match=r"one embedding \(share_embeddings = \"all\"\): give word vectors for one of them$"):
+        checked("transformer", "all", source=file, target=file)
+    for share, vectors, side in (("target", {"source": file, "target": file}, "target"), ("all", {"source": file}, "source")):
+        said = rf"^the {side}'s embedding cannot be frozen while it is the output matrix too .*: set model.share_embeddings = \"none\"$"
+        with pytest.raises(ArgumentError, match=said):
+            checked("luong", share, frozen=True, **vectors)
+    with pytest.raises(DataError, match="nowhere cannot be read: No such file"):
+        checked("rnn", source=str(tmp_path / "nowhere"))
+
+
+LINES = [("the cat sat", "die Katze sitzt"), ("the mat", "die Matte"), ("a cat", "eine Katze"), ("The dog sat", "der Hund sitzt")] * 10
+
+
+def recipe_of(folder: Path, kind: str = "transformer", **training: Any) -> RunSettings:
+    (folder / "pairs.tsv").write_text("".join(f"{source} {n % 5}\t{target}\n" for n, (source, target) in enumerate(LINES)))
+    values = {"updates": 6, "batch_pairs": 8, "precision": "float32", "threads": 1, "save_every": 2, "keep_last": 9} | training
+    tables = {
+        "text": {"train": str(folder / "pairs.tsv"), "tokenizer": "word"},
+        "vectors": {"source": file_of(folder, "cat", "the", "sat", "mat"), "frozen": True},
+        "model": settings_of(kind, dropout=0.1).model_dump() if kind == "transformer" else settings_of(kind).model_dump(),
+        "training": values,
+    }
+    return parse(toml({name: {key: value for key, value in table.items() if value is not None} for name, table in tables.items()}), "test")
+
+
+def quiet() -> Progress:
+    return Progress(io.StringIO())
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("averaging", ["none", "ema", "last"])
+def test_frozen_embeddings_end_as_they_started(tmp_path: Path, kind: str, averaging: str) -> None:
+    progress, settings = Progress(io.StringIO()), recipe_of(tmp_path, kind, averaging=averaging, last_every=2, last=3, weight_decay=0.1)
+    follow(settings, tmp_path / "run", progress=progress)
+    run = read(tmp_path / "run")
+    torch.manual_seed(settings.training.seed)
+    sizes = run.source_tokenizer.size, run.target_tokenizer.size
+    begun = build(settings.model, *sizes)
+    start(settings.vectors, begun, {"source": run.source_tokenizer, "target": run.target_tokenizer})
+    assert run.model.embeddings["source"].weight.equal(begun.embeddings["source"].weight)
+    changed = [name for name, weight in run.model.state_dict().items() if not weight.equal(begun.state_dict()[name])]
+    assert any("target_embedding" in name for name in changed)
+    last = newest(tmp_path / "run")
+    assert last is not None
+    moments = read_tensors(last / "optimizer.safetensors")
+    assert moments
+    assert not any("source_embedding" in name for name in moments)
+    config = read_config(tmp_path / "run")
+    assert config.vectors == settings.vectors
+    # the, The, cat, sat and mat of these, a, dog and the numbers
+    assert str(config.coverage["source"]["found"]) == "5"
+    assert config.coverage["source"]["lower_cased"] == 1
+    assert 0.4 < config.coverage["source"]["running"] < 0.8
+    said = progress.stream.getvalue()
+    assert "source: 5 of the vocabulary's" in said
+    assert " % of the running words have a vector" in said
+
+
+@pytest.mark.parametrize("kind", ["transformer", "luong"])
+def test_a_run_with_frozen_embeddings_goes_on_to_the_same_weights(tmp_path: Path, kind: str) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    follow(recipe_of(tmp_path, kind, averaging="ema"), whole, progress=quiet())
+    shutil.copytree(whole, broken)
+    for update in ("00000004", "00000006"):
+        shutil.rmtree(broken / "checkpoints" / update)
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | {"state": "unfinished"}))
+    # what was read at the start need not be there
+    (tmp_path / "glove.txt").unlink()
+    resume(broken, progress=quiet())
+    assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert read_config(broken).coverage == read_config(whole).coverage
+
+
+def test_a_run_that_never_saved_begins_again_from_its_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    settings = recipe_of(tmp_path)
+    follow(settings, tmp_path / "whole", progress=quiet())
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(recipe, "train", stop)
+        follow(settings, tmp_path / "run", progress=quiet())
+    (tmp_path / "glove.txt").unlink()
+    resume(tmp_path / "run", progress=quiet())
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
+
+
+def test_vectors_and_another_runs_weights_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(
+        ArgumentError, match=r"embeddings start from word vectors or from another run's, not from both: \S+ and --init-from"
+    ):
+        follow(recipe_of(tmp_path), tmp_path / "run", init_from=tmp_path / "other", progress=quiet())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_fills_blanks_starts_the_same_way(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("".join(f"{source} {n % 5}\n" for n, (source, _) in enumerate(LINES)))
+    tables = {
+        "task": "fill-mask",
+        "lines": {"train": str(tmp_path / "lines.txt"), "tokenizer": "word"},
+        "vectors": {"text": file_of(tmp_path, "cat", "the", "sat", "mat"), "frozen": True},
+        "model": {"layers": 1, "width": WIDTH, "feed_forward": 7, "heads": 2},
+        "training": {"updates": 3, "batch_pairs": 8, "precision": "float32", "threads": 1},
+    }
+    follow(parse(toml(tables), "test"), tmp_path / "run", progress=quiet())
+    run = read(tmp_path / "run")
+    words = run.tokenizers["text"]
+    found = [words.encode(word)[0] for word in ("cat", "the", "The", "sat", "mat")]
+    features = run.model.embeddings["text"](torch.tensor([found]))
+    assert features.square().mean().item() == pytest.approx(1, rel=1e-5)
+    assert features[0, 1].equal(features[0, 2])
+    assert run.config.coverage["text"]["found"] == 5
+    wrong = RunSettings.model_validate(tables | {"vectors": {"source": tables["vectors"]["text"]}})
+    with pytest.raises(ArgumentError, match="a run that fills blanks embeds text, not source, which has word vectors"):
+        check(wrong)
+
+
+def test_a_run_that_reads_no_text_embeds_no_words(tmp_path: Path) -> None:
+    tables = {"task": "classify", "images": {"source": "digits"}, "training": {"updates": 1, "batch_pairs": 8}}
+    for side in ("text", "source"):
+        settings = RunSettings.model_validate(tables | {"vectors": {side: file_of(tmp_path, "a", width=128)}})
+        with pytest.raises(ArgumentError, match=f"classifies pictures or vectors embeds no words, and {side} has word vectors$"):
+            check(settings)
+
+
+@pytest.mark.parametrize(("task", "table"), [("fill-mask", "lines"), ("classify", "labelled"), ("translate", "text")])
+def test_a_vocabulary_of_pieces_is_told_a_setting_that_there_is(tmp_path: Path, task: str, table: str) -> None:
+    side = "source" if table == "text" else "text"
+    setting = "source_tokenizer" if table == "text" else "tokenizer"
+    behind = "" if table == "lines" else "\t{}"
+    lines = [f"{source} {n % 5}{behind.format('xy'[n % 2])}\n" for n, (source, _) in enumerate(LINES)]
+    (tmp_path / "corpus.tsv").write_text("".join(lines))
+    layers = {"encoder_layers": 1, "decoder_layers": 1} if table == "text" else {"layers": 1}
+    tables = {
+        "task": task,
+        table: {"train": str(tmp_path / "corpus.tsv"), setting: "char"},
+        "vectors": {side: file_of(tmp_path, "a")},
+        "model": layers | {"width": WIDTH, "feed_forward": 7, "heads": 2},
+        "training": {"updates": 1, "batch_pairs": 8, "precision": "float32", "threads": 1},
+    }
+    progress = Progress(io.StringIO())
+    follow(parse(toml(tables), "test"), tmp_path / "run", progress=progress)
+    assert f'of its ids are parts of words; {table}.{setting} = "word" has whole ones' in progress.stream.getvalue()
+    tables[table] |= {setting: "word"}
+    assert getattr(getattr(parse(toml(tables), "test"), table), setting) == "word"

@@ -1,0 +1,358 @@
+"""Processes that train together learn what one alone would."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from attent.cli.overrides import changed
+from attent.data import corpus as files
+from attent.data.batches import BatchSize, Bitext
+from attent.data.text import Pair
+from attent.data.tokenizer import CharTokenizer
+from attent.errors import DeviceError, RunError
+from attent.runs.config import read_config
+from attent.runs.weights import read_tensors
+from attent.tasks.recipe import follow, prepared, resume
+from attent.tasks.settings import parse, read
+from attent.training.checkpoint import newest, read_state
+from attent.training.distributed import ALONE, joined, silent, speaks
+from attent.training.loop import train
+from attent.training.progress import Progress
+
+TOKENIZER = CharTokenizer("ab")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("transformer", {}),
+        ("transformer", {"batch_pairs": None, "batch_tokens": 9, "clip": 0.1, "averaging": "ema", "validate_every": 20}),
+        ("transformer", {"batch_pairs": 2, "accumulate": 3, "clip": None, "schedule": "noam"}),
+        pytest.param("bahdanau", {"batch_pairs": 5}, marks=pytest.mark.slow),
+        pytest.param("luong", {"batch_pairs": 4, "optimizer": "adam"}, marks=pytest.mark.slow),
+        pytest.param("none", {"batch_pairs": 1}, marks=pytest.mark.slow),
+    ],
+)
+def test_losses_are_those_of_one_process(small, together, kind: str, values: dict[str, Any]) -> None:
+    """Also where a batch has fewer pairs than there are processes, and another number of tokens in each."""
+    alone, _, scores, _ = small.go(values, kind)
+    (first, _, judged, _), (second, _, told, said) = together(2, small.go, values, kind)
+    assert list(first) == list(alone) == list(range(1, 51))
+    assert max(abs(first[update] - loss) for update, loss in alone.items()) < 1e-5
+    assert judged == told
+    assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
+    assert (second, said) == ({}, "")
+
+
+def test_all_end_with_the_same_weights(small, together) -> None:
+    one, two, three = together(3, small.go, {"batch_pairs": 4, "updates": 20})
+    assert one[1] == two[1] == three[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "end"),
+    [
+        (2, 1, "killed"),
+        (1, 2, "killed"),
+        (2, 1, signal.SIGTERM),
+        pytest.param(1, 2, signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(2, 3, "killed", marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_goes_on_on_another_number_of_processes(small, together, tmp_path: Path, before: int, after: int, end: Any) -> None:
+    values = {"save_every": 5, "averaging": "ema"}
+    alone, *_ = small.go(values)
+
+    def on(number: int, *arguments: Any) -> list[Any]:
+        return together(number, small.go, values, "transformer", 0.0, tmp_path, *arguments)
+
+    ended = on(before, (end, before - 1, 23))
+    if end == "killed":
+        assert ended[before - 1] is None
+        assert all(isinstance(error, RunError) for error in ended[: before - 1])
+    else:
+        assert all(isinstance(error, KeyboardInterrupt) for error in ended)
+    stood = read_state(newest(tmp_path))
+    assert (stood.update, stood.processes) == (20 if end == "killed" else 23, before)
+    losses, *_, said = on(after)[0]
+    assert list(losses) == list(range(stood.update + 1, 51))
+    assert max(abs(loss - alone[update]) for update, loss in losses.items()) < 1e-5
+    many = "es" if after > 1 else ""
+    assert f"warning: with {after} process{many} instead of {before}" in said
+
+
+@pytest.mark.slow
+def test_dropout_differs_between_processes_and_is_the_same_again(small, together, tmp_path: Path) -> None:
+    values = {"save_every": 5, "updates": 20, "averaging": "last", "last_every": 4}
+    whole, again = (together(2, small.go, values, "transformer", 0.3)[0] for _ in range(2))
+    assert whole[:2] == again[:2]
+    together(2, small.go, values, "transformer", 0.3, tmp_path, ("killed", 1, 13))
+    parts = together(2, small.go, values, "transformer", 0.3, tmp_path)[0]
+    assert parts[0] == {update: loss for update, loss in whole[0].items() if update > 10}
+    assert parts[1] == whole[1]
+    first, second = together(2, drawn)
+    assert first != second
+
+
+def drawn() -> list[float]:
+    with joined() as processes:
+        processes.vary(1, 7)
+        numbers = torch.rand(3).tolist()
+        processes.vary(1, 7)
+        assert processes.first or torch.rand(3).tolist() == numbers
+        return numbers
+
+
+def test_an_error_in_one_ends_all(small, together) -> None:
+    for rank in range(2):
+        ended = together(2, small.go, {}, "transformer", 0.0, None, ("broken", rank, 9))
+        assert isinstance(ended[rank], small.broken)
+        assert isinstance(ended[1 - rank], RunError)
+        assert "another process of this training has ended" in str(ended[1 - rank])
+
+
+def threads_after_an_error(go: Any, rank: int) -> list[str]:
+    try:
+        go({}, "transformer", 0.0, None, ("broken", rank, 9))
+    except Exception:
+        # the error's traceback is still there, and all that it holds
+        names = [thread.read_text().strip() for thread in Path("/proc/self/task").glob("*/comm")]
+        return [name for name in names if "gloo" in name]
+    raise AssertionError
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the names of threads are read from /proc")
+def test_no_thread_of_gloo_outlives_an_error(small, together) -> None:
+    assert together(2, threads_after_an_error, small.go, 1) == [[], []]
+
+
+def said_by_first() -> Any:
+    with joined() as processes:
+        rank = processes.rank
+        told = processes.by_first(lambda: {"is": [rank, 0.1, "é"]})
+        stopped = processes.agreed(rank == 1, 7.25 + rank), processes.agreed(False, 0.5)
+        sums = processes.added(torch.tensor([1.0, float(rank)])).tolist()
+        processes.meet()
+        return told, stopped, sums, speaks(), torch.get_num_threads()
+
+
+def test_all_hear_the_same(together) -> None:
+    first, second = together(2, said_by_first)
+    assert first[:3] == second[:3] == ({"is": [0, 0.1, "é"]}, ((True, 7.25), (False, 0.5)), [2.0, 1.0])
+    assert (first[3], second[3]) == (True, False)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    assert first[4] == second[4] == max(1, cores // 2)
+
+
+LINES = [(f"{number:03}", f"{7 * number % 100:02}") for number in range(100)]
+DIGITS = CharTokenizer("0123456789")
+
+
+def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
+    """The pairs that one process sees in an epoch, and how often it read the corpus; its place on its machine is given by rank."""
+    os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
+    settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
+    with joined() as processes, patch.object(files, "text", wraps=files.text) as reading:
+        bitext, corpus = prepared(processes, settings, DIGITS, DIGITS)
+        batches, seen = bitext.endless(BatchSize(7), 1), list[str]()
+        for _ in range(len(bitext.shuffled(BatchSize(7), 1, 0))):
+            batch, _ = processes.next_part(batches)
+            pairs = zip(batch.source, batch.source_lengths, batch.target_out, strict=True) if batch.tokens else ()
+            seen += [f"{DIGITS.decode(source[:length].tolist())} {DIGITS.decode(target.tolist())}" for source, length, target in pairs]
+        processes.meet()
+        assert (corpus is not None) == bool(reading.call_count)
+        return seen, reading.call_count
+
+
+@pytest.mark.parametrize("places", [[0], [0, 1], [0, 0], [0, 1, 0], [0, 1, 2]])
+def test_every_pair_is_learnt_once_and_read_once_a_machine(together, tmp_path: Path, places: list[int]) -> None:
+    """The last batch has two pairs, of which three processes get none, or one."""
+    (tmp_path / "train.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in LINES), encoding="utf-8")
+    (tmp_path / "valid.tsv").write_text("7\t7\n", encoding="utf-8")
+    found = together(len(places), read_in_parts, tmp_path / "train.tsv", places)
+    assert sorted(line for seen, _ in found for line in seen) == [f"{source} {target}" for source, target in LINES]
+    assert [calls for _, calls in found] == [int(place == 0) for place in places]
+
+
+def other_data(small: Any, other: Bitext) -> None:
+    with joined() as processes:
+        train(small.model("transformer", 0.0), small.data if processes.first else other, small.settings(), processes=processes)
+
+
+def test_other_data_is_noticed(small, together) -> None:
+    _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * len(small.data), TOKENIZER, TOKENIZER))
+    assert isinstance(second, RunError)
+    assert str(second) == "process 1 has other pairs to learn than the first one"
+    _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * 10, TOKENIZER, TOKENIZER))
+    assert isinstance(second, RunError)
+    assert str(second) == "process 1 has 10 pairs to learn where the first one has 11"
+
+
+def in_time(small: Any) -> int:
+    with joined() as processes:
+        how = small.settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
+        return train(small.model("transformer", 0.0), small.data, how, progress=silent(), processes=processes).updates
+
+
+def test_all_end_at_the_same_update_when_time_is_up(small, together) -> None:
+    first, second = together(2, in_time, small)
+    assert first == second > 0
+
+
+def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    threads = torch.get_num_threads()
+    with joined() as processes:
+        assert processes is ALONE
+        assert not torch.distributed.is_initialized()
+    assert torch.get_num_threads() == threads
+    assert speaks()
+
+
+def followed(folder: Path, file: Path) -> tuple[Any, str]:
+    stream = io.StringIO()
+    # the others need no run folder
+    folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
+    return follow(changed(read(file), updates=6, save_every=2), folder, progress=Progress(stream)), stream.getvalue()
+
+
+def gone_on(folder: Path, trust_code: bool = False) -> Any:
+    folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
+    return resume(folder, {"updates": 9}, trust_code=trust_code, progress=silent())
+
+
+def of_standard_input(folder: Path) -> None:
+    follow(parse('[text]\ntrain = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n', "small.toml"), folder)
+
+
+def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: Path) -> None:
+    (first, said), (second, nothing) = together(2, followed, tmp_path / "run", settings_file)
+    assert set(first) == {"held-out dates", "held-out combinations"}
+    assert first == second
+    assert said
+    assert nothing == ""
+    assert (read_config(tmp_path / "run").state, read_state(newest(tmp_path / "run")).update) == ("finished", 6)
+    first, second = together(2, gone_on, tmp_path / "run")
+    assert first == second == read_config(tmp_path / "run").results
+    assert read_state(newest(tmp_path / "run")).update == 9
+    first, second = together(2, followed, tmp_path / "run", settings_file)
+    assert (str(first), type(second)) == (f"{tmp_path / 'run'} is there already", RunError)
+    first, _ = together(2, of_standard_input, tmp_path / "other")
+    assert str(first) == "standard input cannot be read by several processes: put the pairs into a file"
+    assert not (tmp_path / "other").exists()
+
+
+def test_own_parts_are_built_by_every_process_where_the_first_may(together, settings_file: Path, tmp_path: Path) -> None:
+    own = settings_file.read_text(encoding="utf-8").replace("[model]", '[model]\nscore = "attent.attention.scores.dot:Dot"')
+    (tmp_path / "own.toml").write_text(own, encoding="utf-8")
+    (first, _), (second, _) = together(2, followed, tmp_path / "run", tmp_path / "own.toml")
+    assert first == second == read_config(tmp_path / "run").results
+    refused, _ = together(2, gone_on, tmp_path / "run")
+    assert "attent.attention.scores.dot:Dot' would import" in str(refused)
+    assert together(2, gone_on, tmp_path / "run", True) == [read_config(tmp_path / "run").results] * 2
+
+
+@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_frozen_embeddings_stay_as_they_start_in_every_process(together, settings_file: Path, tmp_path: Path, sharded: bool) -> None:
+    vectors, recipe = tmp_path / "letters.txt", tmp_path / "recipe.toml"
+    vectors.write_text(
+        "".join(f"{letter} {' '.join(str((place + n) % 7) for n in range(8))}\n" for place, letter in enumerate("abcdefgh0123"))
+    )
+    text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
+    recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
+    follow(changed(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=silent())
+    together(2, followed, tmp_path / "run", recipe)
+    together(2, gone_on, tmp_path / "run")
+    alone, run = (read_tensors(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
+    (frozen,) = (name for name in run if "source_embedding" in name)
+    assert run[frozen].equal(alone[frozen])
+    assert not any(weight.equal(alone[name]) for name, weight in run.items() if "target_embedding" in name)
+    assert read_config(tmp_path / "run").coverage == read_config(tmp_path / "alone").coverage
+
+
+@pytest.mark.slow
+def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_path: Path) -> None:
+    train, source = ["-m", "attent", "train", "--device", "cpu"], str(Path(__file__).parents[2] / "src")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+    done = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "run: run"
+    assert len(done.stdout.splitlines()) == 3
+    assert done.stderr.count("training into run") == 1
+    assert read_state(newest(tmp_path / "run")).processes == 2
+    again = call(sys.executable, *train, "--resume", "run", "--updates", "8")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "run: run")
+    assert "1 process instead of 2" in again.stderr
+    divided = call(*torchrun, *train, "--resume", "run", "--updates", "9", "--sharded")
+    assert (divided.returncode, divided.stdout.splitlines()[0]) == (0, "run: run"), divided.stderr
+    assert "divided weights instead of whole weights" in divided.stderr
+    assert read_config(tmp_path / "run").training["sharded"]
+    there = call(*torchrun, *train, "--config", str(settings_file), "--out", "run")
+    assert there.returncode != 0
+    assert "attent: run is there already" in there.stderr
+
+
+def start(monkeypatch: pytest.MonkeyPatch, gpus: int, **places: int) -> None:
+    """As a launcher does it, on a machine with so many GPUs."""
+    for name, value in places.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+
+
+def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number on its machine; they speak through NCCL there, and through gloo of what lies on the CPU."""
+    start(monkeypatch, 2, RANK=3, WORLD_SIZE=4, LOCAL_RANK=1, LOCAL_WORLD_SIZE=2)
+    taken: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+
+    class JoinedError(Exception):
+        pass
+
+    def init(backend: str, **_: Any) -> None:
+        taken.append(backend)
+        raise JoinedError
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", init)
+    with pytest.raises(JoinedError), joined(torch.device("cuda")):
+        pass
+    assert taken == [1, "cpu:gloo,cuda:nccl"]
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    start(monkeypatch, 1, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
+    message = r"^2 processes on this machine need a GPU each, and it has 1: start 1, or train on device 'cpu'$"
+    with pytest.raises(DeviceError, match=message), joined(torch.device("cuda")):
+        pass
+
+
+def test_one_gpu_is_not_for_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    start(monkeypatch, 2, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
+    message = r"^several processes train on a GPU each: device 'cuda', not 'cuda:1'$"
+    with pytest.raises(DeviceError, match=message), joined(torch.device("cuda", 1)):
+        pass
+
+
+def test_one_process_takes_the_gpu_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose random numbers a checkpoint then holds."""
+    taken: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    with joined(torch.device("cuda")) as alone, joined(torch.device("cuda", 1)) as again:
+        assert alone is again is ALONE
+    assert taken == [torch.device("cuda", 1)]

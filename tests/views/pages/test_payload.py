@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+
+import numpy as np
+import torch
+
+from attent.views.build_scene import arranged
+from attent.views.pages.budget import MEBIBYTE
+from attent.views.pages.payload import embedded
+from attent.views.scene import Picture
+
+
+def numbers(text: str, kind: type) -> np.ndarray:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), kind)
+
+
+def test_a_small_scene_has_every_number() -> None:
+    weights = torch.rand(2, 3, 5).softmax(-1)
+    inside = embedded(arranged({"a.0": weights, "a.1": weights}), MEBIBYTE)
+    about = json.loads(inside.description)["groups"][0]
+    assert (about["numbers"], about["level"], about["note"]) == ("float32", 0, "")
+    assert (numbers(inside.packs["0.1.map"], np.float32) == weights.numpy().ravel()).all()
+    assert len(about["summary"]) == 2
+    assert about["thumbnails"]["height"] == 3
+
+
+def test_a_large_one_is_pooled_and_says_so() -> None:
+    weights = torch.randn(4, 300, 300).mul(3).softmax(-1)
+    inside = embedded(arranged({"a.0": weights}), MEBIBYTE // 4)
+    about = json.loads(inside.description)["groups"][0]
+    assert inside.size <= MEBIBYTE // 4
+    step, kept = 2 ** about["level"], about["kept"][0]
+    assert kept > 0
+    assert f"the mean of each {step} × {step} weights" in about["note"]
+    assert f"the {kept} largest weights of each row and column" in about["note"]
+    assert "attent explore" in about["note"]
+    codes = numbers(inside.packs["0.0.map"], np.uint8).reshape(4, -(-300 // step), -1)
+    shown = codes[1, 2, 3] / 255 * about["maps"]["tops"][0][1]
+    exact = weights[1, 2 * step : 3 * step, 3 * step : 4 * step].mean().item()
+    assert abs(shown - exact) <= about["maps"]["tops"][0][1] / 255
+    largest = zlib.decompress(base64.b64decode(inside.packs["0.0.rows"]))
+    places, values = np.frombuffer(largest[: 5 * 300 * kept * 2], np.uint16), np.frombuffer(largest[5 * 300 * kept * 2 :], np.float16)
+    top = weights[0, 0].topk(kept)
+    assert places[:kept].tolist() == top.indices.tolist()
+    np.testing.assert_allclose(values[:kept], top.values.numpy(), rtol=1e-3)
+
+
+def test_rows_that_are_no_numbers_are_spoken_of() -> None:
+    inside = embedded(arranged(torch.tensor([[torch.nan]])), MEBIBYTE)
+    assert json.loads(inside.description)["notes"] == ["Rows of weights that are no numbers are drawn as zeros."]
+
+
+def test_a_picture_has_three_bytes_a_pixel() -> None:
+    pixels = np.array([[[0.0], [1.0]]])
+    inside = embedded(arranged(torch.ones(3, 3) / 3, picture=Picture(pixels, (1, 2), "tokens")), MEBIBYTE)
+    assert numbers(inside.packs["picture"], np.uint8).tolist() == [0, 0, 0, 255, 255, 255]

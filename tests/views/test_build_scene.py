@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import attent
+from attent.errors import ArgumentError, ShapeError
+from attent.views.build_scene import arranged
+from attent.views.scene import PRODUCED, READ, Picture
+
+
+def seen_of(layers: int = 2, length: int = 5, batch: int = 1) -> attent.watch:
+    layer = nn.TransformerEncoderLayer(12, 3, 16, batch_first=True)
+    model = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).eval()
+    with torch.no_grad(), attent.watch(model) as seen:
+        model(torch.randn(batch, length, 12))
+    return seen
+
+
+def test_a_models_layers_are_one_group() -> None:
+    seen = seen_of()
+    scene = arranged(seen, "abcde", title="an encoder")
+    assert [(group.name, group.title, len(group.layers), group.about) for group in scene.groups] == [("self", "self-attention", 2, READ)]
+    assert [layer.name for layer in scene.groups[0].layers] == list(seen)
+    torch.testing.assert_close(scene.groups[0].layers[1].rows(torch.arange(5)), seen["layers.1.self_attn"].dense()[0])
+    assert scene.title == "an encoder"
+
+
+def test_a_run_of_ours_is_three_groups_with_its_own_labels(translator) -> None:
+    scene = arranged(translator.map("abc", "xy"))
+    assert [group.name for group in scene.groups] == ["cross", "encoder", "decoder"]
+    cross, encoder, decoder = scene.groups
+    assert (cross.about, encoder.about, decoder.about) == (PRODUCED, READ, PRODUCED)
+    assert scene.texts[cross.rows].labels == ("x", "y", "</s>")
+    assert scene.texts[decoder.columns].labels == ("<s>", "x", "y")
+
+
+def test_an_encoder_decoder_written_by_steps() -> None:
+    model = nn.Transformer(12, 2, 2, 2, 16, batch_first=True).eval()
+    with torch.no_grad(), attent.watch(model) as seen:
+        memory = model.encoder(torch.randn(1, 4, 12))
+        for length in (1, 2, 3):
+            model.decoder(torch.randn(1, length, 12), memory)
+    # without a cache the last call has all rows
+    scene = arranged(seen, "abcd", ["<s>", "x", "y", "z"])
+    assert [(group.name, group.shape) for group in scene.groups] == [("cross", (2, 3, 4)), ("encoder", (2, 4, 4)), ("decoder", (2, 3, 3))]
+    assert scene.texts["target"].labels == ("x", "y", "z")
+    assert scene.notes == ("The model ran 3 times; the last is shown.",)
+
+
+def test_an_alignment_alone_is_a_group_of_one_layer() -> None:
+    weights = torch.rand(3, 4).softmax(-1)
+    (group,) = arranged(weights).groups
+    assert (group.name, group.shape, group.itself) == ("cross", (1, 3, 4), False)
+    assert arranged(weights).texts["source"].labels == ("0", "1", "2", "3")
+
+
+@pytest.mark.parametrize("queries", [3, 4])
+def test_an_alignment_of_two_texts_says_what_a_row_is_about(queries: int) -> None:
+    weights, targets = torch.rand(queries, 4).softmax(-1), "wxyz"[:queries]
+    scene = arranged(weights, "abcd", targets, about="produced")
+    (group,) = scene.groups
+    assert (group.title, group.about) == ("cross-attention", PRODUCED)
+    assert (scene.texts[group.rows].labels, scene.texts[group.columns].labels) == (tuple(targets), tuple("abcd"))
+    assert arranged(weights, "abcd", targets).groups[0].about == READ
+    read = arranged(weights, "abcd", ["<s>", *targets], about="read")
+    assert read.texts[read.groups[0].rows].labels == ("<s>", *targets[:-1])
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_a_tensor_for_each_layer(kind: type) -> None:
+    layers = kind(torch.rand(2, 3, 5, 5).softmax(-1) for _ in range(2))
+    scene = arranged(layers, "abcde", sequence=1)
+    assert [(group.name, group.shape, len(group.layers)) for group in scene.groups] == [("self", (3, 5, 5), 2)]
+    torch.testing.assert_close(scene.groups[0].layers[1].rows(torch.arange(5)), layers[1][1])
+    assert scene.texts["tokens"].labels == tuple("abcde")
+    (cross,) = arranged(kind(layer[:, :, :4] for layer in layers)).groups
+    assert (cross.name, cross.shape) == ("cross", (3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("maps", "culprit"),
+    [(3, "int as 'attention'"), ("abc", "str as 'attention'"), ((None, None), "NoneType as 'layers.0'"), ({"a": [1]}, "list as 'a'")],
+)
+def test_what_is_not_attention_is_named(maps: object, culprit: str) -> None:
+    with pytest.raises(ArgumentError, match=f"attention to show must be a map, .*, got {culprit}$"):
+        arranged(maps)
+
+
+def test_layers_of_different_sizes_are_groups_of_their_own() -> None:
+    _, small = attent.attend(*torch.randn(3, 1, 2, 3, 4), return_map=True)
+    _, large = attent.attend(*torch.randn(3, 1, 2, 5, 4), return_map=True)
+    scene = arranged({"blocks.0.attn": large, "blocks.1.attn": large, "blocks.2.attn": small}, "abcde")
+    assert [(group.name, group.title, len(group.layers)) for group in scene.groups] == [
+        ("self-1", "self-attention (blocks.*.attn)", 2),
+        ("self-2", "self-attention (blocks.*.attn)", 1),
+    ]
+    assert scene.texts[scene.groups[1].rows].labels == ("0", "1", "2")
+
+
+def test_one_sequence_of_a_batch() -> None:
+    seen = seen_of(batch=3)
+    scene = arranged(seen, sequence=2)
+    torch.testing.assert_close(scene.groups[0].layers[0].rows(torch.arange(5)), seen["layers.0.self_attn"].dense()[2])
+    with pytest.raises(ArgumentError, match="sequence must be from 0 to 2, got 3"):
+        arranged(seen, sequence=3)
+
+
+def test_patches_of_a_picture() -> None:
+    scene = arranged(seen_of(length=5), picture=Picture(np.zeros((4, 4, 1), np.uint8), (2, 2), "tokens"))
+    assert scene.texts["tokens"].labels[:2] == ("CLS", "patch 1,1")
+
+
+def test_what_cannot_be_shown() -> None:
+    model = nn.Linear(3, 3)
+    with attent.watch(model) as seen:
+        model(torch.randn(1, 3))
+    with pytest.raises(ArgumentError, match="no attention to show: Linear: nothing was seen"):
+        arranged(seen)
+    with pytest.raises(ArgumentError, match="no map was given"):
+        arranged({})
+    with pytest.raises(ArgumentError, match="has 0 queries and 0 keys"):
+        arranged(torch.zeros(0, 0))
+    with pytest.raises(ShapeError, match="must be"):
+        arranged(torch.zeros(3))
+    with pytest.raises(ShapeError, match="there are 2 labels in tokens, and the maps have 5 places"):
+        arranged(seen_of(), "ab")

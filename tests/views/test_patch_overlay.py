@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attent.attention.attend import attend
+from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.rollout import rollout
+from attent.errors import ArgumentError, ShapeError
+from attent.views.patch_overlay import figure, looked, panel_in_front, weights_in_front
+
+
+def maps(batch: int = 1) -> list[AttentionMap]:
+    """Two layers of three heads over a vector in front and six patches."""
+    return [attend(*torch.randn(3, batch, 3, 7, 5), return_map=True)[1] for _ in range(2)]
+
+
+def test_what_the_vector_in_front_looks_at() -> None:
+    some = maps()
+    found = weights_in_front(some)
+    assert [*found] == ["head 0", "head 1", "head 2", "mean of 3 heads", "rolled out"]
+    torch.testing.assert_close(found["head 1"], some[-1].dense()[0, 1, 0, 1:])
+    torch.testing.assert_close(found["mean of 3 heads"], some[-1].dense()[0, :, 0, 1:].mean(0))
+    torch.testing.assert_close(found["rolled out"], rollout(some, [0])[0, 0, 1:])
+
+
+def test_the_same_as_a_heat_map() -> None:
+    panel = panel_in_front(maps(), [*"abcdef"], "title")
+    assert panel.weights.shape == (5, 6)
+    assert (panel.rows[0], panel.columns, panel.title) == ("head 0", tuple("abcdef"), "title")
+    assert panel_in_front(maps()).columns == tuple("012345")
+
+
+@pytest.mark.parametrize("pixels", [np.zeros((4, 6, 1), np.float32), np.full((4, 6, 3), 200, np.uint8)])
+def test_a_picture_is_drawn(pixels: np.ndarray, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    looked(pixels, (2, 3), maps(), tmp_path / "new" / "a.png", "title")
+    assert (tmp_path / "new" / "a.png").read_bytes().startswith(b"\x89PNG")
+    drawn = figure(pixels, (2, 3), weights_in_front(maps()), "title")
+    shown = [axes for axes in drawn.axes if axes.get_images()]
+    assert [axes.get_title(loc="left").split(":")[0] for axes in shown] == [
+        "picture",
+        "head 0",
+        "head 1",
+        "head 2",
+        "mean of 3 heads",
+        "rolled out",
+    ]
+    over = shown[1].get_images()[1]
+    assert over.get_array().shape == (2, 3)
+    assert over.get_extent() == [-0.5, 5.5, 3.5, -0.5]
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
+    pixels = np.zeros((4, 6, 1), np.float32)
+    with pytest.raises(ArgumentError, match=r"must end in \.png or \.svg"):
+        looked(pixels, (2, 3), maps(), tmp_path / "a.jpg")
+    with pytest.raises(ArgumentError, match="no map to draw"):
+        weights_in_front([])
+    with pytest.raises(ShapeError, match="of one example, got 2"):
+        weights_in_front(maps(batch=2))
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    with pytest.raises(ShapeError, match="there are 3 x 3 patches, got weights of 6"):
+        looked(pixels, (3, 3), maps(), tmp_path / "a.png")
