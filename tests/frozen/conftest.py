@@ -1,0 +1,202 @@
+"""What the frozen numbers are compared with, the command, and the one place that knows names of the package that are not public."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "golden"
+# When set, what is computed is written in the place of what is compared with.
+WRITING = "ATTENT_FREEZE"
+
+
+class Internals:
+    """What no public name reaches; a module that moves is mended here alone."""
+
+    @staticmethod
+    def command(arguments: list[str]) -> int:
+        """The exit code of `attent ARGUMENTS`, run in this process."""
+        from attent.cli.app import run
+
+        return run(arguments)
+
+    @staticmethod
+    def click_command() -> Any:
+        """The command as click has it, with all its parameters."""
+        from typer.main import get_command
+
+        from attent.cli.app import app
+
+        return get_command(app)
+
+    @staticmethod
+    def model(run: Path) -> Any:
+        """The module of a run folder."""
+        import attent
+
+        return attent.load(run).model
+
+    @staticmethod
+    def settings(text: str) -> Any:
+        """The settings in TOML text."""
+        from attent.config.settings import parse
+
+        return parse(text, "frozen.toml")
+
+    @staticmethod
+    def dates(**settings: Any) -> Any:
+        """The corpus of dates: train, validation, held_out by name; pairs with source, target, links."""
+        from attent.data.dates import DatesSettings, dates
+
+        return dates(DatesSettings(**settings))
+
+    @staticmethod
+    def orders(pairs: list[tuple[str, str]], seed: int, epochs: int, size: Mapping[str, int]) -> list[list[list[int]]]:
+        """The rows of each batch of the first epochs, in order."""
+        from attent.data.batches import BatchSize, Bitext
+        from attent.data.text import Pair
+        from attent.data.tokenizers import learn
+
+        made = [Pair(*pair) for pair in pairs]
+        source, target = learn("char", [pair.source for pair in made]), learn("char", [pair.target for pair in made])
+        examples = Bitext(made, source, target)
+        return [[[int(row) for row in rows] for rows in examples.shuffled(BatchSize(**size), seed, epoch)] for epoch in range(epochs)]
+
+    @staticmethod
+    def without_extension(patch: pytest.MonkeyPatch) -> None:
+        """Compute with plain PyTorch alone."""
+        from attent.attention.extension import library
+
+        patch.setattr(library, "library", lambda: None)
+
+    @staticmethod
+    def has_extension() -> bool:
+        """Whether the extension was compiled."""
+        from attent.attention.extension import library
+
+        return library.library() is not None
+
+
+class Done(NamedTuple):
+    """How a command ended, and the lines that it wrote."""
+
+    code: int
+    out: list[str]
+    err: list[str]
+
+
+class Golden:
+    """Values by name in golden/NAME.json.
+
+    Args:
+        name: of the file.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.path = GOLDEN / f"{name}.json"
+        self.writing = bool(os.environ.get(WRITING))
+        self.values: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else {}
+
+    def check(self, name: str, value: Any, *, relative: float = 1e-4, absolute: float = 2e-5) -> None:
+        """Compare plain values: numbers with a fraction within a tolerance, everything else exactly."""
+        value = plain(value)
+        if self.writing:
+            self.values[name] = value
+            return
+        assert name in self.values, f"nothing is frozen of {name!r} in {self.path.name}"
+        wrong = [*differences(value, self.values[name], name, relative, absolute)]
+        assert not wrong, "\n" + "\n".join(wrong[:20])
+
+    def save(self) -> None:
+        """Write what was collected."""
+        if self.writing:
+            GOLDEN.mkdir(exist_ok=True)
+            lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in sorted(self.values.items())]
+            self.path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def plain(value: Any) -> Any:
+    """Tensors as lists, numbers with a fraction to six digits."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def differences(found: Any, frozen: Any, name: str, relative: float, absolute: float) -> Iterator[str]:
+    """Where two plain values differ."""
+    if isinstance(found, dict) and isinstance(frozen, dict):
+        if list(found) != list(frozen):
+            yield f"{name}: keys {[*found]}, frozen {[*frozen]}"
+        for key in found.keys() & frozen.keys():
+            yield from differences(found[key], frozen[key], f"{name}.{key}", relative, absolute)
+    elif isinstance(found, list) and isinstance(frozen, list) and len(found) == len(frozen):
+        for place, (one, other) in enumerate(zip(found, frozen, strict=True)):
+            yield from differences(one, other, f"{name}[{place}]", relative, absolute)
+    elif isinstance(found, float) and isinstance(frozen, float | int):
+        if not math.isclose(found, frozen, rel_tol=relative, abs_tol=absolute) and not (math.isnan(found) and math.isnan(frozen)):
+            yield f"{name}: {found}, frozen {frozen}"
+    elif found != frozen:
+        yield f"{name}: {found!r}, frozen {frozen!r}"
+
+
+@pytest.fixture(scope="module")
+def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
+    """The frozen values of a test file."""
+    found = Golden(Path(str(request.path)).stem.removeprefix("test_"))
+    yield found
+    found.save()
+
+
+@pytest.fixture
+def internals() -> type[Internals]:
+    """See there."""
+    return Internals
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the corpora, in which the test then works, as the runs name them by relative paths."""
+    monkeypatch.chdir(HERE)
+    return HERE
+
+
+@pytest.fixture
+def copied(here: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Copies a run folder, for what changes it."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(here / "runs" / name, tmp_path / name))
+
+    return copy
+
+
+@pytest.fixture
+def attent(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Runs the command, which must end with one of the codes, 0 unless given."""
+
+    def command(*arguments: object, codes: tuple[int, ...] = (0,)) -> Done:
+        capsys.readouterr()
+        code = Internals.command([str(argument) for argument in arguments])
+        written = capsys.readouterr()
+        assert code in codes, written.err
+        return Done(code, written.out.splitlines(), written.err.splitlines())
+
+    return command
+
+
+@pytest.fixture
+def attent_command(attent: Callable[..., Done]) -> Callable[..., Done]:
+    """The same, where `attent` is the package."""
+    return attent

@@ -1,0 +1,128 @@
+"""attend with every part: its numbers, which implementation runs, the statistics of maps; regression and look-up."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import attent
+from attent.attention import masks, normalisers, positions, scores, weightings
+
+
+def wave(*shape: int, step: float) -> Tensor:
+    """Numbers that no random generator makes."""
+    return torch.sin(torch.arange(int(np.prod(shape)), dtype=torch.float64) * step).float().reshape(shape)
+
+
+NUMBER = re.compile(r"-?\d+\.\d+")
+QUERY, KEY, VALUE = wave(2, 2, 5, 8, step=0.37), wave(2, 2, 7, 8, step=0.59), wave(2, 2, 7, 6, step=0.83)
+
+
+def filled(part: torch.nn.Module) -> torch.nn.Module:
+    with torch.no_grad():
+        for number, parameter in enumerate(part.parameters()):
+            parameter.copy_(wave(*parameter.shape, step=0.7 + number) if parameter.ndim else torch.tensor(0.5))
+    return part
+
+
+CALLS = {
+    "plain": lambda: {},
+    "dot": lambda: {"score": "dot"},
+    "cosine": lambda: {"score": "cosine"},
+    "gaussian": lambda: {"score": scores.Gaussian(1.5)},
+    "general": lambda: {"score": filled(scores.General(8, 8))},
+    "concat": lambda: {"score": filled(scores.Concat(8, 8, 5))},
+    "additive": lambda: {"score": filled(scores.Additive(8, 8, 5))},
+    "gated": lambda: {"score": filled(scores.Gated(8, 8))},
+    "location": lambda: {"score": filled(scores.Location(8, 9))},
+    "hard": lambda: {"normaliser": "hard"},
+    "top_k": lambda: {"normaliser": normalisers.TopK(3)},
+    "sparsemax": lambda: {"normaliser": "sparsemax"},
+    "entmax15": lambda: {"normaliser": "entmax15"},
+    "sigmoid": lambda: {"normaliser": "sigmoid"},
+    "identity": lambda: {"normaliser": "identity"},
+    "causal": lambda: {"mask": "causal"},
+    "window": lambda: {"mask": masks.Window(2, 1)},
+    "prefix": lambda: {"mask": masks.Causal() | masks.Prefix(3)},
+    "padding": lambda: {"mask": masks.Padding(torch.tensor([4, 7]))},
+    "lengths": lambda: {"lengths": torch.tensor([5, 7]), "mask": "causal"},
+    "rotary": lambda: {"position": "rotary"},
+    "alibi": lambda: {"position": "alibi"},
+    "relative": lambda: {"position": filled(positions.RelativeBias(2))},
+    "soft cap": lambda: {"soft_cap": 2.0},
+    "dropout": lambda: {"dropout": 0.3, "seed": 11},
+    "weighting": lambda: {"weighting": weightings.GaussianWindow(torch.full((2, 5), 3.0), 1.5)},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_attend(golden, internals, monkeypatch, name: str) -> None:
+    arguments = CALLS[name]()
+    found = attent.attend(QUERY, KEY, VALUE, **arguments)
+    golden.check(f"{name}: context", found[:, 1], absolute=1e-5)
+    internals.without_extension(monkeypatch)
+    golden.check(f"{name}: context", attent.attend(QUERY, KEY, VALUE, **arguments)[:, 1], absolute=1e-5)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_which_implementation_runs(golden, internals, name: str) -> None:
+    if not internals.has_extension():
+        pytest.skip("without the extension others run")
+    query, key, value = (torch.zeros(2, 2, 96, 8) for _ in range(3))
+    for shape, given in {"small": (QUERY, KEY, VALUE), "large": (query, key, value)}.items():
+        if shape == "large" and name in ("location", "weighting"):
+            continue
+        explained = attent.explain(*given, **CALLS[name]())
+        golden.check(f"{name}: {shape}", [explained.chosen, *sorted(explained.reasons)])
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in ("sigmoid", "identity", "weighting")])
+def test_maps(golden, name: str) -> None:
+    _, weights = attent.attend(QUERY, KEY, VALUE, return_map=True, **CALLS[name]())
+    found = {
+        "argmax": weights.argmax(),
+        "entropy": weights.entropy(),
+        "distance": weights.distance(),
+        "received": weights.received(),
+        "pooled": weights.pooled(2, 3),
+        "largest": weights.pooled(2, 3, "max"),
+        "grouped": weights.grouped([(0, 2), (2, 5)], [(0, 3), (4, 7)]),
+        "scores": weights.scores("raw")[0, 0, 1],
+    }
+    golden.check(f"{name}: map", found, absolute=1e-5)
+
+
+def test_a_module_of_several_heads(golden) -> None:
+    kinds = {"plain": {}, "shared": {"key_value_heads": 1}, "additive": {"score": "additive"}, "rotary": {"position": "rotary"}}
+    for name, options in kinds.items():
+        module = filled(attent.MultiHeadAttention(8, 2, **options)).eval()
+        golden.check(f"module, {name}: parameters", {key: [*tensor.shape] for key, tensor in module.state_dict().items()})
+        golden.check(f"module, {name}", module(QUERY[:, 0]), absolute=1e-4)
+
+
+def test_a_look_up(golden) -> None:
+    majors = {"Ada Quill": "mathematics", "Ben Okafor": "physics", "Chiara Lund": "physics"}
+    golden.check("exact", str(attent.lookup(["Ben Okafor", "Zoe Park"], majors)).split()[:2])
+    for how in ("nearest", "soft"):
+        golden.check(how, attent.lookup(["Chiara Lunt"], majors, how=how).weights[...])
+    golden.check("numbers", attent.lookup([2.5, 7.0], [1.0, 2.0, 4.0], [10.0, 20.0, 40.0], how="soft", bandwidth=0.8).values)
+
+
+def test_kernel_regression(golden) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    x, y = wave(30, 2, step=0.9).double().numpy(), wave(30, step=0.31).double().numpy()
+    for kernel in ("gaussian", "epanechnikov", "tricube"):
+        model = attent.AttentionRegressor(0.7, kernel=kernel).fit(x, y)
+        golden.check(f"regression, {kernel}", [float(number) for number in model.predict(x[:5])])
+    golden.check("rule", [float(number) for number in attent.AttentionRegressor("rule").fit(x, y).bandwidth_])
+
+
+def test_a_walk_through_made_up_numbers(attent_command, golden, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    for options in ((), ("--score", "additive"), ("--heads", "2", "--mask", "causal", "--seed", "3"), ("--normaliser", "sparsemax")):
+        words = " ".join(attent_command("walk", "a b c", *options).out).split()
+        golden.check(f"walk {' '.join(options)}", [float(word) for word in words if NUMBER.fullmatch(word)], absolute=0.011)

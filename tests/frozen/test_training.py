@@ -1,0 +1,108 @@
+"""Training: it begins as it began, and goes on from old checkpoints as the package that wrote them would have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+GOING_ON = ("pairs", "bahdanau", "blanks", "texts", "unfinished")
+ALL = ("dates", "pairs", "bahdanau", "luong", "none", "blanks", "texts", "vectors", "pictures")
+# Updates after an old checkpoint, and from the beginning.
+MORE, FEW = 4, 3
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "model.safetensors")
+
+
+def tolerances(has_extension: bool) -> dict[str, float]:
+    """Where PyTorch computes with other registers, or the extension is missing, it draws other numbers for dropout, which a few updates do not carry far."""
+    return (
+        {"relative": 1e-3, "absolute": 5e-5}
+        if torch.backends.cpu.get_cpu_capability() == "AVX512" and has_extension
+        else {"relative": 0.1, "absolute": 0.05}
+    )
+
+
+def last_checkpoint(run: Path) -> Path:
+    return max((run / "checkpoints").iterdir(), key=lambda path: int(path.name))
+
+
+def last_update(run: Path) -> int:
+    return int(last_checkpoint(run).name)
+
+
+def summary(tensors: dict[str, torch.Tensor]) -> dict[str, list[float]]:
+    """Of each tensor the mean, the mean of absolute values, and the last number."""
+    return {name: [float(f.mean()), float(f.abs().mean()), float(f.flatten()[-1])] for name, f in sorted(tensors.items())}
+
+
+@pytest.mark.parametrize("name", GOING_ON)
+@pytest.mark.parametrize("way", ["as it is", "without the extension"])
+def test_an_old_checkpoint_goes_on(attent, golden, internals, monkeypatch, copied, name: str, way: str) -> None:
+    tight = internals.has_extension() or way != "as it is"
+    if way == "without the extension":
+        internals.without_extension(monkeypatch)
+    run = copied(name)
+    update = last_update(run)
+    attent("train", "--resume", run, "--updates", update + MORE)
+    assert last_update(run) == update + MORE
+    reached = load_file(last_checkpoint(run) / "model.safetensors")
+    golden.check(f"{name}: {MORE} updates later, {way}", summary(reached), **tolerances(tight))
+    outcome = json.loads((run / "config.json").read_text(encoding="utf-8"))["training"]["outcome"]
+    golden.check(f"{name}: loss {MORE} updates later, {way}", outcome["loss"], **tolerances(tight))
+
+
+@pytest.mark.parametrize("name", GOING_ON)
+def test_in_one_go_or_in_two_bit_for_bit(attent, copied, tmp_path: Path, name: str) -> None:
+    whole = copied(name)
+    update = last_update(whole)
+    attent("train", "--resume", whole, "--updates", update + MORE)
+    whole.rename(tmp_path / "whole")
+    halves = copied(name)
+    for updates in (1, MORE):
+        attent("train", "--resume", halves, "--updates", update + updates)
+    one, other = (last_checkpoint(run) for run in (tmp_path / "whole", halves))
+    for file in sorted(path.name for path in one.glob("*.safetensors")):
+        first, second = load_file(one / file), load_file(other / file)
+        assert first.keys() == second.keys()
+        assert all(torch.equal(tensor, second[key]) for key, tensor in first.items()), file
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_training_begins_as_it_began(attent, golden, internals, here: Path, tmp_path: Path, name: str) -> None:
+    run, tight = tmp_path / name, internals.has_extension()
+    attent("train", "--config", f"settings/{name}.toml", "--updates", FEW, "--out", run)
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    golden.check(f"{name}: weights after {FEW}", summary(weights(run)), **tolerances(tight))
+    golden.check(f"{name}: loss after {FEW}", config["training"]["outcome"]["loss"], **tolerances(tight))
+    if name != "dates":
+        golden.check(f"{name}: digests", {key: value for key, value in config["digests"].items() if not key.endswith(".safetensors")})
+    for file in sorted(run.glob("*tokenizer*")):
+        assert file.read_bytes() == (here / "runs" / name / file.name).read_bytes() or name == "dates", file.name
+
+
+def test_other_settings_of_training(attent, golden, internals, here: Path, tmp_path: Path) -> None:
+    for number, changes in enumerate(
+        (
+            ("training.optimizer=adam", "training.weight_decay=0.1", "training.schedule=noam", "training.learning_rate=1"),
+            ("training.accumulate=2", "training.clip=0.5", "training.schedule=cosine", "training.averaging=last", "training.last_every=1"),
+            ("training.label_smoothing=0", "training.schedule=linear", "model.norm=post", "model.position=alibi", "model.activation=gelu"),
+            ("model.key_value_heads=1", "model.attention_dropout=0.2", "model.position=relative_bias", "text.dropout=0.2"),
+        )
+    ):
+        run, tight = tmp_path / str(number), internals.has_extension()
+        options = [word for change in changes for word in ("--set", change)]
+        attent("train", "--config", "settings/pairs.toml", "--updates", FEW, "--out", run, *options)
+        golden.check(" ".join(changes), summary(weights(run)), **tolerances(tight))
+
+
+def test_the_mean_of_checkpoints(attent, golden, copied) -> None:
+    tight = True
+    run = copied("pairs")
+    attent("average", run, "--best", 1)
+    golden.check("pairs: averaged", summary(weights(run)))
