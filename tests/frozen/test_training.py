@@ -102,7 +102,6 @@ def test_other_settings_of_training(attent, golden, internals, here: Path, tmp_p
 
 
 def test_the_mean_of_checkpoints(attent, golden, copied) -> None:
-    tight = True
     run = copied("pairs")
     attent("average", run, "--best", 1)
     golden.check("pairs: averaged", summary(weights(run)))
