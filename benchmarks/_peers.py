@@ -71,7 +71,7 @@ def write(folder: Path, data: Bitext, model: ModelSettings, pieces: int, tokens:
     rows = [order.next_rows() for _ in range(batches)]
     (folder / "batches.json").write_text(json.dumps([len(some) for some in rows]), encoding="utf-8")
     every = list(itertools.chain.from_iterable(rows))
-    # targets are kept with START and STOP
+    # targets are kept with BOS and EOS
     for name, of, ends in (("source", data.source, slice(None)), ("target", data.target, slice(1, -1))):
         sentences = (of.tokens[of.starts[row] : of.starts[row] + of.lengths[row]][ends].tolist() for row in every)
         _lines(folder / f"{name}.txt", sentences)
@@ -96,7 +96,7 @@ def write_lines(
     """
     order = sorted(range(len(lines)), key=lambda row: len(lines[row]))
     _lines(folder / "lines.txt", (lines[row] for row in order))
-    # STOP is a step too
+    # EOS is a step too
     values = {
         name: {"beam": beam, "batches": list(batches), "steps": [len(ours[row].tokens) + 1 for row in order]}
         for name, (beam, ours, batches) in searches.items()

@@ -64,7 +64,7 @@ def test_what_is_written_is_what_attent_learns_from(peers: ModuleType, data: Bit
         assert len(batch.source) == number
         for row, source in enumerate(sources[first : first + number]):
             assert source == [token for token in batch.source[row].tolist() if token != PAD]
-            # without STOP
+            # without EOS
             assert targets[first + row] == batch.target_out[row, : batch.target_lengths[row] - 1].tolist()
         first += number
     words = (tmp_path / "vocabulary.txt").read_text().splitlines()

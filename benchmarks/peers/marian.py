@@ -11,7 +11,7 @@ from _measured import Clock, Enough, arguments, ids, model_in, say
 from torch.nn import functional as F
 from transformers import MarianConfig, MarianMTModel
 
-PAD, START, STOP = 0, 2, 3
+PAD, BOS, EOS = 0, 2, 3
 
 
 def model_of(like: dict[str, Any], pieces: int) -> MarianMTModel:
@@ -27,9 +27,9 @@ def model_of(like: dict[str, Any], pieces: int) -> MarianMTModel:
             max_position_embeddings=512,
             scale_embedding=True,
             pad_token_id=PAD,
-            bos_token_id=START,
-            eos_token_id=STOP,
-            decoder_start_token_id=START,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            decoder_start_token_id=BOS,
             forced_eos_token_id=None,
             **sizes,
         )
@@ -54,7 +54,7 @@ def main() -> None:
     batches, first = [], 0
     for number in rows:
         these = slice(first, first := first + number)
-        whole = padded([[START, *target, STOP] for target in targets[these]])
+        whole = padded([[BOS, *target, EOS] for target in targets[these]])
         batches.append((padded(sources[these]), whole[:, :-1], whole[:, 1:]))
     pieces = len((asked.folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines())
     model = model_of(model_in(asked.folder), pieces).train()

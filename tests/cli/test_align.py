@@ -138,7 +138,7 @@ def test_a_pair_that_is_too_long_is_named_and_the_others_aligned(
     says = "tokens, more than the 16 that this model can read"
     assert (done.code, done.err) == (2, [f"line 1: not aligned: 22 {says}", f"line 5: not aligned: 18 {says}"])
     assert done.out == ["", "", whole[2], "", ""]
-    # START counts
+    # BOS counts
     file.write_text("a\t0123456789abcde\na\t0123456789abcdef\n", encoding="utf-8")
     assert attent("align", run_folder, file).err == [f"line 2: not aligned: 17 {says}"]
 

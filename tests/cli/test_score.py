@@ -33,7 +33,7 @@ def test_a_pair_that_is_too_long_is_named_by_its_line(attent, run_folder: Path, 
     monkeypatch.setattr(score, "LINES", 2)
     monkeypatch.setattr(Transformer, "longest", 16)
     file = tmp_path / "pairs.tsv"
-    # START counts
+    # BOS counts
     file.write_text("a\tb\n" * 3 + f"a\t{15 * '0'}\na\t{16 * '0'}\na\tb\n", encoding="utf-8")
     done = attent("score", run_folder, file)
     assert (done.code, len(done.out)) == (2, 4)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attent.data.batches import ROWS, Batch, BatchSize, Bitext, Sequences, cut, round_up
 from attent.data.text import Pair
-from attent.data.tokenizer import PAD, START, STOP, CharTokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, CharTokenizer
 from attent.errors import ArgumentError, DataError
 
 TOKENIZER = CharTokenizer("abcde")
@@ -26,8 +26,8 @@ def test_worked_by_hand() -> None:
     a, b, c, d, e = range(4, 9)
     assert batch.source.tolist() == [[a, b, c], [a, b, PAD]]
     assert batch.source_lengths.tolist() == [3, 2]
-    assert batch.target_in.tolist() == [[START, d, e], [START, c, STOP]]
-    assert batch.target_out.tolist() == [[d, e, STOP], [c, STOP, PAD]]
+    assert batch.target_in.tolist() == [[BOS, d, e], [BOS, c, EOS]]
+    assert batch.target_out.tolist() == [[d, e, EOS], [c, EOS, PAD]]
     assert batch.target_lengths.tolist() == [3, 2]
     assert batch.tokens == 5
 
@@ -42,8 +42,8 @@ def test_a_batch_holds_every_token_and_padding_only(pairs: list[tuple[str, str]]
         length = int(batch.source_lengths[row])
         assert TOKENIZER.decode(batch.source[row, :length].tolist()) == source
         assert batch.source[row, length:].eq(PAD).all()
-        assert batch.target_in[row, 0] == START
-        assert batch.target_out[row].tolist()[: len(target) + 1] == [*TOKENIZER.encode(target), STOP]
+        assert batch.target_in[row, 0] == BOS
+        assert batch.target_out[row].tolist()[: len(target) + 1] == [*TOKENIZER.encode(target), EOS]
         assert batch.target_in[row, 1 : len(target) + 1].tolist() == TOKENIZER.encode(target)
 
 
@@ -169,5 +169,5 @@ def test_a_bitext_has_the_tokens_of_both_sides() -> None:
     bitext = Bitext([Pair("ab", "c")], CharTokenizer("ab"), CharTokenizer("c"))
     assert {side: sequences.joined(np.arange(1)).tolist() for side, sequences in bitext.sides.items()} == {
         "source": [4, 5],
-        "target": [START, 4, STOP],
+        "target": [BOS, 4, EOS],
     }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from attent.data import subword_tokenizer
 from attent.data.subword_tokenizer import BpeTokenizer, SubwordTokenizer, UnigramTokenizer
-from attent.data.tokenizer import PAD, SPECIALS, START, STOP, UNK, Tokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
 from attent.errors import ArgumentError, DataError
 
 STRANGE = [
@@ -129,7 +129,7 @@ def test_a_dropout_out_of_range_is_an_error(dropout: float) -> None:
 def test_special_ids_leave_no_trace(kind: str) -> None:
     tokenizer = LEARNT[kind]
     the, street = tokenizer.encode("the"), tokenizer.encode("street")
-    assert tokenizer.decode([START, *the, PAD, UNK, *street, STOP, *the, 99_999]) == "the street"
+    assert tokenizer.decode([BOS, *the, PAD, UNK, *street, EOS, *the, 99_999]) == "the street"
     for token in (-1, tokenizer.size):
         with pytest.raises(ArgumentError, match=f"got {token}"):
             tokenizer.decode([token])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.data.tokenizer import PAD, START, STOP, UNK, CharTokenizer, Tokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, UNK, CharTokenizer, Tokenizer
 from attent.errors import ArgumentError, DataError
 
 LINES = ["fr | mardi 3 mars", "३१ जाने", "火曜日 \u202f\u200f\n", "𞥐 e\u0301 é"]
@@ -17,7 +17,7 @@ def test_decoding_undoes_encoding_where_every_character_is_known(lines: list[str
     for line in lines:
         ids = tokenizer.encode(line)
         assert tokenizer.decode(ids) == line
-        assert all(STOP < token < tokenizer.size for token in ids)
+        assert all(EOS < token < tokenizer.size for token in ids)
 
 
 @given(st.text())
@@ -50,7 +50,7 @@ def test_by_hand() -> None:
     assert tokenizer.characters == ("a", "b", "n", "c")
     assert tokenizer.size == 8
     assert tokenizer.encode("canxb") == [7, 4, 6, UNK, 5]
-    assert tokenizer.decode([START, 7, 4, PAD, UNK, 5, STOP, 6, 99]) == "cab"
+    assert tokenizer.decode([BOS, 7, 4, PAD, UNK, 5, EOS, 6, 99]) == "cab"
 
 
 @pytest.mark.parametrize("token", [-1, 8])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.data.tokenizer import PAD, START, STOP, UNK, Tokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from attent.data.word_tokenizer import WordTokenizer
 from attent.errors import ArgumentError, DataError
 
@@ -20,7 +20,7 @@ def test_decoding_undoes_encoding_where_every_word_is_known(lines: list[str]) ->
     for line in lines:
         ids = tokenizer.encode(line)
         assert tokenizer.decode(ids) == line
-        assert all(STOP < token < tokenizer.size for token in ids)
+        assert all(EOS < token < tokenizer.size for token in ids)
 
 
 @pytest.mark.parametrize("line", STRANGE)
@@ -48,7 +48,7 @@ def test_by_hand() -> None:
     assert tokenizer.words == (" dog", " a", ".")
     assert tokenizer.size == 7
     assert tokenizer.encode("dog. a bird") == [4, 6, 5, UNK]
-    assert tokenizer.decode([START, 4, PAD, UNK, 6, STOP, 5, 99]) == "dog."
+    assert tokenizer.decode([BOS, 4, PAD, UNK, 6, EOS, 5, 99]) == "dog."
 
 
 def test_words_of_many_scripts_stay_whole() -> None:

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from attent.data.tokenizer import PAD, START, STOP
+from attent.data.tokenizer import BOS, EOS, PAD
 from attent.decoding.beam import likeliest, likeliest_of_logits, settled
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.ops import native as extension
@@ -74,7 +74,7 @@ def test_logits_are_normalised_over_all_tokens(width: int, size: int, level: int
     so_far, logits = -torch.rand(7, width), torch.randn(7, width, size) * 5
     so_far[:, 1:2] = -torch.inf
     told = logits.double().log_softmax(-1)
-    told[..., [PAD, START]] = -torch.inf
+    told[..., [PAD, BOS]] = -torch.inf
     every = (so_far[..., None].double() + told).flatten(1)
     scores, places = likeliest_of_logits(so_far, logits)
     expected = every.topk(scores.shape[1])
@@ -87,7 +87,7 @@ def test_logits_are_normalised_over_all_tokens(width: int, size: int, level: int
 def test_what_is_no_number_ends() -> None:
     scores, places = likeliest_of_logits(torch.zeros(1, 1), torch.full((1, 1, 37), torch.nan))
     assert scores.isnan().all()
-    assert places.tolist() == [[STOP]]
+    assert places.tolist() == [[EOS]]
 
 
 def test_it_is_settled_when_nothing_better_can_come() -> None:

@@ -1,13 +1,13 @@
 import torch
 from torch import Tensor
 
-from attent.data.tokenizer import PAD, START, STOP, UNK
+from attent.data.tokenizer import BOS, EOS, PAD, UNK
 from attent.decoding.constraints import Constraints
 
 VOCABULARY = 7
 NOTHING = torch.zeros(2, 0, dtype=torch.long)
 FAR = torch.tensor([31, 29])
-FREE = {UNK, STOP, 4, 5, 6}
+FREE = {UNK, EOS, 4, 5, 6}
 
 
 def told() -> Tensor:
@@ -26,25 +26,25 @@ def left(constraints: Constraints, written: Tensor) -> list[set[int]]:
 
 def test_neither_pad_nor_start_is_ever_said() -> None:
     assert left(Constraints.of(FAR), NOTHING) == [FREE, FREE]
-    assert not FREE & {PAD, START}
+    assert not FREE & {PAD, BOS}
 
 
 def test_stop_waits_for_the_minimum() -> None:
     constraints = Constraints.of(FAR, minimum_length=2)
-    assert left(constraints, torch.tensor([[4], [5]])) == [FREE - {STOP}] * 2
+    assert left(constraints, torch.tensor([[4], [5]])) == [FREE - {EOS}] * 2
     assert left(constraints, torch.tensor([[4, 4], [5, 5]])) == [FREE] * 2
 
 
 def test_at_its_limit_a_row_can_only_stop() -> None:
     constraints = Constraints.of(torch.tensor([1, 2]), minimum_length=9)
-    assert left(constraints, torch.tensor([[4], [5]])) == [{STOP}, FREE - {STOP}]
-    assert left(constraints, torch.tensor([[4, 4], [5, 4]])) == [{STOP}, {STOP}]
-    assert left(constraints.select(torch.tensor([1, 1])), torch.tensor([[4], [5]])) == [FREE - {STOP}] * 2
+    assert left(constraints, torch.tensor([[4], [5]])) == [{EOS}, FREE - {EOS}]
+    assert left(constraints, torch.tensor([[4, 4], [5, 4]])) == [{EOS}, {EOS}]
+    assert left(constraints.select(torch.tensor([1, 1])), torch.tensor([[4], [5]])) == [FREE - {EOS}] * 2
 
 
 def test_no_ngram_comes_twice() -> None:
     written = torch.tensor([[4, 5, 4, 6, 4], [4, 4, 5, 5, 6]])
-    assert left(Constraints.of(FAR, no_repeat_ngram=1), written) == [{UNK, STOP}] * 2
+    assert left(Constraints.of(FAR, no_repeat_ngram=1), written) == [{UNK, EOS}] * 2
     assert left(Constraints.of(FAR, no_repeat_ngram=2), written) == [FREE - {5, 6}, FREE]
     assert left(Constraints.of(FAR, no_repeat_ngram=3), torch.tensor([[4, 5, 6, 4, 5], [4, 5, 6, 5, 4]])) == [FREE - {6}, FREE]
     assert left(Constraints.of(FAR, no_repeat_ngram=6), written) == [FREE, FREE]
@@ -52,7 +52,7 @@ def test_no_ngram_comes_twice() -> None:
 
 def test_who_has_nothing_left_to_say_may_stop() -> None:
     written = torch.tensor([[UNK, 4, 5, 6], [UNK, 4, 5, 5]])
-    assert left(Constraints.of(FAR, minimum_length=9, no_repeat_ngram=1), written) == [{STOP}, {6}]
+    assert left(Constraints.of(FAR, minimum_length=9, no_repeat_ngram=1), written) == [{EOS}, {6}]
 
 
 def test_a_prefix_comes_first() -> None:
@@ -61,7 +61,7 @@ def test_a_prefix_comes_first() -> None:
     assert left(constraints, NOTHING) == [{4}, {5}]
     assert left(constraints, torch.tensor([[4], [5]])) == [{4}, FREE - {5}]
     assert left(constraints, torch.tensor([[4, 4], [5, 6]])) == [{6}, FREE - {5, 6}]
-    assert left(constraints, torch.tensor([[4, 4, 6], [5, 6, 4]])) == [{STOP}, FREE - {4, 5, 6}]
+    assert left(constraints, torch.tensor([[4, 4, 6], [5, 6, 4]])) == [{EOS}, FREE - {4, 5, 6}]
 
 
 def test_no_prefixes_force_nothing() -> None:

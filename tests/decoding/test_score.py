@@ -5,7 +5,7 @@ import torch
 
 from attent.data.batches import BatchSize
 from attent.data.text import Pair
-from attent.data.tokenizer import START, STOP, CharTokenizer
+from attent.data.tokenizer import BOS, EOS, CharTokenizer
 from attent.decoding.score import Score, score
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
@@ -25,10 +25,10 @@ def test_it_is_the_sum_over_tokens_and_stop() -> None:
         target = TARGET.encode(pair.target)
         with torch.no_grad():
             memory = made.encode(torch.tensor([SOURCE.encode(pair.source)]), torch.tensor([len(pair.source)]))
-            told = made.output(made.decode(memory, torch.tensor([[START, *target]])))[0].log_softmax(-1)
+            told = made.output(made.decode(memory, torch.tensor([[BOS, *target]])))[0].log_softmax(-1)
         assert found.tokens == len(target) + 1
         assert found.log_probability == pytest.approx(
-            sum(told[place, token].item() for place, token in enumerate([*target, STOP])), abs=1e-4
+            sum(told[place, token].item() for place, token in enumerate([*target, EOS])), abs=1e-4
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.data.tokenizer import PAD, SPECIALS, START, STOP, UNK
+from attent.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.decoding.search import search
@@ -31,14 +31,14 @@ class Echoed:
 
 
 class Echo(EncoderDecoder[Echoed]):
-    """Says its source again and then STOP; with the forbidden tokens always likelier."""
+    """Says its source again and then EOS; with the forbidden tokens always likelier."""
 
     def __init__(self) -> None:
         super().__init__()
         self.batches: list[int] = []
 
     def encode(self, source: Tensor, lengths: Tensor) -> Memory:
-        ends = torch.nn.functional.pad(source, (0, 1)).scatter(1, lengths[:, None], STOP)
+        ends = torch.nn.functional.pad(source, (0, 1)).scatter(1, lengths[:, None], EOS)
         return Memory(ends, lengths)
 
     def decode(self, memory: Memory, tokens: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class Echo(EncoderDecoder[Echoed]):
 
     def step(self, state: Echoed, tokens: Tensor) -> tuple[Tensor, Echoed]:
         self.batches.append(len(tokens))
-        expected = state.source[:, state.step - 1] if state.step else torch.full_like(tokens, START)
+        expected = state.source[:, state.step - 1] if state.step else torch.full_like(tokens, BOS)
         # what a finished or repeated row is given does not matter
         assert state.step == 0 or (tokens == expected).any()
         place = min(state.step, state.source.shape[1] - 1)
@@ -57,7 +57,7 @@ class Echo(EncoderDecoder[Echoed]):
 
     def output(self, features: Tensor) -> Tensor:
         logits = torch.nn.functional.one_hot(features[..., 0].long(), 11).float()
-        return logits.index_fill(-1, torch.tensor([PAD, START]), 5.0)
+        return logits.index_fill(-1, torch.tensor([PAD, BOS]), 5.0)
 
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 8], [9, 0, 0, 0, 0], [5, 4, 0, 0, 0]])
@@ -135,7 +135,7 @@ def sources(count: int, longest: int = 16) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def forced(model: Transformer, source: Tensor, lengths: Tensor, tokens: Sequence[int]) -> Tensor:
     """The log-probabilities (T + 1, V) before each of the tokens and after the last."""
-    return model.output(model.decode(model.encode(source, lengths), torch.tensor([[START, *tokens]])))[0].log_softmax(-1)
+    return model.output(model.decode(model.encode(source, lengths), torch.tensor([[BOS, *tokens]])))[0].log_softmax(-1)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
@@ -155,7 +155,7 @@ def test_a_wide_beam_is_exhaustive_search(alpha: float, seed: int) -> None:
         for length in range(limit + 1):
             for tokens in product((UNK, SPECIALS, SPECIALS + 1), repeat=length):
                 told = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
-                total = sum(told[place, token].item() for place, token in enumerate((*tokens, STOP)))
+                total = sum(told[place, token].item() for place, token in enumerate((*tokens, EOS)))
                 scores[tokens] = total / length_penalty(length + 1, alpha)
         expected = sorted(scores, key=lambda tokens: -scores[tokens])[:7]
         assert [hypothesis.tokens for hypothesis in best] == expected
@@ -178,10 +178,10 @@ def test_a_beam_of_one_is_greedy() -> None:
         found = search(model, source, lengths, Constraints.of(lengths + 7), SearchSettings(length_penalty=alpha))
         for row, tokens in enumerate(tokens_of(found)):
             told = forced(model, source[row : row + 1], lengths[row : row + 1], tokens)
-            told[:, [PAD, START]] = -torch.inf
+            told[:, [PAD, BOS]] = -torch.inf
             expected = told.argmax(-1).tolist()
             assert expected[: len(tokens)] == tokens
-            assert expected[-1] == STOP or len(tokens) == lengths[row] + 7
+            assert expected[-1] == EOS or len(tokens) == lengths[row] + 7
 
 
 def test_the_best_come_first_and_are_what_forced_decoding_gives() -> None:
@@ -191,7 +191,7 @@ def test_the_best_come_first_and_are_what_forced_decoding_gives() -> None:
         assert len({hypothesis.tokens for hypothesis in best}) == 3
         assert [hypothesis.score for hypothesis in best] == sorted((hypothesis.score for hypothesis in best), reverse=True)
         for hypothesis in best:
-            said = torch.tensor([*hypothesis.tokens, STOP])
+            said = torch.tensor([*hypothesis.tokens, EOS])
             told = forced(model, source[row : row + 1], lengths[row : row + 1], hypothesis.tokens)
             assert hypothesis.log_probability == pytest.approx(told.gather(1, said[:, None]).sum().item(), abs=1e-4)
             assert hypothesis.length_penalty == ((5 + len(said)) / 6) ** 0.8

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attent.data.tokenizer import STOP, UNK, CharTokenizer
+from attent.data.tokenizer import EOS, UNK, CharTokenizer
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import Growing, labels
 from attent.decoding.translator import Translator
@@ -34,7 +34,7 @@ def test_it_writes_what_the_search_writes(translator: Translator, text: str) -> 
     best = translator.search([text])[0][0]
     assert tuple(growing.tokens) == best.tokens
     total = sum(torch.tensor([grown.said.probability for grown in found]).double().log()).item()
-    ended = found[-1].said.token == STOP
+    ended = found[-1].said.token == EOS
     assert ended
     assert total == pytest.approx(best.log_probability, abs=1e-3)
 
@@ -80,7 +80,7 @@ def test_it_ends_where_a_translation_may_be_no_longer(translator: Translator) ->
 
 @pytest.mark.parametrize(
     ("text", "prefix", "said"),
-    [("", [], "the text is empty"), ("ab", [99], "ids of words from 1 to 10, got 99"), ("ab", [5, STOP], "got 3"), ("ab", [-1], "got -1")],
+    [("", [], "the text is empty"), ("ab", [99], "ids of words from 1 to 10, got 99"), ("ab", [5, EOS], "got 3"), ("ab", [-1], "got -1")],
 )
 def test_what_it_cannot_begin_with(translator: Translator, text: str, prefix: list[int], said: str) -> None:
     with pytest.raises(ArgumentError, match=said):
@@ -98,7 +98,7 @@ def test_a_prefix_is_no_longer_than_a_model_can_write() -> None:
 def test_of_what_a_search_has_found_only_what_was_asked_for_is_forced(translator: Translator) -> None:
     found = [*Growing(translator, "abc", TARGET.encode("6543"), asked=1)]
     assert [grown.forced for grown in found] == [True, False, False, False, False]
-    assert found[-1].said.token == STOP
+    assert found[-1].said.token == EOS
 
 
 def test_what_is_not_known_of_a_text(translator: Translator) -> None:
@@ -107,4 +107,4 @@ def test_what_is_not_known_of_a_text(translator: Translator) -> None:
 
 
 def test_every_token_has_a_label() -> None:
-    assert labels(TARGET, [UNK, 4, STOP]) == ("<unk>", "0", "</s>")
+    assert labels(TARGET, [UNK, 4, EOS]) == ("<unk>", "0", "</s>")

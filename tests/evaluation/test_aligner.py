@@ -1,7 +1,7 @@
 import torch
 
 from attent.attention.capture.watch import watch
-from attent.data.tokenizer import START, CharTokenizer
+from attent.data.tokenizer import BOS, CharTokenizer
 from attent.evaluation.aligner import align, date_sides, sides
 from attent.evaluation.forced_decoding import Look
 from attent.models.transformer import Transformer
@@ -37,7 +37,7 @@ def test_links_are_those_of_the_map_itself() -> None:
     made = model()
     pair = sides("ab c", "d ee", BOTH)
     with torch.no_grad(), watch(made) as seen:
-        given = torch.tensor([[START, *pair.target]])
+        given = torch.tensor([[BOS, *pair.target]])
         made.decode(made.encode(torch.tensor([pair.source]), torch.tensor([4])), given)
     weights = seen["decoder.layers.0.cross_attention"].dense()[0, 1]  # (5, 4)
     for about, behind in (("produced", 0), ("read", 1)):

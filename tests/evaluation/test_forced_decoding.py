@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.data.tokenizer import START
+from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, UnknownNameError
 from attent.evaluation.forced_decoding import ABOUT, SAYS, Look, forced, looked_at
 from attent.models.encoder_decoder import EncoderDecoder
@@ -37,7 +37,7 @@ def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
     maps = looked_at(made, SOURCES, TARGETS)
     assert [tuple(single.shape) for single in maps] == [(2, 3), (1, 0), (0, 5), (3, 1), (21, 18)]
     with torch.no_grad(), watch(made) as seen:
-        made.decode(made.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[START, 6, 7]]))
+        made.decode(made.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[BOS, 6, 7]]))
     torch.testing.assert_close(maps[0], seen["decoder.layers.1.cross_attention"].dense()[0].mean(0)[:2])
 
 

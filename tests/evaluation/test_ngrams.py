@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from attent.data.tokenizer import SPECIALS, STOP
+from attent.data.tokenizer import EOS, SPECIALS
 from attent.evaluation.ngrams import Counts, Trigrams
 
 SIZE = 11
@@ -29,7 +29,7 @@ def test_one_number_worked_by_hand() -> None:
     """Trigrams A B · : C twice, D once. Of the 13 kinds of trigram that there are, 11 occur once and 1 twice: D₃ = 11/13 if so."""
     kinds: dict[tuple[int, ...], int] = {}
     for line in LINES:
-        whole = [2, 2, *line, STOP]
+        whole = [2, 2, *line, EOS]
         for place in range(len(whole) - 2):
             kinds[tuple(whole[place : place + 3])] = kinds.get(tuple(whole[place : place + 3]), 0) + 1
     once, twice = (sum(count == times for count in kinds.values()) for times in (1, 2))
@@ -65,7 +65,7 @@ def test_both_sides_are_what_the_whole_line_would_get() -> None:
     line, place = [A, B, C, D], 1
     whole = []
     for word in range(SIZE):
-        tokens = [2, 2, A, word, C, D, STOP]
+        tokens = [2, 2, A, word, C, D, EOS]
         chances = [float(TRIGRAMS.probability(*tokens[at : at + 3])) for at in range(len(tokens) - 2)]
         whole.append(np.prod(chances))
     assert TRIGRAMS.both(line, place) == pytest.approx(np.array(whole) / np.sum(whole))

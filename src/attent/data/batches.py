@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from attent.data.text import Pair
-from attent.data.tokenizer import PAD, START, STOP, Tokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from attent.errors import ArgumentError, DataError
 
 ROWS = 8
@@ -53,9 +53,9 @@ class Batch:
     Args:
         source: (B, Ts).
         source_lengths: tokens of each source, (B,).
-        target_in: START and the target, (B, Tt).
-        target_out: the target and STOP, what is to be told from each token of target_in, (B, Tt).
-        target_lengths: tokens of each target, its STOP included, (B,).
+        target_in: BOS and the target, (B, Tt).
+        target_out: the target and EOS, what is to be told from each token of target_in, (B, Tt).
+        target_lengths: tokens of each target, its EOS included, (B,).
         tokens: the sum of target_lengths.
     """
 
@@ -243,7 +243,7 @@ class Bitext(Examples[Batch]):
 
     def __init__(self, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, keys: int = KEYS) -> None:
         self.source = Sequences([source.encode(pair.source) for pair in pairs])
-        self.target = Sequences([[START, *target.encode(pair.target), STOP] for pair in pairs])
+        self.target = Sequences([[BOS, *target.encode(pair.target), EOS] for pair in pairs])
         self.keys = keys
 
     def __len__(self) -> int:
@@ -275,7 +275,7 @@ class Bitext(Examples[Batch]):
         return np.maximum(self.source.lengths, self.target.lengths - 1)
 
     def counted(self, rows: np.ndarray) -> int:
-        """The target tokens of these pairs, each with its STOP."""
+        """The target tokens of these pairs, each with its EOS."""
         return int((self.target.lengths[rows].astype(np.int64) - 1).sum())
 
     def outline(self) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ from attent.data.batches import Batch, BatchSize, Endless, Sequences
 from attent.data.disk_pairs import StoredPairs
 from attent.data.index import EncodedBitext, StoredBitext
 from attent.data.subword_tokenizer import SubwordTokenizer
-from attent.data.tokenizer import START, STOP
+from attent.data.tokenizer import BOS, EOS
 
 
 class ResampledBitext(EncodedBitext):
@@ -51,7 +51,7 @@ class ResampledBitext(EncodedBitext):
         pairs = list(self._pairs.only(rows))
         source = self._drawn(self._source, [pair.source for pair in pairs], 2 * seed)
         target = self._drawn(self._target, [pair.target for pair in pairs], 2 * seed + 1)
-        drawn = EncodedBitext(Sequences(source), Sequences([[START, *tokens, STOP] for tokens in target]), keys=self.keys)
+        drawn = EncodedBitext(Sequences(source), Sequences([[BOS, *tokens, EOS] for tokens in target]), keys=self.keys)
         return drawn.batch(np.arange(len(rows)))
 
     def _drawn(self, tokenizer: SubwordTokenizer, texts: list[str], seed: int) -> list[list[int]]:

@@ -125,7 +125,7 @@ def fitting(
         pairs: all of them.
         lines: the number of each one's line.
         tokenizers: of source and target.
-        most: tokens that source and target may have, START and STOP not counted.
+        most: tokens that source and target may have, BOS and EOS not counted.
         report: takes up the pairs that are longer.
     """
     rows: list[int] = []

@@ -13,7 +13,7 @@ import numpy as np
 from attent.data.batches import KEYS, Bitext, Sequences
 from attent.data.disk_pairs import StoredPairs
 from attent.data.readers import OVER_LONG, Report
-from attent.data.tokenizer import START, STOP, Tokenizer
+from attent.data.tokenizer import BOS, EOS, Tokenizer
 from attent.errors import DataError
 
 # Pairs encoded between two writes.
@@ -62,7 +62,7 @@ class EncodedBitext(Bitext):
 
     Args:
         source: their sources.
-        target: their targets, with START and STOP.
+        target: their targets, with BOS and EOS.
         keys: lengths are padded to a multiple of this.
     """
 
@@ -104,7 +104,7 @@ def index(
         source: what encodes their sources.
         target: what encodes their targets.
         folder: where the index is to be; it is made if it is not there.
-        maximum_length: tokens that either side may have, START and STOP not counted.
+        maximum_length: tokens that either side may have, BOS and EOS not counted.
         report: takes up the pairs that are longer.
         keys: lengths are padded to a multiple of this.
 
@@ -127,7 +127,7 @@ def index(
                 elif report is not None:
                     report.drop(OVER_LONG, pairs.number(row))
             writers[0].write([tokens for tokens, _ in fitting])
-            writers[1].write([[START, *tokens, STOP] for _, tokens in fitting])
+            writers[1].write([[BOS, *tokens, EOS] for _, tokens in fitting])
     finally:
         for writer in writers:
             writer.close()

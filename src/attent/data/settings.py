@@ -107,7 +107,7 @@ def limited(settings: AnySettings, longest: int | None, beside: int = 0) -> AnyS
     Args:
         settings: of lines or of pairs.
         longest: the most tokens that it can read; None where there is no limit.
-        beside: how many of these are not of the text, as START is.
+        beside: how many of these are not of the text, as BOS is.
     """
     most = settings.maximum_length if longest is None else min(settings.maximum_length, longest - beside)
     return settings.model_copy(update={"maximum_length": most})

@@ -15,7 +15,7 @@ import sentencepiece
 
 from attent.data import tokenizer_file
 from attent.data.subword_sampling import BpeDropout, Sampler, SubwordRegularization, Vocabulary
-from attent.data.tokenizer import PAD, START, STOP, UNK, spoken
+from attent.data.tokenizer import BOS, EOS, PAD, UNK, spoken
 from attent.errors import ArgumentError, DataError
 
 VERSION = 1
@@ -42,7 +42,7 @@ class SubwordTokenizer:
         model: a SentencePiece model, serialized.
 
     Raises:
-        ArgumentError: it is none, or its first four ids are not PAD, UNK, START and STOP, or a piece is no text.
+        ArgumentError: it is none, or its first four ids are not PAD, UNK, BOS and EOS, or a piece is no text.
     """
 
     KIND: ClassVar[str]
@@ -56,8 +56,8 @@ class SubwordTokenizer:
         except (RuntimeError, UnicodeDecodeError) as error:
             raise ArgumentError(f"not a SentencePiece model ({len(model):,} bytes)") from error
         processor = self._processor
-        if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, START, STOP):
-            raise ArgumentError(f"the ids of PAD, UNK, START and STOP must be {PAD}, {UNK}, {START} and {STOP} in the SentencePiece model")
+        if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNK, BOS, EOS):
+            raise ArgumentError(f"the ids of PAD, UNK, BOS and EOS must be {PAD}, {UNK}, {BOS} and {EOS} in the SentencePiece model")
         try:
             processor.IdToPiece(list(range(processor.GetPieceSize())))
         except UnicodeDecodeError as error:
@@ -93,8 +93,8 @@ class SubwordTokenizer:
                 character_coverage=COVERAGE,
                 pad_id=PAD,
                 unk_id=UNK,
-                bos_id=START,
-                eos_id=STOP,
+                bos_id=BOS,
+                eos_id=EOS,
                 num_threads=1,
                 minloglevel=3,
             )
@@ -110,7 +110,7 @@ class SubwordTokenizer:
         return self._processor.GetPieceSize()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the likeliest pieces; no START, no STOP."""
+        """The ids of the likeliest pieces; no BOS, no EOS."""
         return self._processor.EncodeAsIds(text.translate(ESCAPED))
 
     def sample(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
@@ -137,7 +137,7 @@ class SubwordTokenizer:
         return type(self).SAMPLER(Vocabulary.of(self._processor))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text up to the first STOP; PAD, UNK and START leave no trace.
+        """The text up to the first EOS; PAD, UNK and BOS leave no trace.
 
         Raises:
             ArgumentError: an id is not below `size`.
@@ -152,7 +152,7 @@ class SubwordTokenizer:
     def piece(self, token: int) -> str:
         """The piece, with "▁" for a space."""
         processor = self._processor
-        return "" if token <= STOP or processor.IsByte(token) else processor.IdToPiece(token)
+        return "" if token <= EOS or processor.IsByte(token) else processor.IdToPiece(token)
 
     def word(self, token: int) -> str | None:
         """A piece that begins with a space, without it, or one that has neither letter nor digit."""

@@ -10,13 +10,13 @@ from typing import Protocol, Self
 from attent.data import tokenizer_file
 from attent.errors import ArgumentError, DataError
 
-PAD, UNK, START, STOP = 0, 1, 2, 3
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = 4
 FORMAT, VERSION = "attent character tokenizer", 1
 
 
 def spoken(ids: Iterable[int], size: int) -> Iterator[int]:
-    """The ids up to the first STOP that stand for text; PAD, UNK and START are passed over.
+    """The ids up to the first EOS that stand for text; PAD, UNK and BOS are passed over.
 
     Args:
         ids: what a model has written.
@@ -26,7 +26,7 @@ def spoken(ids: Iterable[int], size: int) -> Iterator[int]:
         ArgumentError: an id is not below `size`.
     """
     for token in ids:
-        if token == STOP:
+        if token == EOS:
             return
         if not 0 <= token < size:
             raise ArgumentError(f"a token id must be from 0 to {size - 1}, got {token}")
@@ -35,7 +35,7 @@ def spoken(ids: Iterable[int], size: int) -> Iterator[int]:
 
 
 class Tokenizer(Protocol):
-    """What every tokenizer can do; the ids 0 to 3 are PAD, UNK, START and STOP in each of them."""
+    """What every tokenizer can do; the ids 0 to 3 are PAD, UNK, BOS and EOS in each of them."""
 
     @property
     def size(self) -> int:
@@ -43,11 +43,11 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without START and STOP."""
+        """The ids of a text, without BOS and EOS."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids: up to the first STOP, special ids dropped."""
+        """The text of some ids: up to the first EOS, special ids dropped."""
         ...
 
     def pieces(self, text: str) -> list[str]:
@@ -114,11 +114,11 @@ class CharTokenizer:
         return self._characters
 
     def encode(self, text: str) -> list[int]:
-        """The id of every character, UNK for an unknown one; no START, no STOP."""
+        """The id of every character, UNK for an unknown one; no BOS, no EOS."""
         return [self._ids.get(character, UNK) for character in text]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The characters up to the first STOP; PAD, UNK and START leave no trace.
+        """The characters up to the first EOS; PAD, UNK and BOS leave no trace.
 
         Raises:
             ArgumentError: an id is not below `size`.

@@ -83,11 +83,11 @@ class WordTokenizer:
         return self._words
 
     def encode(self, text: str) -> list[int]:
-        """The id of every word, UNK for an unknown one; no START, no STOP."""
+        """The id of every word, UNK for an unknown one; no BOS, no EOS."""
         return [self._ids.get(word, UNK) for word in _pieces(text)] if text else []
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The words up to the first STOP; PAD, UNK and START leave no trace.
+        """The words up to the first EOS; PAD, UNK and BOS leave no trace.
 
         Raises:
             ArgumentError: an id is not below `size`.

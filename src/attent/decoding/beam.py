@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from attent.data.tokenizer import PAD, START, STOP
+from attent.data.tokenizer import BOS, EOS, PAD
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.ops import native as extension
 
@@ -23,7 +23,7 @@ BLOCK = 32
 def likeliest(so_far: Tensor, told: Tensor, who: Tensor, step: int) -> tuple[Tensor, Tensor]:
     """The likeliest continuations of each sentence's K hypotheses, best first.
 
-    As many as 2K, since K of them may end with STOP and K must go on; 1 if K is 1, for then STOP ends the sentence.
+    As many as 2K, since K of them may end with EOS and K must go on; 1 if K is 1, for then EOS ends the sentence.
 
     Args:
         so_far: the hypotheses' log-probabilities, (S, K).
@@ -65,7 +65,7 @@ def countable(told: Tensor) -> bool:
 
 
 def likeliest_of_logits(so_far: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """`likeliest` of logits (S, K, V), which are written over, where neither PAD nor START may be said; they must be `countable`."""
+    """`likeliest` of logits (S, K, V), which are written over, where neither PAD nor BOS may be said; they must be `countable`."""
     return _ranked(so_far, logits, logits=True)
 
 
@@ -75,7 +75,7 @@ def _ranked(so_far: Tensor, told: Tensor, *, logits: bool = False) -> tuple[Tens
     count = min(2 * width, width * size) if width > 1 else 1
     scores, places = told.new_empty(number, count), so_far.new_empty(number, count, dtype=torch.int64)
     given = (so_far.contiguous(), told, scores, places)
-    extension.run("attent_likeliest", given, number, width, size, count, logits, PAD, START, STOP)
+    extension.run("attent_likeliest", given, number, width, size, count, logits, PAD, BOS, EOS)
     return scores, places
 
 
@@ -112,10 +112,10 @@ def settled(finished: Sequence[Hypothesis], running: float, limit: int, *, width
     never scores above log P / lp(limit + 1). Nothing is given up as long as that could be among those wanted.
 
     Args:
-        finished: what has ended with STOP.
+        finished: what has ended with EOS.
         running: the highest log-probability of what has not.
-        limit: the most tokens that the translation may have, STOP not counted.
-        width: K; with 1 the first STOP ends the sentence.
+        limit: the most tokens that the translation may have, EOS not counted.
+        width: K; with 1 the first EOS ends the sentence.
         wanted: how many are asked for.
         alpha: of the length penalty.
     """

@@ -9,21 +9,21 @@ import torch
 from torch import Tensor
 
 from attent.data.batches import Sequences
-from attent.data.tokenizer import PAD, START, STOP
+from attent.data.tokenizer import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)
 class Constraints:
     """What holds for each row of a batch; a value, selected from together with the decoder's state.
 
-    PAD and START are never said. At its limit a row can only say STOP. Where n-grams would leave a row nothing to say, it
-    may say STOP. A forced prefix comes before every other constraint.
+    PAD and BOS are never said. At its limit a row can only say EOS. Where n-grams would leave a row nothing to say, it
+    may say EOS. A forced prefix comes before every other constraint.
 
     Args:
         prefixes: how each translation begins, PAD behind its end, (B, P).
         limits: the most tokens that each may have, (B,).
         nearest: the least of the limits.
-        minimum_length: tokens before STOP may come.
+        minimum_length: tokens before EOS may come.
         no_repeat_ngram: no run of so many tokens comes twice; 0 forbids nothing.
     """
 
@@ -41,7 +41,7 @@ class Constraints:
 
         Args:
             limits: the most tokens of each translation, (B,); a longer prefix raises it.
-            prefixes: how each begins, without START; with nothing unless given.
+            prefixes: how each begins, without BOS; with nothing unless given.
             minimum_length: as above.
             no_repeat_ngram: as above.
         """
@@ -58,7 +58,7 @@ class Constraints:
         return replace(self, prefixes=self.prefixes[rows], limits=self.limits[rows])
 
     def free(self, step: int) -> bool:
-        """Whether so many tokens further anything but PAD and START may come."""
+        """Whether so many tokens further anything but PAD and BOS may come."""
         repeats, begun = 0 < self.no_repeat_ngram <= step, step < self.prefixes.shape[1]
         return not (repeats or begun or step < self.minimum_length or step >= self.nearest)
 
@@ -72,13 +72,13 @@ class Constraints:
         free = told
         told = _speakable_(told.clone())
         if step < self.minimum_length:
-            told[:, STOP] = -torch.inf
+            told[:, EOS] = -torch.inf
         if 0 < self.no_repeat_ngram <= step:
             told = _without_repeats(told, written, self.no_repeat_ngram)
             mute = torch.isneginf(told).all(-1)
-            told[:, STOP] = torch.where(mute, free[:, STOP], told[:, STOP])
+            told[:, EOS] = torch.where(mute, free[:, EOS], told[:, EOS])
         if step >= self.nearest:
-            told = _only(told, free, self.limits <= step, torch.full_like(self.limits, STOP))
+            told = _only(told, free, self.limits <= step, torch.full_like(self.limits, EOS))
         if step < self.prefixes.shape[1]:
             forced = self.prefixes[:, step]
             told = _only(told, free, forced != PAD, forced)
@@ -86,8 +86,8 @@ class Constraints:
 
 
 def _speakable_(told: Tensor) -> Tensor:
-    """Neither PAD nor START, in place."""
-    told[:, PAD] = told[:, START] = -torch.inf
+    """Neither PAD nor BOS, in place."""
+    told[:, PAD] = told[:, BOS] = -torch.inf
     return told
 
 

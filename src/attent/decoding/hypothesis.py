@@ -14,8 +14,8 @@ class Hypothesis:
     Source: Wu et al. (2016), equation 14, arXiv 1609.08144 (here without the coverage penalty).
 
     Args:
-        tokens: the target, without START and STOP.
-        log_probability: log P(Y | X), that of STOP included, in nats: the model's own, whatever constraints, temperature or
+        tokens: the target, without BOS and EOS.
+        log_probability: log P(Y | X), that of EOS included, in nats: the model's own, whatever constraints, temperature or
             filters there were.
         length_penalty: lp(Y), 1 or more.
     """
@@ -43,7 +43,7 @@ def length_penalty(length: int, alpha: float) -> float:
     Source: Wu et al. (2016), equation 14, arXiv 1609.08144.
 
     Args:
-        length: |Y|, the tokens whose log-probabilities are summed, STOP included.
+        length: |Y|, the tokens whose log-probabilities are summed, EOS included.
         alpha: 0 for no penalty.
     """
     return ((5 + length) / 6) ** alpha

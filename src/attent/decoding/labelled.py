@@ -15,7 +15,7 @@ class LabelledMap:
         weights: (1, H, Tq, Tk).
         rows: what each query is about, Tq labels; in the decoder the token produced by the row's step, so that row t is about
             target piece t, not the token read in, which is the piece before it.
-        columns: what each key is about, Tk labels; in the decoder's self-attention the pieces given, from START on.
+        columns: what each key is about, Tk labels; in the decoder's self-attention the pieces given, from BOS on.
     """
 
     weights: AttentionMap

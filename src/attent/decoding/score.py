@@ -24,8 +24,8 @@ class Score:
     """How probable one pair's target is, given its source.
 
     Args:
-        log_probability: log P(Y | X), that of STOP included, in nats.
-        tokens: how many tokens that is, STOP included.
+        log_probability: log P(Y | X), that of EOS included, in nats.
+        tokens: how many tokens that is, EOS included.
     """
 
     log_probability: float

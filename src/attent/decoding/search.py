@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attent.data.batches import ROWS, round_up
-from attent.data.tokenizer import START, STOP
+from attent.data.tokenizer import BOS, EOS
 from attent.decoding.beam import countable, likeliest, likeliest_of_logits, settled
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
@@ -30,7 +30,7 @@ def search(
     settings: SearchSettings = GREEDY,
     choose: Choice = likeliest,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch: every hypothesis is continued until STOP.
+    """Translate a batch: every hypothesis is continued until EOS.
 
     Settled sentences leave the batch. A translation does not depend on what is translated beside it: unless the model computes each
     row by itself, the batch's rows stay a multiple of 8 throughout (repeating a row where hypotheses are too few).
@@ -62,13 +62,13 @@ def search(
     state = model.start(model.encode(source[every], lengths[every])).select(rows)
     constraints = constraints.select(rows)
     written = rows.new_empty(len(rows), 0)
-    tokens = torch.full_like(rows, START)
+    tokens = torch.full_like(rows, BOS)
     while True:
         features, state = model.step(state, tokens)
         step = written.shape[1]
         # what is decided about so few numbers is decided on the CPU
         scores, hypotheses, said = _chosen(model.output(features), so_far, constraints, written, choose, who)
-        ends = said == STOP
+        ends = said == EOS
         endings = ends[:, :width] & (scores[:, :width] != -np.inf)
         if endings.any():
             penalty = length_penalty(step + 1, settings.length_penalty)

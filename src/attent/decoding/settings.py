@@ -15,13 +15,13 @@ class SearchSettings(BaseModel):
     """Everything that decides how a translation is searched for; the defaults are greedy search.
 
     Args:
-        beam: hypotheses kept side by side, K. With 1 the most probable token is taken at every step and the first STOP ends
+        beam: hypotheses kept side by side, K. With 1 the most probable token is taken at every step and the first EOS ends
             the sentence, whatever the length penalty; with more the search goes on until nothing that runs can still be
             among the best.
         n_best: translations returned for each source; at most the beam, any number of samples.
         length_penalty: α of Wu et al. (2016), arXiv 1609.08144, equation 14; 0 ranks by log-probability alone.
-        minimum_length: tokens that a translation must have, STOP not counted.
-        maximum_length: tokens that it may have, STOP not counted (None: no bound of this kind).
+        minimum_length: tokens that a translation must have, EOS not counted.
+        maximum_length: tokens that it may have, EOS not counted (None: no bound of this kind).
         maximum_factor: tokens that it may have for each of its source (None: no bound of this kind). Where neither is
             given a translation of Tk tokens may have 2 Tk + 32; where both are, the smaller bound holds.
         no_repeat_ngram: no run of so many tokens comes twice in a translation; 0 forbids nothing.

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.data.batches import KEYS, ROWS, Sequences
-from attent.data.tokenizer import PAD, START, STOP, UNK, Tokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from attent.decoding.constraints import Constraints
 from attent.decoding.labelled import LabelledMap
 from attent.decoding.settings import GREEDY
-from attent.decoding.translator import START_LABEL, STOP_LABEL, Translator
+from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import Memory
 
@@ -30,7 +30,7 @@ class Candidate:
     """A token that may come next.
 
     Args:
-        token: its id; STOP where the translation may end.
+        token: its id; EOS where the translation may end.
         piece: what it stands for.
         probability: among all tokens, given what was written before it, 0 to 1.
     """
@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Grown:
-    """One token more, STOP included.
+    """One token more, EOS included.
 
     Args:
         said: the token that was written.
@@ -91,11 +91,11 @@ class Growing:
             raise ArgumentError(f"the text has {len(self.sources):,} tokens, more than the {longest:,} that this model can read")
         if translator.input_check and (why := translator.input_check(text)):
             raise ArgumentError(why)
-        # START takes a place too
+        # BOS takes a place too
         if translator.model.longest is not None and len(self.prefix) >= translator.model.longest:
             most = translator.model.longest - 1
             raise ArgumentError(f"the prefix has {len(self.prefix):,} tokens, more than the {most:,} that this model can write")
-        if wrong := [token for token in self.prefix if token in (PAD, START, STOP) or not 0 <= token < size]:
+        if wrong := [token for token in self.prefix if token in (PAD, BOS, EOS) or not 0 <= token < size]:
             raise ArgumentError(f"a prefix is of ids of words from {UNK} to {size - 1}, got {wrong[0]}")
 
     @property
@@ -113,7 +113,7 @@ class Growing:
             constraints = Constraints.of(limits, [self.prefix])
             source = torch.from_numpy(sequences.padded(np.zeros(copies, np.int64), KEYS)).to(device)
             state = model.start(model.encode(source, torch.from_numpy(sequences.lengths).to(device).repeat(copies)))
-            tokens = torch.full((copies,), START, device=device)
+            tokens = torch.full((copies,), BOS, device=device)
         self.tokens = []
         while True:
             with torch.inference_mode():
@@ -121,13 +121,13 @@ class Growing:
                 told = model.output(features)[:1].float().log_softmax(-1)
                 written = torch.tensor([self.tokens], dtype=torch.long, device=device)
                 ends = self.whole and len(self.tokens) == len(self.prefix)
-                said = STOP if ends else int(constraints.apply(told, written)[0].argmax())
+                said = EOS if ends else int(constraints.apply(told, written)[0].argmax())
                 tokens = torch.full_like(tokens, said)
             grown = self._grown(told[0].exp(), said)
-            if said != STOP:
+            if said != EOS:
                 self.tokens.append(said)
             yield grown
-            if said == STOP:
+            if said == EOS:
                 return
 
     @torch.no_grad()
@@ -142,19 +142,19 @@ class Growing:
         """Every attention map of what is written so far, by the name of its module, in the order of computation.
 
         Args:
-            ended: whether the last row is the one that writes STOP, or the one that wrote the last token.
+            ended: whether the last row is the one that writes EOS, or the one that wrote the last token.
         """
         model, device = self.translator.model, self.translator.device
         written = labels(self.translator.target_tokenizer, self.tokens)
         # without the end the last token was written and not read
-        read = [START, *(self.tokens if ended else self.tokens[:-1])]
-        rows = (*written, STOP_LABEL) if ended else written
+        read = [BOS, *(self.tokens if ended else self.tokens[:-1])]
+        rows = (*written, EOS_LABEL) if ended else written
         with watch(model) as seen:
             model.decode(self._encode(), torch.tensor([read], device=device))
         return {
             name: LabelledMap(weights, self.labels, self.labels)
             if name.startswith("encoder.")
-            else LabelledMap(weights, rows, self.labels if name.endswith("cross_attention") else (START_LABEL, *rows[:-1]))
+            else LabelledMap(weights, rows, self.labels if name.endswith("cross_attention") else (BOS_LABEL, *rows[:-1]))
             for name, weights in seen.items()
         }
 
@@ -163,7 +163,7 @@ class Growing:
         return self.translator.model.encode(torch.tensor([self.sources], device=device), torch.tensor([len(self.sources)], device=device))
 
     def _grown(self, chances: Tensor, said: int) -> Grown:
-        chances[[PAD, START]] = 0
+        chances[[PAD, BOS]] = 0
         shares, which = chances.topk(min(self.best, len(chances) - 2))
         best = [self._candidate(*one) for one in zip(which.tolist(), shares.tolist(), strict=True)]
         return Grown(self._candidate(said, float(chances[said])), tuple(best), len(self.tokens) < self.asked)
@@ -174,5 +174,5 @@ class Growing:
 
 def labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:
     """What each token stands for, in a way that can be shown."""
-    special = {STOP: STOP_LABEL, START: START_LABEL, UNK: UNKNOWN_LABEL}
+    special = {EOS: EOS_LABEL, BOS: BOS_LABEL, UNK: UNKNOWN_LABEL}
     return tuple(special.get(token) or tokenizer.piece(token) or NAMELESS for token in tokens)

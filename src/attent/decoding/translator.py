@@ -13,7 +13,7 @@ from attent.attention.capture.watch import watch
 from attent.data.batches import KEYS, BatchSize, Sequences, cut
 from attent.data.dates.checks import InputCheck, input_check
 from attent.data.text import Pair
-from attent.data.tokenizer import START, Tokenizer
+from attent.data.tokenizer import BOS, Tokenizer
 from attent.decoding.beam import likeliest
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, Translation
@@ -30,8 +30,8 @@ from attent.runs.folder import read
 
 # Sentences translated side by side, in pairs; enough for the products to be large, few enough for any memory.
 BATCH = 128
-STOP_LABEL = "</s>"
-START_LABEL = "<s>"
+EOS_LABEL = "</s>"
+BOS_LABEL = "<s>"
 
 
 class Translator:
@@ -65,7 +65,7 @@ class Translator:
         return refusal(text, self.source_tokenizer, self.longest_source, self.input_check)
 
     def reads(self, source: str, target: str) -> bool:
-        """Whether the model can read a text, and a translation of it with START before."""
+        """Whether the model can read a text, and a translation of it with BOS before."""
         longest, most = self.model.longest, self.longest_source
         if longest is None or most is None:
             return True
@@ -138,7 +138,7 @@ class Translator:
         encoded = encoded_sources(texts, self.source_tokenizer, self.input_check)
         sources = Sequences(encoded)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
-        # of what the model can number, one is START
+        # of what the model can number, one is BOS
         most = np.iinfo(np.int64).max if self.model.longest is None else self.model.longest - 1
 
         def searched(rows: np.ndarray) -> list[list[Hypothesis]]:
@@ -194,7 +194,7 @@ class Translator:
 
         Args:
             source: what is read.
-            target: what is given; START before it counts.
+            target: what is given; BOS before it counts.
             most: None where there is no limit. `score` reads as many as `model.longest`.
         """
         if most is None:
@@ -229,9 +229,9 @@ class Translator:
         if target is None:
             target = self.translate([source])[0]
         sources = (*self.source_tokenizer.pieces(source),)
-        targets = (*self.target_tokenizer.pieces(target), STOP_LABEL)
+        targets = (*self.target_tokenizer.pieces(target), EOS_LABEL)
         tokens = torch.tensor([self.source_tokenizer.encode(source)], device=self.device)
-        given = torch.tensor([[START, *self.target_tokenizer.encode(target)]], device=self.device)
+        given = torch.tensor([[BOS, *self.target_tokenizer.encode(target)]], device=self.device)
         with watch(self.model) as seen:
             memory = self.model.encode(tokens, torch.tensor([tokens.shape[1]], device=self.device))
             self.model.decode(memory, given)
@@ -242,7 +242,7 @@ class Translator:
             elif name.endswith("cross_attention"):
                 maps[name] = LabelledMap(weights, targets, sources)
             else:
-                maps[name] = LabelledMap(weights, targets, (START_LABEL, *targets[:-1]))
+                maps[name] = LabelledMap(weights, targets, (BOS_LABEL, *targets[:-1]))
         return maps
 
 

@@ -23,7 +23,7 @@ class Sides:
 
     Args:
         source: tokens.
-        target: tokens, without START and STOP.
+        target: tokens, without BOS and EOS.
         source_words: the word of each source token; None for those that are in no word.
         target_words: the same of the target.
     """

@@ -1,6 +1,6 @@
 """How a model looks at the source while it is given the target (forced decoding), and which target token each row is about.
 
-Step t of a decoder reads token y_{t−1}, START first, and produces y_t; its attention to the source has one row. What that row tells of is a
+Step t of a decoder reads token y_{t−1}, BOS first, and produces y_t; its attention to the source has one row. What that row tells of is a
 question of its own, and both answers are offered:
 
 - **the token produced**: row t is about y_t. The context of row t goes into p(y_t), in every kind of model.
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from attent.attention.capture.watch import watch
 from attent.data.batches import KEYS, ROWS, BatchSize, Sequences, cut, round_up
-from attent.data.tokenizer import START
+from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, UnknownNameError
 from attent.models.encoder_decoder import EncoderDecoder
 
@@ -60,7 +60,7 @@ class Look:
             raise UnknownNameError("token that a row is about", self.about, ABOUT)
 
     def of(self, attentions: Mapping[str, Tensor]) -> Tensor:
-        """These weights, (Tq, Tk): a row for each target token, STOP not among them.
+        """These weights, (Tq, Tk): a row for each target token, EOS not among them.
 
         Args:
             attentions: those that look at the source by name, (H, Tq + 1, Tk) each, a row for each step.
@@ -96,17 +96,17 @@ def forced(
     Args:
         model: in evaluation mode.
         sources: tokens.
-        targets: tokens, without START and STOP.
+        targets: tokens, without BOS and EOS.
 
     Returns:
         In any order, for each pair of which neither side is empty, its number and its attentions to the source by name, in the order
-        of computation: (H, Tq + 1, Tk), a row for each step, of which the last produces STOP.
+        of computation: (H, Tq + 1, Tk), a row for each step, of which the last produces EOS.
 
     Raises:
         ArgumentError: the model has no attention to the source.
     """
     device = next(model.parameters()).device
-    read, given = Sequences(sources), Sequences([[START, *target] for target in targets])
+    read, given = Sequences(sources), Sequences([[BOS, *target] for target in targets])
     lengths = np.maximum(read.lengths, given.lengths)
     order = (read.lengths * (given.lengths - 1)).nonzero()[0]
     order = order[lengths[order].argsort(kind="stable")]
@@ -134,7 +134,7 @@ def looked_at(
     Args:
         model: in evaluation mode.
         sources: tokens.
-        targets: tokens, without START and STOP.
+        targets: tokens, without BOS and EOS.
         look: which of the model's weights; those of the last layer, the mean over heads, about the token produced, unless given.
 
     Returns:

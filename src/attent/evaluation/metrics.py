@@ -55,7 +55,7 @@ def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: b
 
 
 def loss(scores: Sequence[Score]) -> float:
-    """The mean negative log-probability of references, in nats per token, STOP included.
+    """The mean negative log-probability of references, in nats per token, EOS included.
 
     Raises:
         ArgumentError: there are none.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from attent.data.tokenizer import START, STOP
+from attent.data.tokenizer import BOS, EOS
 
 # Three token ids have to fit one whole number.
 MOST = 2**21
@@ -46,7 +46,7 @@ class Trigrams:
         p(w | v)   = the same of N₁₊(· v w), how many words stand before v w, in the place of c
         p(w)       = the same of N₁₊(· w), above 1 / V
 
-    A line begins behind two STARTs and ends with a STOP.
+    A line begins behind two BOS tokens and ends with an EOS.
 
     Source: Kneser & Ney (1995), doi 10.1109/ICASSP.1995.479394, interpolated as in Chen & Goodman (1999), eq. 22–24,
     doi 10.1006/csla.1999.0128; the discounts of Ney et al. (1994), doi 10.1006/csla.1994.1001.
@@ -63,7 +63,7 @@ class Trigrams:
         if size > MOST:
             raise ValueError(f"at most {MOST:,} ids can be counted, got {size:,}")
         self.size = size
-        ends = [np.array([START, START, *line, STOP], np.int64) for line in lines]
+        ends = [np.array([BOS, BOS, *line, EOS], np.int64) for line in lines]
         threes = np.concatenate([(one[:-2] * size + one[1:-1]) * size + one[2:] for one in ends] or [np.zeros(0, np.int64)])
         words = np.concatenate([one[2:] for one in ends] or [np.zeros(0, np.int64)])
         self.unigrams = np.bincount(words, minlength=size).astype(np.float64)
@@ -95,7 +95,7 @@ class Trigrams:
 
     def left(self, line: Sequence[int], place: int) -> np.ndarray:
         """p(w | the two words before a place), of every id w, (V,)."""
-        first, second = ([START, START, *line[:place]])[-2:]
+        first, second = ([BOS, BOS, *line[:place]])[-2:]
         return self.probability(first, second, np.arange(self.size))
 
     def both(self, line: Sequence[int], place: int) -> np.ndarray:
@@ -103,7 +103,7 @@ class Trigrams:
 
         p(w | u v) · p(x | v w) · p(y | w x), which is what the model gives the whole line with w there, among all w.
         """
-        before, behind = [START, START, *line[:place]][-2:], [*line[place + 1 :], STOP][:2]
+        before, behind = [BOS, BOS, *line[:place]][-2:], [*line[place + 1 :], EOS][:2]
         every = np.arange(self.size)
         found = self.left(line, place) * self.probability(before[1], every, behind[0])
         if len(behind) > 1:

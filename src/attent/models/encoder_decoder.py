@@ -80,7 +80,7 @@ class EncoderDecoder(Model, ABC, Generic[S]):
 
     @abstractmethod
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        """Features (B, T, E) after START and the target up to each token, (B, T): all steps at once."""
+        """Features (B, T, E) after BOS and the target up to each token, (B, T): all steps at once."""
 
     @abstractmethod
     def start(self, memory: Memory) -> S:

@@ -119,7 +119,7 @@ class ContextDecoder(RnnDecoder):
         c = tanh(V [h→_T; h←_1]),  s_0 = tanh(V' c)
         s_t = f(s_{t−1}, [e_t; c]),  output = tanh(W [s_t; e_t; c])
 
-    e_t is the embedding of the token given at step t, START first. Source: Cho et al. (2014), §2.2 and A.1, arXiv 1406.1078,
+    e_t is the embedding of the token given at step t, BOS first. Source: Cho et al. (2014), §2.2 and A.1, arXiv 1406.1078,
     whose encoder reads one way and whose output has a maxout for the tanh. Without context_every_step c enters s_0 alone
     (Sutskever et al. 2014, §2, arXiv 1409.3215; there the encoder's state itself is s_0).
     """

@@ -26,7 +26,7 @@ class TransformerState:
     """Where the decoder stands: what it has written and what it reads, as keys and values.
 
     Args:
-        length: tokens written so far, START included; the same in every row.
+        length: tokens written so far, BOS included; the same in every row.
         lengths: how many of the source's tokens are real, (B,).
         written: each layer's keys and values of its own past; None before the first token.
         source: each layer's keys and values of the memory.

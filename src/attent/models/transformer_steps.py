@@ -54,7 +54,7 @@ class Standing:
     """Where the decoder stands: a value. What is selected is where things lie; they stay there themselves.
 
     Args:
-        length: tokens written so far, START included.
+        length: tokens written so far, BOS included.
         written: their keys and values.
         rows: which row holds each of them, (B, length).
         source: every layer's keys and values of the memory, (L, S, Tk, 2·G·D).

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from attent.data.tokenizer import STOP
+from attent.data.tokenizer import EOS
 from attent.data.typed import as_known
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import Growing, Grown
@@ -116,7 +116,7 @@ class Explorer:
             growing = Growing(translator, asked.text, found, best=asked.best, asked=len(growing.prefix))
         steps = iter(growing)
         while (grown := self._now(lambda: next(steps, None))) is not None:
-            told = self._now(partial(_told, growing, asked.where, ended=grown.said.token == STOP))
+            told = self._now(partial(_told, growing, asked.where, ended=grown.said.token == EOS))
             yield {"kind": "token", **_token(grown), "weights": told}
         scene = self._now(lambda: arranged(growing.map(), title=asked.text[:TITLE]))
         text = translator.target_tokenizer.decode(growing.tokens)

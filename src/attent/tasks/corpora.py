@@ -38,7 +38,7 @@ class Material:
         kinds: of the source's and the target's tokenizer.
         fitting: those of them whose source and target have at most so many tokens, and no more than are trained on; reports the others.
         learn: learns the two tokenizers.
-        bitext: encodes what is trained on, but for pairs with a side longer than so many tokens, START counted, if there is a limit.
+        bitext: encodes what is trained on, but for pairs with a side longer than so many tokens, BOS counted, if there is a limit.
         lend: puts what `bitext` made into a folder, from where `borrowed` opens it as long as this is kept.
         measure: translations and references → scores by name; the last is the one that training is judged by.
         translated: how many pairs of validation are translated each time, spread over all of them.

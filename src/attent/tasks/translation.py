@@ -55,7 +55,7 @@ class _Judged(Judged):
     def __init__(self, translator: Translator, corpus: Material, size: BatchSize) -> None:
         self._translator, self._corpus, self._size = translator, corpus, size
         longest, most = translator.model.longest, translator.longest_source
-        # START takes a place too
+        # BOS takes a place too
         limits = (inf if most is None else most, inf if longest is None else longest - 1)
         validation = corpus.fitting((translator.source_tokenizer, translator.target_tokenizer), limits)
         self._held_out = Bitext(validation, translator.source_tokenizer, translator.target_tokenizer)

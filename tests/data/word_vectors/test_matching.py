@@ -4,7 +4,7 @@ import torch
 
 from attent.data.batches import Sequences
 from attent.data.subword_tokenizer import BpeTokenizer
-from attent.data.tokenizer import SPECIALS, START, STOP, UNK, CharTokenizer
+from attent.data.tokenizer import BOS, EOS, SPECIALS, UNK, CharTokenizer
 from attent.data.word_tokenizer import WordTokenizer
 from attent.data.word_vectors import WordVectors
 from attent.data.word_vectors.matching import matched, wanted
@@ -36,7 +36,7 @@ def test_nothing_found_is_nothing() -> None:
 def test_running_words_count_as_often_as_they_come() -> None:
     found = matched(WORDS, vectors("the", "cat"))
     the, cat, zug = WORDS.encode("the cat Zug")
-    text = Sequences([[START, the, the, zug, STOP], [], [START, UNK, cat, zug, STOP]])
+    text = Sequences([[BOS, the, the, zug, EOS], [], [BOS, UNK, cat, zug, EOS]])
     assert found.running(text) == pytest.approx(3 / 6)
     assert found.running(Sequences([])) == 0
 

@@ -62,7 +62,7 @@ def test_a_string_gives_one_result_and_a_sequence_a_list(run: Run, tmp_path: Pat
 
 def test_scores_are_log_probabilities_over_what_may_be_said(run: Run, tmp_path: Path) -> None:
     with torch.no_grad():
-        # STOP likely, so that translations end by themselves; what is never said, unlikely, so that it weighs nothing
+        # EOS likely, so that translations end by themselves; what is never said, unlikely, so that it weighs nothing
         run.model.decoder.layers[-1].around_feed_forward.norm.bias.copy_(run.model.to_logits.weight[3] * 0.2)
         run.model.to_logits.weight[[0, 2]] = -99 * run.model.decoder.layers[-1].around_feed_forward.norm.bias
     ours, theirs = both(run, tmp_path)

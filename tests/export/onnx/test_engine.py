@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attent.data.tokenizer import START
+from attent.data.tokenizer import BOS
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, AttentError, RunError
@@ -58,7 +58,7 @@ def test_it_keeps_the_contract_with_logits_for_features(exported) -> None:
     run, folder, manifest = exported
     model = OnnxModel(folder, manifest)
     source, lengths = torch.tensor([[4, 5, 6], [7, 8, 0], [9, 0, 0]]), torch.tensor([3, 2, 1])
-    tokens = torch.tensor([[START, 5, 6, 7], [START, 6, 5, 4], [START, 4, 4, 4]])
+    tokens = torch.tensor([[BOS, 5, 6, 7], [BOS, 6, 5, 4], [BOS, 4, 4, 4]])
     with torch.no_grad():
         expected = run.model.output(run.model.decode(run.model.encode(source, lengths), tokens))
     found = model.output(model.decode(model.encode(source, lengths), tokens))
@@ -71,7 +71,7 @@ def test_equal_rows_are_computed_once(exported) -> None:
     source, lengths = torch.tensor([[4, 5], [6, 0], [6, 0], [6, 0]]), torch.tensor([2, 1, 1, 1])
     state = model.start(model.encode(source, lengths))
     assert len(state.logits) == 2
-    _, state = model.step(state, torch.full((4,), START))
+    _, state = model.step(state, torch.full((4,), BOS))
     _, state = model.step(state, torch.tensor([5, 6, 7, 7]))
     value = state.tensors["state.written.0.value"]
     assert len(value) == 3

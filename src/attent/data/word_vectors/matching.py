@@ -9,7 +9,7 @@ import numpy as np
 
 from attent.data.batches import Sequences
 from attent.data.subword_tokenizer import SPACE
-from attent.data.tokenizer import PAD, SPECIALS, START, STOP, Tokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from attent.data.word_vectors.vectors import WordVectors
 
 # Sequences that are counted at once.
@@ -34,12 +34,12 @@ class Matched(NamedTuple):
     size: int
 
     def running(self, sequences: Sequences) -> float:
-        """The share of running words, or pieces, of a text that have a vector, 0 to 1; unknown words count, START and STOP do not."""
+        """The share of running words, or pieces, of a text that have a vector, 0 to 1; unknown words count, BOS and EOS do not."""
         counts = np.zeros(SPECIALS + self.size, np.int64)
         for row in range(0, len(sequences.lengths), TOGETHER):
             rows = np.arange(row, min(row + TOGETHER, len(sequences.lengths)))
             counts += np.bincount(sequences.joined(rows), minlength=len(counts))
-        counts[[PAD, START, STOP]] = 0
+        counts[[PAD, BOS, EOS]] = 0
         return float(counts[self.ids].sum() / max(counts.sum(), 1))
 
 

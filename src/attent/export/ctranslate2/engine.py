@@ -18,13 +18,13 @@ from attent.decoding.hypothesis import Translation, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.decoding.translator import BATCH, batches, encoded_sources, refusal
 from attent.errors import ArgumentError, RunError
-from attent.export.ctranslate2.specification import SPECIAL, START, longest, specification, why_not
+from attent.export.ctranslate2.specification import BOS, SPECIAL, longest, specification, why_not
 from attent.export.manifest import Manifest, package
 from attent.runs.folder import Run
 
 NAME = "ctranslate2"
 # What it forbids at every step, as our own search does.
-NEVER = [[SPECIAL[0]], [START]]
+NEVER = [[SPECIAL[0]], [BOS]]
 
 
 def write(run: Run, name: str, folder: Path, quantisation: str | None) -> Manifest:
@@ -60,8 +60,8 @@ class CTranslate2Engine:
     """Translates as `Translator` does, as far as CTranslate2's search goes.
 
     A beam search ends when as many hypotheses as it is wide have ended, and these are ranked by our length penalty; ours goes
-    on until nothing better can come. Log-probabilities are over what may be said, without PAD and START; a translation that
-    reaches its limit is cut off there, and STOP does not count in its score. Each of torch's threads translates batches of its own.
+    on until nothing better can come. Log-probabilities are over what may be said, without PAD and BOS; a translation that
+    reaches its limit is cut off there, and EOS does not count in its score. Each of torch's threads translates batches of its own.
 
     Args:
         folder: an export.

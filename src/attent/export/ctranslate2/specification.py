@@ -25,8 +25,8 @@ from attent.runs.folder import Run
 # Waves are computed as they are needed; CTranslate2 reads them from a table, which ends somewhere.
 POSITIONS = 2048
 ADDED = ("sinusoidal", "learned", "none")
-UNKNOWN, START, STOP = "<unk>", "<s>", "</s>"
-SPECIAL: tuple[str, ...] = ("<pad>", UNKNOWN, START, STOP)
+UNKNOWN, BOS, EOS = "<unk>", "<s>", "</s>"
+SPECIAL: tuple[str, ...] = ("<pad>", UNKNOWN, BOS, EOS)
 # What CTranslate2 multiplies queries with, where that is not 1/√D.
 SCALES: dict[type[nn.Module], float | None] = {ScaledDot: None, Dot: 1.0}
 
@@ -92,8 +92,8 @@ def specification(run: Run) -> Any:
     spec.register_target_vocabulary(vocabulary(run.target_tokenizer))
     config: Any = spec.config
     config.layer_norm_epsilon = model.decoder.layers[0].around_self.norm.eps
-    config.unk_token, config.eos_token = UNKNOWN, STOP
-    config.bos_token = config.decoder_start_token = START
+    config.unk_token, config.eos_token = UNKNOWN, EOS
+    config.bos_token = config.decoder_start_token = BOS
     # a source is read as it is
     config.add_source_bos = config.add_source_eos = False
     return spec

@@ -59,7 +59,7 @@ class OnnxState:
         tensors: the graphs' state by name.
         written: for each row of the batch the row of what is written, (B,).
         source: for each row of the batch the row of the source's side, (B,).
-        logits: those after START, while that is all that is written, (n, V).
+        logits: those after BOS, while that is all that is written, (n, V).
     """
 
     tensors: Arrays
@@ -120,7 +120,7 @@ class OnnxModel(EncoderDecoder[OnnxState]):
         return Memory(source, lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        """Logits after START and the target up to each token, step by step."""
+        """Logits after BOS and the target up to each token, step by step."""
         state = self.start(memory)
         steps = []
         for given in tokens.unbind(1):
@@ -129,7 +129,7 @@ class OnnxModel(EncoderDecoder[OnnxState]):
         return torch.stack(steps, 1)
 
     def start(self, memory: Memory) -> OnnxState:
-        """The state before the first token, with the logits that follow START."""
+        """The state before the first token, with the logits that follow BOS."""
         source, lengths = memory.features.numpy(), memory.lengths.numpy()
         # a batch that is filled up ends in equal rows, of which one will do
         differ = np.flatnonzero((source != source[-1:]).any(1) | (lengths != lengths[-1:]))

@@ -1,6 +1,6 @@
 """A model as two graphs: the source up to the first token's logits, and one step further.
 
-    encoder.onnx   source (B, Tk), lengths (B,)  →  logits (B, V) after START, state
+    encoder.onnx   source (B, Tk), lengths (B,)  →  logits (B, V) after BOS, state
     step.onnx      tokens (B,), state            →  logits (B, V), what of the state has changed
 
 The state lies open between them, a tensor for each part. What every step needs of the source, such as the memory's keys, is
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attent.data.tokenizer import START
+from attent.data.tokenizer import BOS
 from attent.errors import AttentError
 from attent.export.manifest import Side, StateTensor
 from attent.export.onnx.recurrent import translations
@@ -46,9 +46,9 @@ class Beginning(nn.Module):
         self.model = model
 
     def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        """The logits after START, (B, V), and every tensor of the state."""
+        """The logits after BOS, (B, V), and every tensor of the state."""
         state = self.model.start(self.model.encode(source, lengths))
-        features, state = self.model.step(state, torch.full_like(lengths, START))
+        features, state = self.model.step(state, torch.full_like(lengths, BOS))
         return self.model.output(features), *(tensor for _, tensor in tensors_of(state))
 
 
