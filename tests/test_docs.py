@@ -42,7 +42,7 @@ def test_the_readme_example_runs() -> None:
 
 
 def test_the_steps_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = [block for block in blocks("docs/formula.md") if "formula.steps" in block]
+    (example,) = [block for block in blocks("docs/formula.md") if "reference.steps" in block]
     exec(example, {})
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["products", "scores", "masked", "weights", "output"]

@@ -16,6 +16,9 @@ from typing import Any
 
 from attent.errors import ArgumentError, UnknownNameError
 
+# Folders that are not spelled as the kind of their parts.
+FOLDERS = {"normaliser": "normalizers"}
+
 
 def class_name(name: str) -> str:
     """The class that a part's file holds: "top_k" → "TopK"."""
@@ -79,7 +82,11 @@ def check(kind: str, name: str | None) -> None:
     Raises:
         UnknownNameError: nothing bears the name.
     """
-    if name is not None and not is_imported(name) and name not in (names := known(Path(__file__).parent / "attention" / f"{kind}s")):
+    if (
+        name is not None
+        and not is_imported(name)
+        and name not in (names := known(Path(__file__).parent / "attention" / FOLDERS.get(kind, f"{kind}s")))
+    ):
         raise UnknownNameError(kind, name, names)
 
 

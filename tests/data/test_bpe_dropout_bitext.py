@@ -74,7 +74,7 @@ def test_a_fresh_process_draws_the_same_batches(data: ResampledBitext, tmp_path:
     script = """
 import json, pathlib, sys
 sys.path.insert(0, sys.argv[1])
-import test_resampled as test
+import test_bpe_dropout_bitext as test
 print(json.dumps(test.drawn(test.resampled(pathlib.Path(sys.argv[2]), test.learnt()), 7)))
 """
     (other := tmp_path / "other").mkdir()

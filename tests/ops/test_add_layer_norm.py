@@ -163,7 +163,7 @@ def test_gradients_are_differentiable(share: float) -> None:
         return first + torch.autograd.grad(sum(one.square().sum() for one in first), inputs)
 
     torch.manual_seed(6)
-    found = second(*residual_norm(features, output, Dropout(share), norm, torch.float32))
+    found = second(*residual_norm(features, output, Dropout(share), share, norm, torch.float32))
     together = features + output * kept / (1 - share)
     torch.testing.assert_close(found, second(together, norm(together)), atol=1e-4, rtol=1e-4)
 

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 from attent import attend
-from attent.attention.backends import row_tiles, select
+from attent.attention.backends import row_tiles
 from attent.attention.masks import Window
 from attent.ops import native as extension
+from attent.ops import sdpa
 from attent.ops.autograd import no_autocast
 
 B, H, T, D = 2, 3, 29, 8
@@ -37,7 +38,7 @@ def test_gradients_taken_within_autocast_are_those_taken_outside(name: str, monk
     if name == "short" and extension.library() is None:
         pytest.skip("the extension is not compiled")
     if name == "sdpa, long":
-        monkeypatch.setattr(select, "SHORT", 0)
+        monkeypatch.setattr(sdpa, "SHORT", 0)
     if name == "tiled":
         monkeypatch.setattr(row_tiles, "TILE", 1000)
     torch.testing.assert_close(gradients(call, True), gradients(call, False), rtol=1e-5, atol=1e-5)

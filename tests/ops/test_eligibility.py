@@ -15,6 +15,7 @@ from attent.attention.backends import row_tiles, sdpa_dropout, select
 from attent.attention.base import Score
 from attent.attention.masks import Window
 from attent.attention.scores import SCORES, Additive
+from attent.ops import sdpa
 from attent.ops.autograd import checkpointed, plain_gradients
 from attent.ops.eligibility import is_transformed, is_vmap_alone, needs_plain_backward, needs_plain_torch
 
@@ -146,7 +147,7 @@ def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: py
     monkeypatch.setattr(row_tiles, "WHOLE", 0)
     monkeypatch.setattr(sdpa_dropout, "CHUNK", 300)
     if name == "sdpa, long":
-        monkeypatch.setattr(select, "SHORT", 0)
+        monkeypatch.setattr(sdpa, "SHORT", 0)
     if name == "sdpa, bands":
         monkeypatch.setattr(select, "MANY", 1)
         monkeypatch.setattr("attent.attention.backends.block_sparse.ROWS", 1)

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import attend
-from attent.attention.backends import select
 from attent.attention.masks import Padding
 from attent.ops import sdpa
 from attent.ops.sdpa import products, twice_differentiable
@@ -25,7 +24,7 @@ def given(dtype: torch.dtype = torch.float64) -> list[Tensor]:
 
 @pytest.fixture(params=[0, 10**6], ids=["fused", "products"], autouse=True)
 def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    monkeypatch.setattr(select, "SHORT", request.param)
+    monkeypatch.setattr(sdpa, "SHORT", request.param)
     return bool(request.param)
 
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention import AttentionMap, attend
+from attent.attention import AttentionMap, attend, rollout
 from attent.attention.backends import row_tiles as by_rows
-from attent.attention.maps import rollout
 from attent.attention.maps import tiles as tile_stream
 from attent.attention.maps.lazy_matrix import tiles
 from attent.errors import ArgumentError, ShapeError

@@ -43,7 +43,7 @@ def first_argument(frame: FrameType) -> object:
 
 def scaled_dot_product_attention(frame: FrameType, args: Arguments, named: Named) -> Heard | None:
     """`F.scaled_dot_product_attention`; our own kernels are left out, since their callers report."""
-    if frame.f_globals.get("__name__", "").startswith("attent.attention."):
+    if frame.f_globals.get("__name__", "").startswith(("attent.attention.", "attent.ops.")):
         return None
     return Heard(running(frame), lambda: _scaled_dot_product(frame, *args, **named))
 

@@ -56,6 +56,7 @@ def all_of(attention: Any, inputs: list[Tensor], first: Tensor, behind: Tensor, 
 
 
 def compare(inputs: list[Tensor], first: Tensor, behind: Tensor, device: torch.device) -> None:
+    from attent.ops.tanh_score.triton import operators  # noqa: F401
 
     cpu = torch.device("cpu")
     exact = all_of(plain, inputs, first, behind, torch.float64, cpu)
