@@ -23,7 +23,7 @@ print("\nTurned round: each of the equal keys has its share.\n")
 print(attent.lookup(["physics", "mathematics", "law"], MAJORS, inverse=True))
 
 print("\nSoftly: names as somebody wrote them down.\n")
-found = attent.lookup(["chiara lunt", "Ben Okafore", "Farid"], MAJORS, how="soft")
+found = attent.lookup(["chiara lunt", "Ben Okafore", "Farid"], MAJORS, method="soft")
 print(found)
 
 print("\nWho answered for the first of them:\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import attent
-from attent.database.answers import Answer
+from attent.database.answer import Answer
 from gallery.drawing import bar, matrix, sheet
 from gallery.plates import Plate, Words
 
@@ -24,7 +24,7 @@ def plate(majors: Mapping[str, str]) -> Plate:
     asked = {
         "exact: a mask, key = query": (EXACT, names, attent.lookup(EXACT, majors)),
         "exact, turned round: equal keys share": (TURNED, [*majors.values()], attent.lookup(TURNED, majors, inverse=True)),
-        "soft: softmax over similar spelling": (SOFT, names, attent.lookup(SOFT, majors, how="soft")),
+        "soft: softmax over similar spelling": (SOFT, names, attent.lookup(SOFT, majors, method="soft")),
     }
     drawing = sheet(9.0, 5.4)
     places = drawing.subplots(3, 1)

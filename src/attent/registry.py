@@ -8,16 +8,19 @@ ScaledDot). A class may list the literature's other names for it in `aliases`. A
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import pkgutil
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from attent.errors import ArgumentError, UnknownNameError
 
 # Folders that are not spelled as the kind of their parts.
 FOLDERS = {"normaliser": "normalizers"}
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def class_name(name: str) -> str:
@@ -116,3 +119,16 @@ def _imported(kind: str, path: str) -> type[Any]:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ArgumentError(f"{kind} {path!r} cannot be imported: {error}") from error
+
+
+def keyword_aliases(**aliases: str) -> Callable[[Function], Function]:
+    """Accept former names of a function's keyword arguments, such as `@keyword_aliases(how="method")`."""
+
+    def accept(function: Function) -> Function:
+        @functools.wraps(function)
+        def renamed(*args: Any, **keywords: Any) -> Any:
+            return function(*args, **{aliases.get(name, name): value for name, value in keywords.items()})
+
+        return renamed  # pyright: ignore[reportReturnType]
+
+    return accept

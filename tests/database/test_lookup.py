@@ -49,31 +49,31 @@ def test_what_equals_nothing() -> None:
 @pytest.mark.parametrize("keys", [[2, 3.5, 10], np.array([2, 3.5, 10]), torch.tensor([2, 3.5, 10]), (2, 3.5, 10)])
 def test_keys_may_come_as_what_holds_numbers(keys: Any) -> None:
     assert lookup(3.5, keys, ["a", "b", "c"]).value == "b"
-    assert lookup([4, 9], keys, ["a", "b", "c"], how="nearest").values == ["b", "c"]
+    assert lookup([4, 9], keys, ["a", "b", "c"], method="nearest").values == ["b", "c"]
 
 
 def test_things_that_are_only_equal() -> None:
     assert lookup([True, ("a", 1)], [("a", 1), True], ["x", "y"]).values == ["y", "x"]
-    with pytest.raises(ArgumentError, match=r'^numbers, vectors and strings can be near one another, other things only equal: how="exact"'):
-        lookup(True, [True, False], ["a", "b"], how="soft")
+    with pytest.raises(ArgumentError, match=r'^only numbers, vectors and strings can be similar; other things compare by method="exact"'):
+        lookup(True, [True, False], ["a", "b"], method="soft")
 
 
 def test_the_nearest_takes_all_and_a_tie_goes_to_the_first() -> None:
-    found = lookup([3.5, 0.1 + 0.2, -9], [3, 4, 0.3], [30.0, 40.0, 3.0], how="nearest")
+    found = lookup([3.5, 0.1 + 0.2, -9], [3, 4, 0.3], [30.0, 40.0, 3.0], method="nearest")
     assert found.values.tolist() == [30.0, 3.0, 3.0]
     assert found.weights.dense().sum(-1).tolist() == [1, 1, 1]
-    vectors = lookup([(0.9, 0)], [(0, 0), (1, 0)], ["a", "b"], how="nearest")
+    vectors = lookup([(0.9, 0)], [(0, 0), (1, 0)], ["a", "b"], method="nearest")
     assert vectors.value == "b"
     # a wide bandwidth makes a feature count little
-    assert lookup([(0.9, 0.0)], [(0, 0), (1, 9)], ["a", "b"], how="nearest", bandwidth=[0.1, 10.0]).value == "b"
+    assert lookup([(0.9, 0.0)], [(0, 0), (1, 9)], ["a", "b"], method="nearest", bandwidth=[0.1, 10.0]).value == "b"
 
 
 def test_of_strings_that_are_alike_the_equal_one_is_the_nearest() -> None:
-    assert lookup(["Ann", "ann", "ANN"], {"ann": 1, "Ann": 2}, how="nearest").values.tolist() == [2, 1, 1]
+    assert lookup(["Ann", "ann", "ANN"], {"ann": 1, "Ann": 2}, method="nearest").values.tolist() == [2, 1, 1]
 
 
 def test_far_numbers_are_told_apart_softly() -> None:
-    found = lookup(1e8 + 0.3, [0.0, 1e8, 1e8 + 1], [0.0, 1.0, 2.0], how="soft", bandwidth=0.5)
+    found = lookup(1e8 + 0.3, [0.0, 1e8, 1e8 + 1], [0.0, 1.0, 2.0], method="soft", bandwidth=0.5)
     near, far = math.exp(-0.5 * (0.3 / 0.5) ** 2), math.exp(-0.5 * (0.7 / 0.5) ** 2)
     assert found.value == pytest.approx((near + 2 * far) / (near + far), rel=1e-6)
 
@@ -84,20 +84,20 @@ def test_whole_numbers_that_have_no_double_are_not_changed() -> None:
 
 def test_soft_is_nadaraya_and_watsons_regression() -> None:
     keys, values = torch.randn(11, dtype=torch.float64), torch.randn(11, 2, dtype=torch.float64)
-    found = lookup([0.3, -1.0], keys, values, how="soft", bandwidth=0.4)
+    found = lookup([0.3, -1.0], keys, values, method="soft", bandwidth=0.4)
     weights = torch.exp(-0.5 * ((torch.tensor([[0.3], [-1.0]], dtype=torch.float64) - keys) / 0.4).square())
     torch.testing.assert_close(found.values, weights @ values / weights.sum(1, keepdim=True))
-    own = lookup([0.3, -1.0], keys, values, how="soft", score=lambda q, k: -0.5 * ((q - k.transpose(-2, -1)) / 0.4).square())
+    own = lookup([0.3, -1.0], keys, values, method="soft", score=lambda q, k: -0.5 * ((q - k.transpose(-2, -1)) / 0.4).square())
     torch.testing.assert_close(own.values, found.values)
 
 
 def test_soft_strings() -> None:
-    found = lookup(["Anne", "bobby"], STUDENTS, how="soft")
+    found = lookup(["Anne", "bobby"], STUDENTS, method="soft")
     assert found.values == ["physics", "maths"]
     assert found.votes(1)[0].key == "bob"
-    colder = lookup("Anne", STUDENTS, how="soft", temperature=0.01)
+    colder = lookup("Anne", STUDENTS, method="soft", temperature=0.01)
     assert colder.distribution()["physics"] > found.distribution(0)["physics"]
-    own = lookup("abc", {"xyz": 1.0, "xy": 2.0}, how="soft", score=lambda q, k: 100.0 * (len(q) == len(k)))
+    own = lookup("abc", {"xyz": 1.0, "xy": 2.0}, method="soft", score=lambda q, k: 100.0 * (len(q) == len(k)))
     assert own.value == pytest.approx(1.0)
 
 
@@ -110,10 +110,10 @@ def test_numbers_have_a_mean_and_other_values_a_distribution() -> None:
 
 def test_nothing_asked_and_nothing_held() -> None:
     assert len(lookup([], STUDENTS)) == 0
-    for how in ("exact", "nearest", "soft"):
-        assert lookup(["a"], {}, how=how).missing == ["a"]
-    assert lookup([1.0], [], [], how="nearest").missing == [1.0]
-    assert lookup([], [1.0], [2.0], how="nearest").values.shape == (0,)
+    for method in ("exact", "nearest", "soft"):
+        assert lookup(["a"], {}, method=method).missing == ["a"]
+    assert lookup([1.0], [], [], method="nearest").missing == [1.0]
+    assert lookup([], [1.0], [2.0], method="nearest").values.shape == (0,)
 
 
 def test_many_keys_in_linear_memory() -> None:
@@ -126,27 +126,31 @@ def test_it_is_public() -> None:
     assert attent.lookup is lookup
 
 
+def test_the_former_name_of_method() -> None:
+    assert lookup([4], [3, 3.5], ["a", "b"], how="nearest").values == ["b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "named", "error", "message"),
     [
         ((1, STUDENTS), {}, ArgumentError, "^queries and keys must be of one kind, got numbers such as 1 and strings such as 'ann'$"),
         ((["a", 1], STUDENTS), {}, ArgumentError, "^queries must be of one kind, got strings such as 'a' and numbers such as 1$"),
-        (([1.0], [1, float("nan")], [1, 2]), {"how": "soft", "bandwidth": 1}, ArgumentError, r"got nan as keys\[1\]$"),
+        (([1.0], [1, float("nan")], [1, 2]), {"method": "soft", "bandwidth": 1}, ArgumentError, r"got nan as keys\[1\]$"),
         (([1], [1, 2], [1, float("inf")]), {}, ArgumentError, r"^values must be finite numbers to have a mean, got inf as values\[1\]$"),
         (([1], [1, 2], [1]), {}, ShapeError, "^there must be a value for each of 2 keys, got 1$"),
         (([1], [1, 2]), {}, ArgumentError, "^values are missing: give a dict, or keys and values$"),
         (("a", STUDENTS, [1]), {}, ArgumentError, "^a dict has its values with it"),
-        (("a", STUDENTS), {"how": "fuzzy"}, UnknownNameError, "^unknown way of looking up 'fuzzy'"),
-        (("a", STUDENTS), {"bandwidth": 1}, ArgumentError, "an exact look-up compares by equality$"),
-        (("a", STUDENTS), {"how": "soft", "bandwidth": 1}, ArgumentError, "^bandwidth is of numbers; strings have a temperature$"),
-        (("a", STUDENTS), {"how": "soft", "temperature": 0}, ArgumentError, "^temperature must be a number > 0, got 0$"),
-        (("a", STUDENTS), {"how": "soft", "score": "dot"}, ArgumentError, "^a score of strings must be a function"),
-        (([1], [1], [1]), {"how": "soft"}, ArgumentError, '^how="soft" needs a bandwidth'),
-        (([1], [1], [1]), {"how": "soft", "bandwidth": -1}, ArgumentError, "^bandwidth must be a number > 0, or 1 of them"),
-        (([1], [1], [1]), {"how": "soft", "bandwidth": "wide"}, ArgumentError, "got 'wide'$"),
-        (([1], [1], [1]), {"how": "nearest", "bandwidth": 1, "score": "dot"}, ArgumentError, "give one of them$"),
-        (([1], [1], [1]), {"how": "nearest", "temperature": 1}, ArgumentError, "^temperature is of strings, when soft$"),
-        (([(1, 2)], [(1, 2, 3)], [1]), {"how": "nearest"}, ShapeError, "^queries and keys must be vectors of one width, got 2 and 3"),
+        (("a", STUDENTS), {"method": "fuzzy"}, UnknownNameError, "^unknown lookup method 'fuzzy'"),
+        (("a", STUDENTS), {"bandwidth": 1}, ArgumentError, "an exact lookup compares by equality$"),
+        (("a", STUDENTS), {"method": "soft", "bandwidth": 1}, ArgumentError, "^bandwidth is for numbers; strings have a temperature$"),
+        (("a", STUDENTS), {"method": "soft", "temperature": 0}, ArgumentError, "^temperature must be a number > 0, got 0$"),
+        (("a", STUDENTS), {"method": "soft", "score": "dot"}, ArgumentError, "^a score of strings must be a function"),
+        (([1], [1], [1]), {"method": "soft"}, ArgumentError, '^method="soft" needs a bandwidth'),
+        (([1], [1], [1]), {"method": "soft", "bandwidth": -1}, ArgumentError, "^bandwidth must be a number > 0, or 1 of them"),
+        (([1], [1], [1]), {"method": "soft", "bandwidth": "wide"}, ArgumentError, "got 'wide'$"),
+        (([1], [1], [1]), {"method": "nearest", "bandwidth": 1, "score": "dot"}, ArgumentError, "give one of them$"),
+        (([1], [1], [1]), {"method": "nearest", "temperature": 1}, ArgumentError, '^temperature is for strings with method="soft"$'),
+        (([(1, 2)], [(1, 2, 3)], [1]), {"method": "nearest"}, ShapeError, "^queries and keys must be vectors of one width, got 2 and 3"),
         (({"a": 1}, STUDENTS), {}, ArgumentError, "^queries must be a number, a string or a sequence of them, got dict$"),
         (("a", {"a": {}}), {}, ArgumentError, "^values must be numbers, arrays, strings or other hashable things, got {}$"),
     ],
@@ -160,9 +164,9 @@ def test_what_is_refused(arguments: tuple[Any, ...], named: dict[str, Any], erro
 def test_one_vector_is_one_query(kind: Any) -> None:
     keys, values = [[1.0, 2.0], [3.0, 4.0]], [5.0, 6.0]
     assert lookup(kind([3.0, 4.0]), keys, values).values.tolist() == [6]
-    assert lookup(kind([1.0, 2.1]), keys, values, how="nearest").values.tolist() == [5]
+    assert lookup(kind([1.0, 2.1]), keys, values, method="nearest").values.tolist() == [5]
     with pytest.raises(ShapeError, match="must be vectors of one width, got 3 and 2 numbers"):
-        lookup(kind([1.0, 2.0, 3.0]), keys, values, how="nearest")
+        lookup(kind([1.0, 2.0, 3.0]), keys, values, method="nearest")
     with pytest.raises(ArgumentError, match=r"must be of one kind, got numbers such as 1\.0 and vectors"):
         lookup(torch.tensor(1.0), keys, values)
 
@@ -172,6 +176,6 @@ def test_numbers_that_are_too_large_are_said() -> None:
         ArgumentError, match=r"^values must be finite numbers of double precision to have a mean, got one that is too large$"
     ):
         lookup(1, [1], [10**400])
-    with pytest.raises(ArgumentError, match=r"^keys must be finite numbers to be near one another, got 1000"):
-        lookup(1, [10**400], [1], how="nearest")
+    with pytest.raises(ArgumentError, match=r"^keys must be finite numbers to have a distance, got 1000"):
+        lookup(1, [10**400], [1], method="nearest")
     assert lookup(10**400, [10**400], ["a"]).values == ["a"]

@@ -1,12 +1,12 @@
-"""What a database is asked and what it holds, read and checked: numbers, vectors, strings, or other things that can be equal."""
+"""Reading the queries, keys and values of a database: numbers, vectors, strings, or other things that compare by equality."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from attent.errors import ArgumentError, ShapeError
 
-# Up to here float64 holds every whole number.
-EXACT = 2**53
+# The largest number below which float64 represents all whole numbers.
+MAX_EXACT_INTEGER = 2**53
 Kind = Literal["numbers", "vectors", "strings", "things"]
 
 
@@ -24,9 +24,9 @@ class Entries:
     """Queries or keys of one kind.
 
     Args:
-        name: what they are, for messages.
-        items: one by one, hashable; a vector is a tuple.
-        kind: what they are; None where there are none.
+        name: "queries" or "keys", for messages.
+        items: the entries, hashable; a vector is a tuple.
+        kind: their kind; None if there are none.
     """
 
     name: str
@@ -37,123 +37,161 @@ class Entries:
         return len(self.items)
 
     def features(self) -> Tensor:
-        """Numbers and vectors as (n, D), in float64.
+        """Return numbers and vectors as (n, D), in float64.
 
         Raises:
-            ArgumentError: one is not a finite number.
+            ArgumentError: an entry is not a finite number.
             ShapeError: vectors of different widths.
         """
         rows = [item if isinstance(item, tuple) else (item,) for item in self.items]
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if len(row) != len(rows[0]):
                 raise ShapeError(f"{self.name} must be vectors of one width, got {len(rows[0])} numbers at first and {len(row)} later")
-            if not all(map(_finite, row)):
+            if not all(map(_is_finite, row)):
                 raise ArgumentError(
-                    f"{self.name} must be finite numbers to be near one another, got {self.items[place]!r} as {self.name}[{place}]"
+                    f"{self.name} must be finite numbers to have a distance, got {self.items[index]!r} as {self.name}[{index}]"
                 )
         return torch.tensor(rows, dtype=torch.float64).reshape(len(rows), len(rows[0]) if rows else 1)
 
 
-def entries(name: str, given: Any) -> Entries:
-    """Queries or keys as they are given: one, or a sequence, an array, a tensor.
+def read_entries(name: str, data: Any) -> Entries:
+    """Read queries or keys: a single one, a sequence, an array or a tensor.
 
     Raises:
         ArgumentError: they are of several kinds, or cannot be compared.
     """
-    items = tuple(_item(name, item) for item in listed(name, given))
+    items = tuple(_item(name, item) for item in to_list(name, data))
     kinds: dict[Kind, Any] = {}
     for item in items:
         kinds.setdefault(_kind(item), item)
     if len(kinds) > 1:
-        (one, first), (other, second) = list(kinds.items())[:2]
-        raise ArgumentError(f"{name} must be of one kind, got {one} such as {first!r} and {other} such as {second!r}")
+        (kind, item), (other_kind, other_item) = list(kinds.items())[:2]
+        raise ArgumentError(f"{name} must be of one kind, got {kind} such as {item!r} and {other_kind} such as {other_item!r}")
     return Entries(name, items, next(iter(kinds), None))
 
 
-def listed(name: str, given: Any) -> list[Any]:
-    """Entries one by one; what is a number or a string is one entry."""
-    if isinstance(given, Tensor):
-        given = given.detach().cpu().numpy()
-    if hasattr(given, "tolist"):
-        given = given.tolist()
-    if isinstance(given, str | bytes | Real) or given is None:
-        return [given]
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        raise ArgumentError(f"{name} must be a number, a string or a sequence of them, got {type(given).__name__}")
-    return list(given)
+def read_columns(keys: Any, values: Any) -> tuple[list[Any], list[Any]]:
+    """Read keys and values as two lists.
+
+    Raises:
+        ArgumentError: values are missing, or given beside a dict.
+    """
+    if isinstance(keys, Mapping):
+        if values is not None:
+            raise ArgumentError("a dict has its values with it: give either a dict, or keys and values")
+        return list(keys), list(keys.values())
+    if values is None:
+        raise ArgumentError("values are missing: give a dict, or keys and values")
+    return to_list("keys", keys), to_list("values", values)
 
 
-def one_number(given: Any) -> bool:
-    """Whether this is a number, and no sequence of them."""
-    return isinstance(given, Real) or getattr(given, "ndim", None) == 0
+def to_list(name: str, data: Any) -> list[Any]:
+    """Return the entries as a list; a number or a string is a single entry."""
+    if isinstance(data, Tensor):
+        data = data.detach().cpu().numpy()
+    data = _to_python(data)
+    if isinstance(data, str | bytes | Real) or data is None:
+        return [data]
+    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+        raise ArgumentError(f"{name} must be a number, a string or a sequence of them, got {type(data).__name__}")
+    return list(data)
 
 
-def agree(queries: Entries, keys: Entries) -> Kind | None:
-    """The kind that queries and keys have in common.
+def is_scalar(data: Any) -> bool:
+    """Return whether this is a single number, not a sequence."""
+    return isinstance(data, Real) or getattr(data, "ndim", None) == 0
+
+
+def common_kind(queries: Entries, keys: Entries) -> Kind | None:
+    """Return the kind that queries and keys share.
 
     Raises:
         ArgumentError: they are of different kinds.
     """
     if queries.kind is not None and keys.kind is not None and queries.kind != keys.kind:
-        one, other = (f"{side.kind} such as {side.items[0]!r}" for side in (queries, keys))
-        raise ArgumentError(f"queries and keys must be of one kind, got {one} and {other}")
-    return keys.kind if queries.kind is None else queries.kind
+        query, key = (f"{entries.kind} such as {entries.items[0]!r}" for entries in (queries, keys))
+        raise ArgumentError(f"queries and keys must be of one kind, got {query} and {key}")
+    return queries.kind or keys.kind
 
 
-def numbers(given: Sequence[Any], count: int) -> Tensor | None:
-    """Values as (n, …) in float64 where all are numbers, or arrays of one shape; None where they are something else.
+def numeric_values(values: Sequence[Any]) -> Tensor | None:
+    """Return values as (n, …) in float64 if all are numbers, or arrays of one shape; None otherwise.
 
-    Whole numbers that float64 does not hold are something else: names of things, which a mean would change.
+    Whole numbers that float64 does not represent count as names, which a mean would change.
 
     Raises:
         ArgumentError: a number that is not finite, which would spoil every mean.
     """
-    if not given or not all(
-        isinstance(value, Real | Tensor | np.ndarray | list | tuple) and not isinstance(value, bool) for value in given
+    if not values:
+        return torch.zeros(0, dtype=torch.float64)
+    numeric = (Real, Tensor, np.ndarray, list, tuple)
+    if any(isinstance(value, bool) or not isinstance(value, numeric) for value in values):
+        return None
+    if any(
+        isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER and _is_finite(value) and int(float(value)) != value for value in values
     ):
-        return torch.zeros(0, dtype=torch.float64) if not count else None
-    if any(isinstance(value, int) and abs(value) > EXACT and _finite(value) and int(float(value)) != value for value in given):
         return None
     try:
-        values = torch.from_numpy(np.array([value.tolist() if hasattr(value, "tolist") else value for value in given], dtype=np.float64))
+        numbers = torch.from_numpy(np.array([_to_python(value) for value in values], dtype=np.float64))
     except (TypeError, ValueError):
         return None
     except OverflowError:
         raise ArgumentError("values must be finite numbers of double precision to have a mean, got one that is too large") from None
-    finite = torch.isfinite(values.reshape(len(values), -1)).all(1)
-    if not bool(finite.all()):
-        place = int((~finite).nonzero()[0])
-        raise ArgumentError(f"values must be finite numbers to have a mean, got {given[place]!r} as values[{place}]")
-    return values
+    is_finite = torch.isfinite(numbers.reshape(len(numbers), -1)).all(1).tolist()
+    if not all(is_finite):
+        index = is_finite.index(False)
+        raise ArgumentError(f"values must be finite numbers to have a mean, got {values[index]!r} as values[{index}]")
+    return numbers
 
 
-def _finite(number: Real | int) -> bool:
+def to_hashable(value: Any) -> Any:
+    """Return a value in hashable form: lists and arrays as tuples.
+
+    Raises:
+        ArgumentError: it cannot be hashed.
+    """
+    value = _to_python(value)
+    if isinstance(value, list):
+        value = tuple(map(to_hashable, value))
+    if not _is_hashable(value):
+        raise ArgumentError(f"values must be numbers, arrays, strings or other hashable things, got {value!r}")
+    return value
+
+
+def _to_python(data: Any) -> Any:
+    return data.tolist() if hasattr(data, "tolist") else data
+
+
+def _is_finite(number: Real | int) -> bool:
     try:
         return math.isfinite(number)
     except OverflowError:
         return False
 
 
-def _item(name: str, item: Any) -> Any:
-    if hasattr(item, "tolist"):
-        item = item.tolist()
-    if isinstance(item, list):
-        item = tuple(item)
-    if not isinstance(item, Hashable) or item is None:
-        raise ArgumentError(f"{name} must be numbers, vectors, strings or other hashable things, got {item!r}")
+def _is_hashable(item: Any) -> bool:
     try:
         hash(item)
     except TypeError:
-        raise ArgumentError(f"{name} must be numbers, vectors, strings or other hashable things, got {item!r}") from None
+        return False
+    return True
+
+
+def _item(name: str, item: Any) -> Any:
+    item = _to_python(item)
+    if isinstance(item, list):
+        item = tuple(item)
+    if item is None or not _is_hashable(item):
+        raise ArgumentError(f"{name} must be numbers, vectors, strings or other hashable things, got {item!r}")
     return item
 
 
 def _kind(item: Any) -> Kind:
-    numbers_, vectors, strings, things = get_args(Kind)
+    def is_number(part: Any) -> bool:
+        return isinstance(part, Real) and not isinstance(part, bool)
+
     if isinstance(item, str):
-        return strings
-    if isinstance(item, Real) and not isinstance(item, bool):
-        return numbers_
-    if isinstance(item, tuple) and item and all(isinstance(part, Real) and not isinstance(part, bool) for part in item):
-        return vectors
-    return things
+        return "strings"
+    if is_number(item):
+        return "numbers"
+    return "vectors" if isinstance(item, tuple) and item and all(map(is_number, item)) else "things"

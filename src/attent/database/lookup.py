@@ -1,201 +1,169 @@
-"""lookup(): ask a database, exactly, for the nearest key, or softly."""
+"""lookup(): query a database for equal keys, for the nearest key, or softly for similar keys."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from attent.attention.attend import attend
-from attent.attention.base import Mask, Normaliser, Score
+from attent.attention.base import Score
 from attent.attention.call import prepare
 from attent.attention.maps.attention_map import AttentionMap
-from attent.attention.normalizers import Hard, Softmax
 from attent.attention.scores.gaussian import Gaussian
-from attent.database.answers import Answer
-from attent.database.entries import Entries, agree, entries, listed, numbers, one_number
-from attent.database.exact import Equal
-from attent.database.strings import Alike, TrigramCosine
+from attent.database.answer import Answer
+from attent.database.entries import Entries, common_kind, is_scalar, numeric_values, read_columns, read_entries, to_hashable
+from attent.database.matching import Equal, StringScore, TrigramCosine
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
+from attent.registry import keyword_aliases
 
-How = Literal["exact", "nearest", "soft"]
-# Of cosines between 0 and 1: a string of cosine 0.5 counts e⁻⁵ times as much as an equal one.
+Method = Literal["exact", "nearest", "soft"]
+AnyScore = str | Score | nn.Module | Callable[..., Any]
+# For cosines from 0 to 1: a string of cosine 0.5 counts e⁻⁵ times as much as an equal one.
 TEMPERATURE = 0.1
 
 
+@keyword_aliases(how="method")
 def lookup(
     queries: Any,
     keys: Any,
     values: Any = None,
     *,
-    how: How = "exact",
+    method: Method = "exact",
     bandwidth: float | Sequence[float] | None = None,
-    score: str | Score | nn.Module | Callable[..., Any] | None = None,
+    score: AnyScore | None = None,
     temperature: float | None = None,
     inverse: bool = False,
 ) -> Answer:
-    """Ask the database D = {(k₁, v₁) … (kₙ, vₙ)}: Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query.
+    """Query the database D = {(k₁, v₁) … (kₙ, vₙ)}: Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query.
 
-    - "exact": a query sees the keys that equal it (a mask), and equal keys share the weight. One that no key equals is missing.
-    - "nearest": all weight on the key of highest score, the first of equals (the normaliser `hard`).
-    - "soft": the softmax of the scores; of numbers and their Gaussian this is the regression of Nadaraya and Watson 1964.
+    - "exact": a query sees the keys that equal it (a mask), and equal keys share the weight. A query without an equal key is missing.
+    - "nearest": the key of highest score has all the weight, the first of equals (the normaliser `hard`).
+    - "soft": the weights are the softmax of the scores; with the Gaussian of numbers this is the regression of Nadaraya and Watson 1964.
 
     Args:
-        queries: a number, a string, a vector, or a sequence of them; when exact, of any hashable things.
-        keys: as many; or a dict of keys and values.
-        values: of each key; numbers, or arrays of one shape, have a mean, others a distribution. Not given with a dict.
-        how: how a query finds its keys.
-        bandwidth: of numbers, in their unit, > 0, one or one per feature: at one bandwidth a key counts e^(−1/2) times as much as at none.
-            Needed when soft.
-        score: when not exact, what makes a key fit; of numbers any score of `attend`, in the Gaussian's place; of strings a function
-            (query, key) → number, in the place of the cosine of their character trigrams.
-        temperature: of strings, when soft, > 0: scores are divided by it; 0.1 if not given.
-        inverse: whether to turn the database round, and ask for the keys of values.
+        queries: a number, a string, a vector, or a sequence of them; with "exact" any hashable things.
+        keys: the keys, of the same kind; or a dict of keys and values.
+        values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not given with a dict.
+        method: "exact", "nearest" or "soft".
+        bandwidth: for numbers, in their unit, > 0, one or one per feature: a key at one bandwidth counts e^(−1/2) times as much as an
+            equal one. Required with "soft".
+        score: unless "exact": for numbers any score of `attend` instead of the Gaussian; for strings a function (query, key) → number
+            instead of the cosine of their character trigrams.
+        temperature: for strings with "soft", > 0: divides the scores; 0.1 if not given.
+        inverse: look up the keys of values.
 
     Returns:
         An Answer: `values`, `weights`, `distribution`, `votes`, `missing`.
 
     Raises:
-        ArgumentError: entries of different kinds, numbers that are not finite where distances or means are asked, arguments that do not
-            belong together.
+        ArgumentError: entries of different kinds, numbers that are not finite where a distance or a mean needs them, or arguments that do
+            not go together.
         ShapeError: not as many values as keys, or vectors of different widths.
-        UnknownNameError: how is something else.
+        UnknownNameError: an unknown method.
 
     Example:
         >>> print(attent.lookup(["ann", "zoe"], {"ann": "physics", "bob": "maths"}))
         ann → physics 1.00
         zoe → missing: no such key
     """
-    if how not in get_args(How):
-        raise UnknownNameError("way of looking up", str(how), get_args(How))
-    keys, values = _columns(keys, values)
+    if method not in get_args(Method):
+        raise UnknownNameError("lookup method", str(method), get_args(Method))
+    keys, values = read_columns(keys, values)
     if inverse:
         keys, values = values, keys
-    asked, held = entries("queries", queries), entries("keys", keys)
-    if asked.kind == "numbers" and held.kind == "vectors" and not one_number(queries):
-        # one vector, written as its numbers
-        asked = entries("queries", [queries])
-    if len(values) != len(held):
-        raise ShapeError(f"there must be a value for each of {len(held)} keys, got {len(values)}")
-    _fitting(how, agree(asked, held), bandwidth, score, temperature)
-    mean = numbers(values, len(held))
-    parts = _exact(asked, held) if how == "exact" else _alike(asked, held, how, bandwidth, score, temperature)
-    found = parts.mask.found if isinstance(parts.mask, Equal) else torch.full((len(asked),), len(held) > 0)
-    arguments: dict[str, Any] = {"score": parts.score, "normaliser": parts.normaliser, "mask": parts.mask}
-    answer = None
-    if mean is None:
-        weights = AttentionMap.of(prepare(parts.query, parts.key, parts.key, **arguments))
+    query_entries, key_entries = read_entries("queries", queries), read_entries("keys", keys)
+    if query_entries.kind == "numbers" and key_entries.kind == "vectors" and not is_scalar(queries):
+        # a single vector, given as its numbers
+        query_entries = read_entries("queries", [queries])
+    if len(values) != len(key_entries):
+        raise ShapeError(f"there must be a value for each of {len(key_entries)} keys, got {len(values)}")
+    kind = common_kind(query_entries, key_entries)
+    _check_options(method, kind, bandwidth, score, temperature)
+    numbers = numeric_values(values)
+    mask = None
+    if method == "exact":
+        mask = Equal.of(query_entries.items, key_entries.items)
+        query, key, score = *_zeros(query_entries, key_entries), "dot"
+    elif kind == "strings":
+        query, key, score = _strings(query_entries, key_entries, method, score, temperature)
     else:
-        flat = mean.reshape(len(mean), math.prod(mean.shape[1:]))
-        flat, weights = attend(parts.query, parts.key, flat, **arguments, implementation="tiled", return_map=True)
-        answer = flat.masked_fill(~found[:, None], torch.nan).reshape(len(asked), *mean.shape[1:])
-    return Answer(asked.items, held.items, tuple(map(_hashable, values)), weights, found, answer)
-
-
-class _Parts(NamedTuple):
-    """What `attend` takes."""
-
-    query: Tensor
-    key: Tensor
-    score: str | Score | nn.Module | Callable[..., Any]
-    normaliser: Normaliser
-    mask: Mask | None
-
-
-def _exact(queries: Entries, keys: Entries) -> _Parts:
-    """Every score is 0, and a mask decides."""
-    query, key = (torch.zeros(len(side), 1, dtype=torch.float64) for side in (queries, keys))
-    return _Parts(query, key, "dot", Softmax(), Equal.of(queries.items, keys.items))
-
-
-def _alike(
-    queries: Entries,
-    keys: Entries,
-    how: How,
-    bandwidth: float | Sequence[float] | None,
-    score: str | Score | nn.Module | Callable[..., Any] | None,
-    temperature: float | None,
-) -> _Parts:
-    """Scores decide."""
-    normaliser = Hard() if how == "nearest" else Softmax()
-    if (queries.kind or keys.kind) == "strings":
-        texts = list(dict.fromkeys((*queries.items, *keys.items)))
-        number = {text: place for place, text in enumerate(texts)}
-        query, key = (
-            torch.tensor([number[text] for text in side.items], dtype=torch.float64).reshape(len(side), 1) for side in (queries, keys)
+        query, key, score = _vectors(query_entries, key_entries, bandwidth, score)
+    has_match = torch.full((len(query_entries),), len(key_entries) > 0) if mask is None else mask.has_match
+    options: dict[str, Any] = {"score": score, "normaliser": "hard" if method == "nearest" else "softmax", "mask": mask}
+    if numbers is None:
+        mean, weights = None, AttentionMap.of(prepare(query, key, key, **options))
+    else:
+        shape = numbers.shape[1:]
+        mean, weights = attend(
+            query, key, numbers.reshape(len(numbers), math.prod(shape)), **options, implementation="tiled", return_map=True
         )
-        heat = 1.0 if how == "nearest" else TEMPERATURE if temperature is None else temperature
-        if score is not None:
-            return _Parts(query, key, Alike(texts, score, heat), normaliser, None)  # pyright: ignore[reportArgumentType]
-        # of keys whose trigrams are the same, such as those that differ in letter case, an equal one is the nearest
-        return _Parts(query, key, TrigramCosine(texts, heat, equal=1.0 if how == "nearest" else 0.0), normaliser, None)
+        mean = mean.masked_fill(~has_match[:, None], torch.nan).reshape(len(query_entries), *shape)
+    return Answer(query_entries.items, key_entries.items, tuple(map(to_hashable, values)), weights, has_match, mean)
+
+
+def _zeros(queries: Entries, keys: Entries) -> tuple[Tensor, Tensor]:
+    """Return queries and keys of which every score is 0."""
+    return torch.zeros(len(queries), 1, dtype=torch.float64), torch.zeros(len(keys), 1, dtype=torch.float64)
+
+
+def _strings(queries: Entries, keys: Entries, method: Method, score: Any, temperature: float | None) -> tuple[Tensor, Tensor, Score]:
+    """Return queries and keys as indices of their distinct strings, and the score of these."""
+    index = {text: number for number, text in enumerate(dict.fromkeys((*queries.items, *keys.items)))}
+    query, key = (torch.tensor([index[text] for text in side.items], dtype=torch.float64).reshape(-1, 1) for side in (queries, keys))
+    is_nearest = method == "nearest"
+    if is_nearest or temperature is None:
+        temperature = 1.0 if is_nearest else TEMPERATURE
+    if score is not None:
+        return query, key, StringScore(list(index), score, temperature)
+    # among keys with the same trigrams, such as those that differ in letter case, an equal one is the nearest
+    return query, key, TrigramCosine(list(index), temperature, equal=1.0 if is_nearest else 0.0)
+
+
+def _vectors(
+    queries: Entries, keys: Entries, bandwidth: float | Sequence[float] | None, score: AnyScore | None
+) -> tuple[Tensor, Tensor, AnyScore]:
+    """Return queries and keys as vectors, and their score."""
     query, key = queries.features(), keys.features()
     if len(query) and len(key) and query.shape[1] != key.shape[1]:
         raise ShapeError(f"queries and keys must be vectors of one width, got {query.shape[1]} and {key.shape[1]} numbers")
     if not len(query) or not len(key):
-        query, key = (torch.zeros(len(side), 1, dtype=torch.float64) for side in (queries, keys))
-    if score is None:
-        # its lowered form rounds where keys lie far apart, and what is nearer would not be told from what is nearly so
-        score = Gaussian(_checked(bandwidth, key.shape[1])).forward
-    return _Parts(query, key, score, normaliser, None)
+        query, key = _zeros(queries, keys)
+    # the lowered form of a Gaussian rounds where keys lie far apart, and would confuse the nearest key with one nearly as near
+    return query, key, Gaussian(_checked_bandwidth(bandwidth, key.shape[1])).forward if score is None else score
 
 
-def _checked(bandwidth: float | Sequence[float] | None, width: int) -> float | list[float]:
-    """A bandwidth as Gaussian takes it."""
-    if bandwidth is None:
-        return 1.0
+def _checked_bandwidth(bandwidth: float | Sequence[float] | None, width: int) -> float | list[float]:
+    """Return a bandwidth in the form that Gaussian takes."""
     try:
-        given = torch.as_tensor(bandwidth, dtype=torch.float64)
+        numbers = torch.as_tensor(1.0 if bandwidth is None else bandwidth, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
-        given = torch.tensor(torch.nan)
-    if given.dim() > 1 or given.numel() not in (1, width) or not bool((torch.isfinite(given) & (given > 0)).all()):
+        numbers = torch.tensor(torch.nan)
+    if numbers.dim() > 1 or numbers.numel() not in (1, width) or not bool((torch.isfinite(numbers) & (numbers > 0)).all()):
         raise ArgumentError(f"bandwidth must be a number > 0, or {width} of them, one per feature, got {bandwidth!r}")
-    return given.tolist()
+    return numbers.tolist()
 
 
-def _fitting(how: How, kind: str | None, bandwidth: object, score: object, temperature: object) -> None:
-    """Raise where arguments do not belong together."""
-    given = [name for name, value in (("bandwidth", bandwidth), ("score", score), ("temperature", temperature)) if value is not None]
-    if how == "exact" and given:
-        raise ArgumentError(f'{given[0]} is for how="nearest" or how="soft"; an exact look-up compares by equality')
-    if how != "exact" and kind == "things":
-        raise ArgumentError(f'numbers, vectors and strings can be near one another, other things only equal: how="exact", not {how!r}')
+def _check_options(method: Method, kind: str | None, bandwidth: object, score: object, temperature: object) -> None:
+    """Raise ArgumentError where options do not go together."""
+    options = {"bandwidth": bandwidth, "score": score, "temperature": temperature}
+    names = [name for name, value in options.items() if value is not None]
+    if method == "exact" and names:
+        raise ArgumentError(f'{names[0]} is for method="nearest" or method="soft"; an exact lookup compares by equality')
+    if method != "exact" and kind == "things":
+        raise ArgumentError(f'only numbers, vectors and strings can be similar; other things compare by method="exact", not {method!r}')
     if kind == "strings" and bandwidth is not None:
-        raise ArgumentError("bandwidth is of numbers; strings have a temperature")
+        raise ArgumentError("bandwidth is for numbers; strings have a temperature")
     if kind == "strings" and score is not None and (not callable(score) or isinstance(score, nn.Module)):
         raise ArgumentError(f"a score of strings must be a function (query, key) → number, got {score!r}")
-    if temperature is not None and (kind in ("numbers", "vectors") or how == "nearest"):
-        raise ArgumentError("temperature is of strings, when soft")
+    if temperature is not None and (kind in ("numbers", "vectors") or method == "nearest"):
+        raise ArgumentError('temperature is for strings with method="soft"')
     if temperature is not None and not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
         raise ArgumentError(f"temperature must be a number > 0, got {temperature!r}")
     if bandwidth is not None and score is not None:
-        raise ArgumentError("bandwidth is of the Gaussian, and score takes its place: give one of them")
-    if how == "soft" and kind in ("numbers", "vectors") and bandwidth is None and score is None:
-        raise ArgumentError('how="soft" needs a bandwidth, in the unit of the keys, such as bandwidth=0.1')
-
-
-def _columns(keys: Any, values: Any) -> tuple[list[Any], list[Any]]:
-    """Keys and values one by one."""
-    if isinstance(keys, Mapping):
-        if values is not None:
-            raise ArgumentError("a dict has its values with it: give either a dict, or keys and values")
-        return list(keys), list(keys.values())
-    if values is None:
-        raise ArgumentError("values are missing: give a dict, or keys and values")
-    return listed("keys", keys), listed("values", values)
-
-
-def _hashable(value: Any) -> Any:
-    """A value that can be told from others: lists and arrays as tuples."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list):
-        value = tuple(map(_hashable, value))
-    try:
-        hash(value)
-    except TypeError:
-        raise ArgumentError(f"values must be numbers, arrays, strings or other hashable things, got {value!r}") from None
-    return value
+        raise ArgumentError("bandwidth is for the Gaussian, and score replaces it: give one of them")
+    if method == "soft" and kind in ("numbers", "vectors") and bandwidth is None and score is None:
+        raise ArgumentError('method="soft" needs a bandwidth, in the unit of the keys, such as bandwidth=0.1')

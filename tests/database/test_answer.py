@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attent.database import answers
+from attent.database import answer
 from attent.database.lookup import lookup
 from attent.errors import ArgumentError
 
@@ -21,8 +21,8 @@ def test_it_prints_a_line_a_query() -> None:
 
 
 def test_votes_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "TILE", 5)
-    found = lookup([3.5, 3.0, 9.0], [3.0, 3.4, 3.6], ["a", "b", "a"], how="soft", bandwidth=0.2)
+    monkeypatch.setattr(answer, "TILE", 5)
+    found = lookup([3.5, 3.0, 9.0], [3.0, 3.4, 3.6], ["a", "b", "a"], method="soft", bandwidth=0.2)
     first, second, third = found.votes(0)
     assert (first.key, first.value, second.key, third.key) == (3.4, "b", 3.6, 3.0)
     assert first.weight + second.weight + third.weight == pytest.approx(1.0)
@@ -37,7 +37,13 @@ def test_what_is_refused() -> None:
     found = lookup(["ann", "bob"], STUDENTS)
     with pytest.raises(ArgumentError, match=r"^value is the answer to one query, and there are 2: see values$"):
         _ = found.value
-    with pytest.raises(ArgumentError, match=r"^query must be the place of one of 2 queries, from 0, got 2$"):
+    with pytest.raises(ArgumentError, match=r"^query must be the index of one of 2 queries, from 0, got 2$"):
         found.distribution(2)
     with pytest.raises(ArgumentError, match=r"^n must be a whole number ≥ 1, got 0$"):
         found.votes(0, 0)
+
+
+def test_former_names() -> None:
+    answer = lookup(["ann", "zoe"], STUDENTS)
+    assert answer.likeliest == answer.mode == ["physics", None]
+    assert answer.found.tolist() == answer.has_match.tolist() == [True, False]
