@@ -85,10 +85,10 @@ def _train(folder: Path, name: str) -> Child:
     arguments = ["train", *which, "--device", "cpu"]
 
     def action() -> int:
-        from attent.training import meter
+        from attent.training import progress
 
         # a record of every update
-        meter.INTERVAL = 0.0
+        progress.RECORD_INTERVAL = 0.0
         return run(arguments)
 
     return Child(action, folder, LIMITS)

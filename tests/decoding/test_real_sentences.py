@@ -22,7 +22,7 @@ from attent.models.rnn_settings import RnnSettings
 from attent.models.settings import build
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
-from attent.training.loss import loss_of
+from attent.training.loss import translation_loss
 
 BATCHES = (64, 7, 1)
 SEARCHES = {
@@ -100,7 +100,7 @@ def translator(corpus: list[Pair], request: pytest.FixtureRequest) -> Translator
     batches = Bitext(pairs, source, target).endless(BatchSize(pairs=32), seed=1)
     for _ in range(UPDATES):
         optimizer.zero_grad()
-        loss_of(model, next(batches), 0.0, "float32")[0].backward()
+        translation_loss(model, next(batches), 0.0, "float32")[0].backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return Translator(model, source, target)

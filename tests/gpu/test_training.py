@@ -57,7 +57,7 @@ def test_a_training_is_the_one_of_the_cpu(
     gpu: torch.device, tmp_path: Path, model: dict[str, Any], training: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the loss is that of all updates, not of those since a clock struck
-    monkeypatch.setattr("attent.training.meter.INTERVAL", math.inf)
+    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", math.inf)
     follow(settings("cpu", model, **training), tmp_path / "cpu", progress=quiet())
     follow(settings("cuda", model, **training), tmp_path / "gpu", progress=quiet())
     here, there = outcome(tmp_path / "cpu"), outcome(tmp_path / "gpu")

@@ -23,7 +23,6 @@ from attent.models.rnn import RNN
 from attent.models.rnn_settings import RnnSettings
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
-from attent.training import meter
 from attent.training.checkpoint import Checkpoints
 from attent.training.distributed import joined
 from attent.training.loop import Trained, train
@@ -124,7 +123,7 @@ def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, 
         end: how a process ends before its time, in which process, and after which update.
     """
     how, made, stream, losses = settings(**values), model(kind, dropout), io.StringIO(), {}
-    with joined() as processes, patch.object(meter, "INTERVAL", 0.0):
+    with joined() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
         # the others start from other weights, and get the first one's
         if not processes.first:
             torch.nn.init.zeros_(made.to_logits.weight)

@@ -13,13 +13,12 @@ from attent.data.tokenizer import CharTokenizer
 from attent.errors import AttentError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
-from attent.training import loop, meter
+from attent.training import loop
 from attent.training.checkpoint import Checkpoints, checkpoints_of
 from attent.training.loop import Trained, Training, train
-from attent.training.loss import loss_of
-from attent.training.optimizer import optimizer_of
+from attent.training.loss import translation_loss
+from attent.training.optimizer import optimizer_of, share_done
 from attent.training.progress import Progress
-from attent.training.schedules import share_done
 from attent.training.settings import TrainingSettings
 
 TOKENIZER = CharTokenizer("abcde")
@@ -49,7 +48,7 @@ def test_it_learns_to_copy() -> None:
     made = model()
     trained = run(made, settings(updates=120, batch_pairs=7, learning_rate=1e-2, label_smoothing=0.0, schedule="cosine"))
     batch = DATA.batch(np.arange(len(PAIRS)))
-    assert loss_of(made, batch, 0.0, "float32")[0].item() < 0.1
+    assert translation_loss(made, batch, 0.0, "float32")[0].item() < 0.1
     assert trained.updates == 120
     assert not made.training
 
@@ -81,7 +80,7 @@ def test_it_ends_when_time_is_up() -> None:
 
 
 def test_the_log_says_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "INTERVAL", 0.0)
+    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
     run(model(), settings(updates=4, validate_every=2), validate=lambda: {"exact match": 50.0}, log=log.append)
     assert [record["update"] for record in log if "loss" in record] == [1, 2, 3, 4]
@@ -111,14 +110,14 @@ def test_averaging_keeps_another_mean() -> None:
 
 
 def test_the_rate_follows_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "INTERVAL", 0.0)
+    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
     run(model(), settings(updates=4, learning_rate=0.1, warmup=2, schedule="linear"), log=log.append)
     assert [record["learning_rate"] for record in log if "loss" in record] == pytest.approx([0.05, 0.075, 0.05, 0.025])
 
 
 def test_noam_reads_the_width_from_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "INTERVAL", 0.0)
+    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
     run(model(), settings(updates=1, learning_rate=2.0, warmup=4, schedule="noam"), log=log.append)
     assert log[0]["learning_rate"] == pytest.approx(2.0 * 16**-0.5 * 4**-1.5)
@@ -188,7 +187,7 @@ def test_it_ends_when_nothing_better_is_found() -> None:
 
 
 def test_the_plateau_lowers_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter, "INTERVAL", 0.0)
+    monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     log: list[dict[str, Any]] = []
     how = settings(updates=4, validate_every=1, schedule="plateau", plateau_patience=0, plateau_factor=0.1, learning_rate=1e-2, warmup=0)
     run(model(), how, validate=lambda: {"loss": 1.0}, log=log.append)

@@ -1,19 +1,29 @@
 import gc
+import math
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.data.batches import BatchSize, Bitext
+from attent.data.batches import BatchSize, Bitext, Sequences
+from attent.data.labelled.examples import LabelledBatch
+from attent.data.masked_lm import BlankedLines
 from attent.data.text import Pair
 from attent.data.tokenizer import PAD, CharTokenizer
+from attent.models.encoder import EncoderModel
+from attent.models.encoder_settings import EncoderSettings
 from attent.models.rnn_settings import RnnSettings
 from attent.models.settings import build
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.training.autotune import Precision
-from attent.training.loss import loss_of, mean_loss
+from attent.training.distributed import joined, silent
+from attent.training.loop import train
+from attent.training.loss import classification_loss, masked_lm_loss, masked_lm_scores, mean_loss, translation_loss
+from attent.training.settings import TrainingSettings
 
 
 def tiny() -> Transformer:
@@ -25,7 +35,7 @@ def test_padding_counts_for_nothing() -> None:
     data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), keys=1)
     (_, batch), model = next(iter(data.once(BatchSize(pairs=2)))), tiny()
     assert (batch.target_out == PAD).any()
-    loss, width = loss_of(model, batch, 0.1, "float32")
+    loss, width = translation_loss(model, batch, 0.1, "float32")
     logits = model.output(model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in))
     expected = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD, label_smoothing=0.1)
     torch.testing.assert_close(loss, expected)
@@ -36,9 +46,9 @@ def test_padding_counts_for_nothing() -> None:
 def test_in_16_bits_the_loss_is_summed_in_32() -> None:
     data = Bitext([Pair("abcd", "ecb")], CharTokenizer("abcde"), CharTokenizer("abcde"))
     (_, batch), model = next(iter(data.once(BatchSize(pairs=1)))), tiny()
-    loss = loss_of(model, batch, 0.1, "bfloat16")[0]
+    loss = translation_loss(model, batch, 0.1, "bfloat16")[0]
     assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, loss_of(model, batch, 0.1, "float32")[0], atol=3e-2, rtol=3e-2)
+    torch.testing.assert_close(loss, translation_loss(model, batch, 0.1, "float32")[0], atol=3e-2, rtol=3e-2)
 
 
 def test_the_mean_over_batches_is_that_over_tokens() -> None:
@@ -72,10 +82,112 @@ def test_an_update_leaves_nothing_in_memory(name: str, precision: Precision) -> 
     (_, batch), model = next(iter(data.once(BatchSize(pairs=2)))), build(MODELS[name], tokenizer.size, tokenizer.size).train()
 
     def tensors() -> int:
-        loss_of(model, batch, 0.1, precision)[0].backward()
+        translation_loss(model, batch, 0.1, precision)[0].backward()
         model.zero_grad()
         gc.collect()
         return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
 
     tensors()
     assert tensors() == tensors()
+
+
+CLASSIFIER = EncoderSettings(
+    input="vectors", cls=True, layers=1, width=8, feed_forward=7, heads=2, dropout=0.0, position="none", output_bias=True
+)
+
+
+def labelled_batch(count: int = 5) -> LabelledBatch:
+    lengths = torch.tensor([3, 1, 7, 2, 5])[:count]
+    return LabelledBatch(torch.randn(5, 7, 3)[:count], lengths, torch.tensor([0, 1, 3, 3, 2])[:count], count)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_it_is_the_cross_entropy_of_the_vector_in_front(smoothing: float) -> None:
+    model, some = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
+    loss, width = classification_loss(model, some, smoothing, "float32")
+    logits = model.output(model(some.sequence, some.lengths)[:, 0])
+    torch.testing.assert_close(loss, F.cross_entropy(logits, some.classes, label_smoothing=smoothing))
+    assert width == 8
+
+
+def test_what_is_behind_the_end_does_not_count() -> None:
+    model, some = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
+    before = classification_loss(model, some, 0.0, "float32")[0]
+    some.sequence[1, 1:] = 1e3
+    torch.testing.assert_close(classification_loss(model, some, 0.0, "float32")[0], before)
+
+
+def test_the_gradient_reaches_the_vector_in_front_and_the_projection() -> None:
+    model = EncoderModel(CLASSIFIER, 3, 4).train()
+    classification_loss(model, labelled_batch(), 0.1, "float32")[0].backward()
+    assert all(
+        parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in (model.cls, model.embedding.projection.weight)
+    )
+
+
+SIZE = 11
+LINES = BlankedLines(Sequences([[4, 5, 6], [7], [8, 9, 10, 4, 5, 6, 7, 8, 9, 10, 4]]), SIZE, 0.3, keys=1)
+MASKED_LM = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, dropout=0.0)
+
+
+def masked_lm() -> EncoderModel:
+    return EncoderModel(MASKED_LM, SIZE + 1, SIZE)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_the_cross_entropy_of_the_blanks_alone(smoothing: float) -> None:
+    made, batch = masked_lm(), LINES.drawn(np.arange(3), 1, 0)
+    loss, width = masked_lm_loss(made, batch, smoothing, "float32")
+    logits = made.output(made(batch.lines, batch.lengths)).flatten(0, 1)[batch.places]
+    torch.testing.assert_close(loss, F.cross_entropy(logits, batch.told, label_smoothing=smoothing))
+    assert width == 8
+    loss.backward()
+    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in made.parameters())
+
+
+def test_without_a_blank_there_is_nothing_to_learn() -> None:
+    made = masked_lm()
+    loss, _ = masked_lm_loss(made, LINES.drawn(np.arange(3), 1, 0).silent(), 0.1, "float32")
+    loss.backward()
+    assert loss.item() == 0
+    assert all(not weight.grad.any() for weight in made.parameters())
+
+
+def test_a_model_that_knows_nothing_guesses_as_one_does() -> None:
+    made = masked_lm().eval()
+    torch.nn.init.zeros_(made.to_logits.weight)
+    loss, right = masked_lm_scores(made, LINES, BatchSize(2))
+    assert loss == pytest.approx(math.log(SIZE), abs=1e-5)
+    assert right == 0
+
+
+def go(**values: object) -> tuple[dict[int, float], list[float]]:
+    """Learn some lines together with whichever processes there are: the losses by update, and the weights."""
+    torch.manual_seed(5)
+    made, losses = masked_lm(), dict[int, float]()
+    least = {"updates": 12, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "epsilon": 1e-4}
+    with joined() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
+        train(
+            made,
+            BlankedLines(Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]), SIZE, 0.3, keys=1),
+            TrainingSettings.model_validate(least | values),
+            loss=masked_lm_loss,
+            log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
+            progress=silent(),
+            processes=processes,
+        )
+    return losses, torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()
+
+
+@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_processes_learn_together_what_one_alone_would(together, sharded: bool) -> None:
+    """The last batch of each epoch has two lines, so that one of three processes has none."""
+    losses, weights = go()
+    (found, ours), *_ = together(3, go_sharded if sharded else go)
+    assert list(found) == list(losses) == list(range(1, 13))
+    assert found == pytest.approx(losses, abs=1e-5)
+    assert ours == pytest.approx(weights, abs=1e-4)
+
+
+def go_sharded() -> tuple[dict[int, float], list[float]]:
+    return go(sharded=True)

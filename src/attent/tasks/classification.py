@@ -22,8 +22,7 @@ from attent.evaluation.classes import Confusion, confusion
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Judged, Learnt, Results, Say, Task
-from attent.training.class_loss import class_loss
-from attent.training.loss import LossFunction
+from attent.training.loss import LossFunction, classification_loss
 
 # Mistakes that a person is shown after a validation.
 SHOWN = 3
@@ -71,7 +70,7 @@ class Classification(Task[ClassifyCorpus]):
 
     @property
     def loss(self) -> LossFunction:
-        return class_loss
+        return classification_loss
 
     def corpus(self, settings: RunSettings) -> ClassifyCorpus:
         if settings.images is not None:

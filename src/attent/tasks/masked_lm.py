@@ -16,8 +16,7 @@ from attent.data.settings import LinesSettings, limited
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Judged, Learnt, Results, Say, Task
-from attent.training.loss import LossFunction
-from attent.training.masked_lm_loss import blank_loss, blanks_guessed
+from attent.training.loss import LossFunction, masked_lm_loss, masked_lm_scores
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Blanks(Task[Lines]):
 
     @property
     def loss(self) -> LossFunction:
-        return blank_loss
+        return masked_lm_loss
 
     def corpus(self, settings: RunSettings) -> Lines:
         assert settings.lines is not None
@@ -82,7 +81,7 @@ class _Judged(Judged):
     def validate(self, say: Say) -> dict[str, float]:
         if not len(self._lines):
             return {}
-        loss, right = blanks_guessed(self._model, self._lines, self._size)
+        loss, right = masked_lm_scores(self._model, self._lines, self._size)
         return {"loss": loss, "accuracy": right}
 
     def results(self, last: Mapping[str, float]) -> Results:

@@ -20,7 +20,7 @@ from attent.models.encoder_decoder import EncoderDecoder
 from attent.tasks.corpora import Material, borrowed, material
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Judged, Learnt, Results, Say, Task
-from attent.training.loss import LossFunction, loss_of, mean_loss
+from attent.training.loss import LossFunction, mean_loss, translation_loss
 from attent.training.samples import samples
 
 
@@ -29,7 +29,7 @@ class Translation(Task[Material]):
 
     @property
     def loss(self) -> LossFunction:
-        return loss_of
+        return translation_loss
 
     def corpus(self, settings: RunSettings) -> Material:
         return material(settings)

@@ -28,7 +28,7 @@ from attent.errors import DeviceError, RunError
 from attent.models.model import Model
 from attent.training.autotune import Precision
 from attent.training.loss import LossFunction
-from attent.training.loss import loss_of as of_translation
+from attent.training.loss import translation_loss as of_translation
 from attent.training.progress import Progress
 
 T = TypeVar("T")

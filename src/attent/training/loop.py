@@ -24,12 +24,10 @@ from attent.training.checkpoint import Checkpoints, State, contents_of, take_up
 from attent.training.distributed import ALONE, Processes, silent
 from attent.training.early_stopping import Judge
 from attent.training.interruption import interruptible
-from attent.training.loss import LossFunction, loss_of
+from attent.training.loss import LossFunction, translation_loss
 from attent.training.memory import keep_little
-from attent.training.meter import Meter
-from attent.training.optimizer import optimizer_of
-from attent.training.progress import Log, Progress
-from attent.training.schedules import SCHEDULES, share_done
+from attent.training.optimizer import SCHEDULES, optimizer_of, share_done
+from attent.training.progress import Log, Meter, Progress
 from attent.training.settings import TrainingSettings
 
 Validate = Callable[[], Mapping[str, float]]
@@ -65,7 +63,7 @@ def train(
     data: Examples[Any],
     settings: TrainingSettings,
     *,
-    loss: LossFunction = loss_of,
+    loss: LossFunction = translation_loss,
     validate: Validate = dict,
     log: Log = lambda record: None,
     progress: Progress | None = None,
@@ -128,7 +126,7 @@ class Training:
         progress: Progress,
         checkpoints: Checkpoints | None,
         processes: Processes = ALONE,
-        loss: LossFunction = loss_of,
+        loss: LossFunction = translation_loss,
     ) -> None:
         if settings.sharded and processes.number == 1:
             progress.say("one process alone has nobody to divide its weights with: it holds them all")

@@ -1,4 +1,4 @@
-"""The loss of a translator."""
+"""Training losses of each task, and the scores that validation computes from them."""
 
 from __future__ import annotations
 
@@ -9,40 +9,87 @@ import torch
 from torch import Tensor
 
 from attent.data.batches import Batch, BatchSize, Bitext
+from attent.data.labelled.examples import LabelledBatch
+from attent.data.masked_lm import BlankedBatch, BlankedLines
 from attent.data.tokenizer import PAD
+from attent.models.encoder import EncoderModel
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.ops.linear_cross_entropy import output_loss
 from attent.training.autotune import Precision, autocast
 
-# What training is handed: of a model and one batch of its task, with the share of label smoothing and the precision, the loss, a mean
-# of the batch's answers in nats, and the model width E that a schedule may ask for.
+# (model, batch of its task, label smoothing, precision) → the loss, a mean over the batch's answers in nats, and the model width E,
+# which the schedule "noam" needs.
 LossFunction = Callable[[Any, Any, float, Precision], tuple[Tensor, int]]
 
 
-def loss_of(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
-    """The loss of one batch, the mean of its tokens in nats, and the model width E that a schedule may ask for.
-
-    PAD counts for nothing.
-    """
+def translation_loss(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
+    """Return the mean cross entropy of a batch's target tokens in nats, and the model width E. PAD does not count."""
     with autocast(batch.source.device, precision):
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
         target, layer = batch.target_out.flatten(), model.to_logits
-        # their number is known, so that an accelerator need not be waited for
-        said = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
-        features = features.flatten(0, 1)[said]
-        return output_loss(features, layer.weight, layer.bias, target[said], label_smoothing), features.shape[-1]
+        # The batch knows how many tokens are no padding, so that an accelerator need not be waited for.
+        token_index = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
+        features = features.flatten(0, 1)[token_index]
+        return output_loss(features, layer.weight, layer.bias, target[token_index], label_smoothing), features.shape[-1]
 
 
 @torch.no_grad()
 def mean_loss(model: EncoderDecoder[Any], data: Bitext, size: BatchSize) -> float:
-    """The mean cross entropy over all the tokens of some pairs, in nats per token, without smoothing and in float32.
+    """Return the mean cross entropy of all target tokens in nats per token, without smoothing and in float32.
 
     Args:
         model: in evaluation mode.
-        data: the pairs, at least one.
-        size: how many are looked at side by side.
+        data: at least one pair.
+        size: of the batches.
     """
     device = next(model.parameters()).device
     batches = [batch.within(model.longest) for _, batch in data.once(size)]
-    total = sum(loss_of(model, batch.to(device), 0.0, "float32")[0].item() * batch.tokens for batch in batches)
+    total = sum(translation_loss(model, batch.to(device), 0.0, "float32")[0].item() * batch.tokens for batch in batches)
     return total / sum(batch.tokens for batch in batches)
+
+
+def masked_lm_loss(model: EncoderModel, batch: BlankedBatch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
+    """Return the mean cross entropy of a batch's masked tokens in nats, and the model width E.
+
+        −1/N Σ_n log p(token n | the line with its masks)
+
+    Source: Devlin et al. (2018), §3.1, arXiv 1810.04805.
+    """
+    with autocast(batch.lines.device, precision):
+        features = model(batch.lines, batch.lengths).flatten(0, 1)[batch.places]
+        layer = model.to_logits
+        return output_loss(features, layer.weight, layer.bias, batch.told, label_smoothing), features.shape[-1]
+
+
+@torch.no_grad()
+def masked_lm_scores(model: EncoderModel, data: BlankedLines, size: BatchSize) -> tuple[float, float]:
+    """Return the mean cross entropy of masked tokens in nats, and the percentage of them that the model predicts.
+
+    The same tokens are masked on every call, and all of them by MASK.
+
+    Args:
+        model: in evaluation mode.
+        data: at least one line.
+        size: of the batches.
+    """
+    device, total, correct, tokens = next(model.parameters()).device, 0.0, 0, 0
+    for _, batch in data.once(size):
+        batch = batch.to(device)
+        logits = model.output(model(batch.lines, batch.lengths).flatten(0, 1)[batch.places])  # (N, V)
+        total += float(torch.nn.functional.cross_entropy(logits, batch.told, reduction="sum"))
+        correct += int((logits.argmax(-1) == batch.told).sum())
+        tokens += batch.tokens
+    return total / tokens, 100 * correct / tokens
+
+
+def classification_loss(model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
+    """Return the mean cross entropy of a batch's classes in nats, and the model width E.
+
+        y = softmax(W z⁰);  loss = −log y[class]
+
+    z⁰ are the features of the class token: Dosovitskiy et al. (2020), §3.1, eq. 4, arXiv 2010.11929.
+    """
+    batch = batch.within(model.longest)
+    with autocast(batch.lengths.device, precision):
+        features, layer = model(batch.sequence, batch.lengths)[:, 0], model.to_logits
+        return output_loss(features, layer.weight, layer.bias, batch.classes, label_smoothing), features.shape[-1]

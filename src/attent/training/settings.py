@@ -33,7 +33,7 @@ class TrainingSettings(BaseModel):
         accumulate: batches an update, whose gradients are summed; the loss is the mean of all their tokens.
         optimizer: "adamw" decays weights apart from the gradient, "adam" adds their decay to it.
         learning_rate: the largest rate; for "noam" the factor before it, 1 in the paper.
-        schedule: how the rate goes, as in attent.training.schedules.
+        schedule: how the rate goes, as in attent.training.optimizer.
         warmup: updates during which the rate rises from zero.
         plateau_patience: with "plateau", how many validations in a row may find nothing better before the rate falls.
         plateau_factor: what the rate is then multiplied by.

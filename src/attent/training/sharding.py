@@ -23,7 +23,7 @@ from attent.models.model import Model
 from attent.runs.weights import tensors_of
 from attent.training.distributed import Group, Loss, LossOf
 from attent.training.loss import LossFunction
-from attent.training.loss import loss_of as of_translation
+from attent.training.loss import translation_loss as of_translation
 
 
 class Sharded(Group):

@@ -12,7 +12,7 @@ from attent.experiments.benchmarking import corpus, training
 from attent.experiments.benchmarking.training import Side, compare, measure, named, ours, rnn, rows, sides_of, transformer
 from attent.models.rnn_settings import RnnSettings
 from attent.training.autotune import Pace
-from attent.training.loss import loss_of
+from attent.training.loss import translation_loss
 
 PIECES, TOKENS = 40, 64
 SMALL = transformer("tiny").model_copy(update={"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2})
@@ -30,13 +30,13 @@ def test_every_side_learns(data: Bitext) -> None:
     torch.manual_seed(0)
     model = training.build(SMALL, PIECES, PIECES)
     batch = next(data.endless(BatchSize(tokens=TOKENS), 1))
-    before = loss_of(model, batch, 0.0, "float32")[0].item()
+    before = translation_loss(model, batch, 0.0, "float32")[0].item()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "build", lambda *sizes: model)
         update = ours(SMALL, PIECES, Pace("float32", 1), data, TOKENS)
     for _ in range(30):
         update(batch)
-    assert loss_of(model.eval(), batch, 0.0, "float32")[0].item() < before - 0.3
+    assert translation_loss(model.eval(), batch, 0.0, "float32")[0].item() < before - 0.3
 
 
 def test_the_update_is_that_of_the_training_loop(data: Bitext) -> None:
