@@ -22,8 +22,8 @@ from attent.experiments.benchmarking import corpus, training
 from attent.experiments.benchmarking.machine import machine
 from attent.experiments.benchmarking.report import Column, Report, Row, Table
 from attent.models.transformer_settings import PRESETS
-from attent.training.autotune import Pace
-from attent.training.memory import keep_little
+from attent.training.autotune import ComputeConfig
+from attent.training.memory import limit_heap
 
 # What stays as it is while one of them grows; lengths then differ as those of captions do.
 TOKENS, PIECES, LENGTH = 4096, 10_000, 14
@@ -33,7 +33,9 @@ INCHES = (13, 4)
 DOTS = 150
 
 
-def point(asked: Namespace, paces: Sequence[Pace], *, tokens: int = TOKENS, pieces: int = PIECES, length: int | None = None) -> Row:
+def point(
+    asked: Namespace, paces: Sequence[ComputeConfig], *, tokens: int = TOKENS, pieces: int = PIECES, length: int | None = None
+) -> Row:
     """Microseconds a token each way to compute, of the fastest round; sentences of one length, or as captions have them."""
     # enough for batches of their own in each update, or every pair comes again and again
     number = max(2 * asked.updates * tokens // (length or LENGTH), 64)
@@ -47,7 +49,7 @@ def point(asked: Namespace, paces: Sequence[Pace], *, tokens: int = TOKENS, piec
     return {name: 1e6 / max(rates) for name, rates in found.items()}
 
 
-def series(asked: Namespace, paces: Sequence[Pace]) -> dict[str, list[Row]]:
+def series(asked: Namespace, paces: Sequence[ComputeConfig]) -> dict[str, list[Row]]:
     """A row for each size of what grows, by its name."""
     grown: dict[str, list[int]] = {"tokens": asked.tokens, "pieces": asked.pieces, "length": asked.lengths}
     found: dict[str, list[Row]] = {}
@@ -59,7 +61,7 @@ def series(asked: Namespace, paces: Sequence[Pace]) -> dict[str, list[Row]]:
     return found
 
 
-def draw(found: dict[str, list[Row]], paces: Sequence[Pace], out: Path) -> None:
+def draw(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], out: Path) -> None:
     """A panel for each of what grows."""
     import matplotlib
 
@@ -85,7 +87,7 @@ def draw(found: dict[str, list[Row]], paces: Sequence[Pace], out: Path) -> None:
         pyplot.close(figure)
 
 
-def page(found: dict[str, list[Row]], paces: Sequence[Pace], asked: Namespace) -> str:
+def page(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], asked: Namespace) -> str:
     """The page in Markdown: the figure, and its values as tables."""
     tables = [
         Table(
@@ -119,9 +121,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=4, help="in a round")
     asked = parser.parse_args()
-    keep_little()
+    limit_heap()
     most = torch.get_num_threads()
-    paces = [Pace(precision, number) for number in asked.threads for precision in training.PRECISIONS]
+    paces = [ComputeConfig(precision, number) for number in asked.threads for precision in training.PRECISIONS]
     found = series(asked, paces)
     # said of the page is how many the process had
     torch.set_num_threads(most)

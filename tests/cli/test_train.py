@@ -71,7 +71,7 @@ def test_another_run_starts_from_it(attent, settings_file: Path, run_folder: Pat
 def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attent.training.loop import Training
 
-    learn = Training.learn
+    learn = Training.train_step
 
     def interrupted(training: Training) -> None:
         learn(training)
@@ -79,7 +79,7 @@ def test_ctrl_c_says_how_to_go_on(attent, settings_file: Path, tmp_path: Path, m
 
     out = tmp_path / "mine"
     with monkeypatch.context() as patched:
-        patched.setattr(Training, "learn", interrupted)
+        patched.setattr(Training, "train_step", interrupted)
         done = attent("train", "--config", settings_file, "--out", out)
     assert done.code == 130
     assert done.err[-2:] == [f"saved after update 1; to go on: attent train --resume {out}", "attent: interrupted"]

@@ -15,7 +15,7 @@ from attent.runs.config import read_config
 from attent.runs.folder import LOG
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings
-from attent.training.checkpoint import newest, read_state
+from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.progress import Progress
 
 TRANSFORMER = {"encoder_layers": 1, "decoder_layers": 2, "width": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0}
@@ -71,7 +71,7 @@ def test_a_run_goes_on_on_another_device(gpu: torch.device, tmp_path: Path, firs
     """With the moments, the means and the place in the data that it had."""
     follow(settings("cpu", updates=4, averaging="ema"), tmp_path / "whole", progress=quiet())
     follow(settings(first, averaging="ema"), tmp_path / "run", progress=quiet())
-    state = read_state(newest(tmp_path / "run") or tmp_path)
+    state = read_state(latest_checkpoint(tmp_path / "run") or tmp_path)
     assert state.device == first
     assert set(state.random) == {"cpu", first}
     stream = io.StringIO()

@@ -20,7 +20,7 @@ from attent.runs.config import read_config
 from attent.tasks import recipe
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
-from attent.training.checkpoint import newest, read_state
+from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.progress import Progress
 
 SMALL = "encoder_layers = 1\ndecoder_layers = 1\nwidth = 16\nfeed_forward = 17\nheads = 2"
@@ -101,11 +101,11 @@ def records(folder: Path) -> list[dict[str, object]]:
 
 def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> None:
     """Run the command, and kill it at some moment after its next checkpoint."""
-    before = newest(folder)
+    before = latest_checkpoint(folder)
     with (folder.parent / "printed").open("w+") as printed:
         process = subprocess.Popen([sys.executable, "-m", "attent", "train", "--device", "cpu", *arguments], stdout=printed, stderr=printed)
         deadline = time.monotonic() + 60
-        while newest(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
+        while latest_checkpoint(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(0.3 * dice.random())
         process.kill()
@@ -122,7 +122,7 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path:
     start_and_kill(["--config", str(file), "--out", str(run)], run, dice)
     start_and_kill(["--resume", str(run)], run, dice)
     assert read_config(run).state == "unfinished"
-    assert 0 < read_state(newest(run)).update < 500
+    assert 0 < read_state(latest_checkpoint(run)).update < 500
     resume(run, progress=Progress(io.StringIO()))
     assert weights(run) == weights(tmp_path / "whole")
     for name in ("model.safetensors", "optimizer.safetensors"):
@@ -146,7 +146,7 @@ def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path
         process = subprocess.Popen(command, stdout=printed, stderr=printed)
         try:
             deadline = time.monotonic() + 60
-            while newest(run) is None and process.poll() is None and time.monotonic() < deadline:
+            while latest_checkpoint(run) is None and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.005)
             for again in (lambda: resume(run), lambda: follow(TINY, run, replace=True)):
                 with pytest.raises(RunError, match=r"/run is being trained by another process$"):
@@ -155,7 +155,7 @@ def test_a_run_in_training_is_nobody_elses_until_its_process_ends(tmp_path: Path
         finally:
             process.kill()
             process.wait()
-    reached = read_state(newest(run)).update
+    reached = read_state(latest_checkpoint(run)).update
     resume(run, {"updates": reached + 3}, progress=Progress(io.StringIO()))
     assert read_config(run).training["outcome"]["updates"] == reached + 3
 
@@ -170,7 +170,7 @@ def test_a_run_that_never_saved_begins_again(tmp_path: Path, monkeypatch: pytest
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(recipe, "train", stop)
             follow(longer(), tmp_path / name, init_from=start, progress=Progress(io.StringIO()))
-        assert newest(tmp_path / name) is None
+        assert latest_checkpoint(tmp_path / name) is None
         resume(tmp_path / name, progress=Progress(io.StringIO()))
         assert weights(tmp_path / name) == weights(tmp_path / f"{name} whole")
 

@@ -24,7 +24,7 @@ from attent.tasks import recipe
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.tasks.word_vectors import check, start
-from attent.training.checkpoint import newest
+from attent.training.checkpoint import latest_checkpoint
 from attent.training.progress import Progress
 
 WIDTH = 6
@@ -146,7 +146,7 @@ def test_frozen_embeddings_end_as_they_started(tmp_path: Path, kind: str, averag
     assert run.model.embeddings["source"].weight.equal(begun.embeddings["source"].weight)
     changed = [name for name, weight in run.model.state_dict().items() if not weight.equal(begun.state_dict()[name])]
     assert any("target_embedding" in name for name in changed)
-    last = newest(tmp_path / "run")
+    last = latest_checkpoint(tmp_path / "run")
     assert last is not None
     moments = read_tensors(last / "optimizer.safetensors")
     assert moments

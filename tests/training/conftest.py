@@ -24,8 +24,8 @@ from attent.models.rnn_settings import RnnSettings
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.training.checkpoint import Checkpoints
-from attent.training.distributed import joined
-from attent.training.loop import Trained, train
+from attent.training.distributed import process_group
+from attent.training.loop import TrainingResult, train
 from attent.training.loss import mean_loss
 from attent.training.progress import Progress
 from attent.training.settings import TrainingSettings
@@ -123,9 +123,9 @@ def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, 
         end: how a process ends before its time, in which process, and after which update.
     """
     how, made, stream, losses = settings(**values), model(kind, dropout), io.StringIO(), {}
-    with joined() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
+    with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
         # the others start from other weights, and get the first one's
-        if not processes.first:
+        if not processes.is_rank0:
             torch.nn.init.zeros_(made.to_logits.weight)
 
         class Counted(Bitext):
@@ -158,7 +158,7 @@ def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, 
             checkpoints=checkpoints,
             processes=processes,
         )
-    assert isinstance(trained, Trained)
+    assert isinstance(trained, TrainingResult)
     weights = torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()
     return losses, weights, trained.validation, stream.getvalue()
 

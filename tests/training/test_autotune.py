@@ -4,11 +4,11 @@ import time
 import pytest
 import torch
 
-from attent.training.autotune import Pace, Precision, autocast, candidates, faster, measured
+from attent.training.autotune import ComputeConfig, Precision, autocast, benchmark, candidates, fastest
 from attent.training.settings import TrainingSettings
 
 CPU = torch.device("cpu")
-PACES = (Pace("float32", 1), Pace("bfloat16", 1))
+PACES = (ComputeConfig("float32", 1), ComputeConfig("bfloat16", 1))
 
 
 def settings(**values: object) -> TrainingSettings:
@@ -30,7 +30,7 @@ def test_the_faster_one_is_found_and_taken_in_turn() -> None:
         tried.append(precision)
         time.sleep(0.1 if precision == "float32" else 0.09)
 
-    seconds = measured(step, CPU, PACES)
+    seconds = benchmark(step, CPU, PACES)
     assert set(seconds) == set(PACES)
     assert tried == ["float32", "bfloat16"] * 6
     assert 0.1 <= seconds[PACES[0]] < 0.2
@@ -43,15 +43,15 @@ def test_what_is_far_slower_is_not_tried_again() -> None:
         tried.append(precision)
         time.sleep(0.05 if precision == "float32" else 0.001)
 
-    seconds = measured(step, CPU, PACES)
-    assert faster(seconds) == Pace("bfloat16", 1)
+    seconds = benchmark(step, CPU, PACES)
+    assert fastest(seconds) == ComputeConfig("bfloat16", 1)
     assert tried == ["float32", "bfloat16"] * 2 + ["bfloat16"] * 4
     assert 0.05 <= seconds[PACES[0]] < 0.5
 
 
 def test_where_several_processes_compute_a_step_all_try_what_the_first_one_tries() -> None:
     """Whatever their own clocks say: one that tried another way, or one time more, would wait for the others without end."""
-    said: list[list[Pace]] = []
+    said: list[list[ComputeConfig]] = []
     tried: dict[str, list[Precision]] = {"first": [], "second": []}
 
     def first(work):
@@ -62,15 +62,15 @@ def test_where_several_processes_compute_a_step_all_try_what_the_first_one_tries
         tried["first"].append(precision)
         time.sleep(0.05 if precision == "float32" else 0.001)
 
-    measured(step, CPU, PACES, first)
+    benchmark(step, CPU, PACES, first)
     answers = iter(said)
-    measured(tried["second"].append, CPU, PACES, lambda work: next(answers))
+    benchmark(tried["second"].append, CPU, PACES, lambda work: next(answers))
     assert tried["first"] == tried["second"] == ["float32", "bfloat16"] * 2 + ["bfloat16"] * 4
 
 
 @pytest.mark.parametrize(("other", "chosen"), [(0.5, 0), (0.46, 0), (0.44, 1)])
 def test_what_is_preferred_gives_way_to_what_is_clearly_faster(other: float, chosen: int) -> None:
-    assert faster({PACES[0]: 0.5, PACES[1]: other}) == PACES[chosen]
+    assert fastest({PACES[0]: 0.5, PACES[1]: other}) == PACES[chosen]
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -81,26 +81,31 @@ def test_each_way_runs_on_its_threads_and_leaves_them_as_they_were() -> None:
         seen.append(torch.get_num_threads())
         time.sleep(0.05)
 
-    measured(step, CPU, [Pace("float32", 2), Pace("float32", 1)])
+    benchmark(step, CPU, [ComputeConfig("float32", 2), ComputeConfig("float32", 1)])
     assert seen == [2, 1] * 6
     assert torch.get_num_threads() == 2
 
 
 @pytest.mark.usefixtures("two_threads")
 def test_only_what_the_settings_leave_open_is_tried() -> None:
-    assert candidates(settings(), CPU) == [Pace("float32", 2), Pace("float32", 1), Pace("bfloat16", 2), Pace("bfloat16", 1)]
-    assert candidates(settings(precision="bfloat16", threads=1), CPU) == [Pace("bfloat16", 1)]
-    assert candidates(settings(threads=2), CPU) == [Pace("float32", 2), Pace("bfloat16", 2)]
-    assert candidates(settings(), torch.device("cuda")) == [Pace("float32", 2), Pace("bfloat16", 2)]
+    assert candidates(settings(), CPU) == [
+        ComputeConfig("float32", 2),
+        ComputeConfig("float32", 1),
+        ComputeConfig("bfloat16", 2),
+        ComputeConfig("bfloat16", 1),
+    ]
+    assert candidates(settings(precision="bfloat16", threads=1), CPU) == [ComputeConfig("bfloat16", 1)]
+    assert candidates(settings(threads=2), CPU) == [ComputeConfig("float32", 2), ComputeConfig("bfloat16", 2)]
+    assert candidates(settings(), torch.device("cuda")) == [ComputeConfig("float32", 2), ComputeConfig("bfloat16", 2)]
     # where autocast may be missing nobody tries it unasked
-    assert candidates(settings(), torch.device("mps")) == [Pace("float32", 2)]
-    assert candidates(settings(precision="bfloat16"), torch.device("mps")) == [Pace("bfloat16", 2)]
+    assert candidates(settings(), torch.device("mps")) == [ComputeConfig("float32", 2)]
+    assert candidates(settings(precision="bfloat16"), torch.device("mps")) == [ComputeConfig("bfloat16", 2)]
 
 
 def test_random_numbers_are_given_back() -> None:
     expected = torch.rand(3)
     torch.manual_seed(0)
-    measured(lambda _: torch.rand(5).sum(), CPU, PACES)
+    benchmark(lambda _: torch.rand(5).sum(), CPU, PACES)
     assert torch.rand(3).equal(expected)
 
 

@@ -21,9 +21,17 @@ from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.runs import durable
 from attent.runs.weights import read_tensors
-from attent.training.autotune import Pace
-from attent.training.checkpoint import Checkpoints, State, best_of, checkpoints_of, mean_of, newest, read_state
-from attent.training.loop import Trained, train
+from attent.training.autotune import ComputeConfig
+from attent.training.checkpoint import (
+    Checkpoints,
+    TrainingState,
+    average_checkpoints,
+    best_checkpoints,
+    latest_checkpoint,
+    list_checkpoints,
+    read_state,
+)
+from attent.training.loop import TrainingResult, train
 from attent.training.progress import Progress
 from attent.training.settings import TrainingSettings
 
@@ -53,11 +61,11 @@ def settings(**values: object) -> TrainingSettings:
 
 def go(
     folder: Path, how: TrainingSettings, stream: io.StringIO | None = None, at: Callable[[int], object] = lambda update: None
-) -> Trained:
+) -> TrainingResult:
     """Train into a folder, or go on in it; `at` is told the update of every validation."""
     folder.mkdir(exist_ok=True)
     made = model()
-    found = newest(folder)
+    found = latest_checkpoint(folder)
     updates = itertools.count(2 * ((read_state(found).update if found else 0) // 2) + 2, 2)
 
     def validate() -> dict[str, float]:
@@ -70,7 +78,7 @@ def go(
 
 def end(folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Every byte of weights and moments that a run ends with, and all of its state but the time."""
-    found = newest(folder)
+    found = latest_checkpoint(folder)
     files = [folder / "model.safetensors", *sorted(found.glob("*.safetensors"))]
     state = read_state(found).model_dump()
     return {file.name + file.parent.name * (file.parent == found): file.read_bytes() for file in files}, {
@@ -163,12 +171,12 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(tmp_path: Path, monkeypa
 )
 def test_the_best_and_the_last_are_kept(tmp_path: Path, values: dict[str, object], kept: list[str], published: int) -> None:
     trained = go(tmp_path / "run", settings(**values))
-    assert [path.name for path in checkpoints_of(tmp_path / "run")] == kept
+    assert [path.name for path in list_checkpoints(tmp_path / "run")] == kept
     assert trained.kept == published
     assert trained.validation == {"loss": SCORES[published]}
     published_weights = tmp_path / "run" / "checkpoints" / f"{published:08}" / "model.safetensors"
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == published_weights.read_bytes()
-    assert best_of(tmp_path / "run")[0].name == "00000004"
+    assert best_checkpoints(tmp_path / "run")[0].name == "00000004"
 
 
 def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
@@ -180,7 +188,7 @@ def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
 def test_what_may_change_the_last_digits_is_said(tmp_path: Path) -> None:
     go(tmp_path / "run", settings(updates=4))
     stream = io.StringIO()
-    state = checkpoints_of(tmp_path / "run")[-1] / "state.json"
+    state = list_checkpoints(tmp_path / "run")[-1] / "state.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"torch": "1.0"}))
     before = torch.get_num_threads()
     go(tmp_path / "run", settings(updates=6, threads=2), stream)
@@ -206,21 +214,21 @@ def test_what_may_change_the_last_digits_is_said(tmp_path: Path) -> None:
 )
 def test_damage_is_named_in_one_line(tmp_path: Path, damage: Callable[[Path], object], says: str) -> None:
     go(tmp_path / "run", settings())
-    damage(newest(tmp_path / "run"))
+    damage(latest_checkpoint(tmp_path / "run"))
     with pytest.raises(RunError, match=says) as caught:
         go(tmp_path / "run", settings(updates=9))
     assert "\n" not in str(caught.value)
 
 
 def test_a_state_survives_json() -> None:
-    state = State(update=3, place=(1, 2), seconds=0.1, pace=Pace("bfloat16", 2), device="cpu", random={"cpu": "00ff"})
-    assert State.model_validate_json(state.model_dump_json()) == state
+    state = TrainingState(update=3, place=(1, 2), seconds=0.1, pace=ComputeConfig("bfloat16", 2), device="cpu", random={"cpu": "00ff"})
+    assert TrainingState.model_validate_json(state.model_dump_json()) == state
 
 
 def test_the_mean_of_files_is_the_mean_of_their_weights(tmp_path: Path) -> None:
     go(tmp_path / "run", settings(keep_last=3))
-    files = [path / "model.safetensors" for path in checkpoints_of(tmp_path / "run")]
+    files = [path / "model.safetensors" for path in list_checkpoints(tmp_path / "run")]
     made = model()
-    mean_of(files, made)
+    average_checkpoints(files, made)
     expected = torch.stack([read_tensors(file)[NAME] for file in files])
     torch.testing.assert_close(dict(made.named_parameters())[NAME].detach(), expected.mean(0))

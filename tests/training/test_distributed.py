@@ -25,8 +25,8 @@ from attent.runs.config import read_config
 from attent.runs.weights import read_tensors
 from attent.tasks.recipe import follow, prepared, resume
 from attent.tasks.settings import parse, read
-from attent.training.checkpoint import newest, read_state
-from attent.training.distributed import ALONE, joined, silent, speaks
+from attent.training.checkpoint import latest_checkpoint, read_state
+from attent.training.distributed import SINGLE_PROCESS, is_main_process, process_group, silent_progress
 from attent.training.loop import train
 from attent.training.progress import Progress
 
@@ -83,7 +83,7 @@ def test_a_run_goes_on_on_another_number_of_processes(small, together, tmp_path:
         assert all(isinstance(error, RunError) for error in ended[: before - 1])
     else:
         assert all(isinstance(error, KeyboardInterrupt) for error in ended)
-    stood = read_state(newest(tmp_path))
+    stood = read_state(latest_checkpoint(tmp_path))
     assert (stood.update, stood.processes) == (20 if end == "killed" else 23, before)
     losses, *_, said = on(after)[0]
     assert list(losses) == list(range(stood.update + 1, 51))
@@ -106,11 +106,11 @@ def test_dropout_differs_between_processes_and_is_the_same_again(small, together
 
 
 def drawn() -> list[float]:
-    with joined() as processes:
-        processes.vary(1, 7)
+    with process_group() as processes:
+        processes.seed_rank(1, 7)
         numbers = torch.rand(3).tolist()
-        processes.vary(1, 7)
-        assert processes.first or torch.rand(3).tolist() == numbers
+        processes.seed_rank(1, 7)
+        assert processes.is_rank0 or torch.rand(3).tolist() == numbers
         return numbers
 
 
@@ -138,13 +138,13 @@ def test_no_thread_of_gloo_outlives_an_error(small, together) -> None:
 
 
 def said_by_first() -> Any:
-    with joined() as processes:
+    with process_group() as processes:
         rank = processes.rank
-        told = processes.by_first(lambda: {"is": [rank, 0.1, "é"]})
-        stopped = processes.agreed(rank == 1, 7.25 + rank), processes.agreed(False, 0.5)
-        sums = processes.added(torch.tensor([1.0, float(rank)])).tolist()
-        processes.meet()
-        return told, stopped, sums, speaks(), torch.get_num_threads()
+        told = processes.from_rank0(lambda: {"is": [rank, 0.1, "é"]})
+        stopped = processes.sync_stop(rank == 1, 7.25 + rank), processes.sync_stop(False, 0.5)
+        sums = processes.all_reduce(torch.tensor([1.0, float(rank)])).tolist()
+        processes.barrier()
+        return told, stopped, sums, is_main_process(), torch.get_num_threads()
 
 
 def test_all_hear_the_same(together) -> None:
@@ -163,14 +163,14 @@ def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
     """The pairs that one process sees in an epoch, and how often it read the corpus; its place on its machine is given by rank."""
     os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
     settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
-    with joined() as processes, patch.object(files, "text", wraps=files.text) as reading:
+    with process_group() as processes, patch.object(files, "text", wraps=files.text) as reading:
         bitext, corpus = prepared(processes, settings, DIGITS, DIGITS)
         batches, seen = bitext.endless(BatchSize(7), 1), list[str]()
         for _ in range(len(bitext.shuffled(BatchSize(7), 1, 0))):
             batch, _ = processes.next_part(batches)
             pairs = zip(batch.source, batch.source_lengths, batch.target_out, strict=True) if batch.tokens else ()
             seen += [f"{DIGITS.decode(source[:length].tolist())} {DIGITS.decode(target.tolist())}" for source, length, target in pairs]
-        processes.meet()
+        processes.barrier()
         assert (corpus is not None) == bool(reading.call_count)
         return seen, reading.call_count
 
@@ -186,8 +186,8 @@ def test_every_pair_is_learnt_once_and_read_once_a_machine(together, tmp_path: P
 
 
 def other_data(small: Any, other: Bitext) -> None:
-    with joined() as processes:
-        train(small.model("transformer", 0.0), small.data if processes.first else other, small.settings(), processes=processes)
+    with process_group() as processes:
+        train(small.model("transformer", 0.0), small.data if processes.is_rank0 else other, small.settings(), processes=processes)
 
 
 def test_other_data_is_noticed(small, together) -> None:
@@ -200,9 +200,9 @@ def test_other_data_is_noticed(small, together) -> None:
 
 
 def in_time(small: Any) -> int:
-    with joined() as processes:
+    with process_group() as processes:
         how = small.settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
-        return train(small.model("transformer", 0.0), small.data, how, progress=silent(), processes=processes).updates
+        return train(small.model("transformer", 0.0), small.data, how, progress=silent_progress(), processes=processes).updates
 
 
 def test_all_end_at_the_same_update_when_time_is_up(small, together) -> None:
@@ -213,11 +213,11 @@ def test_all_end_at_the_same_update_when_time_is_up(small, together) -> None:
 def test_alone_nothing_is_asked_of_anyone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     threads = torch.get_num_threads()
-    with joined() as processes:
-        assert processes is ALONE
+    with process_group() as processes:
+        assert processes is SINGLE_PROCESS
         assert not torch.distributed.is_initialized()
     assert torch.get_num_threads() == threads
-    assert speaks()
+    assert is_main_process()
 
 
 def followed(folder: Path, file: Path) -> tuple[Any, str]:
@@ -229,7 +229,7 @@ def followed(folder: Path, file: Path) -> tuple[Any, str]:
 
 def gone_on(folder: Path, trust_code: bool = False) -> Any:
     folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
-    return resume(folder, {"updates": 9}, trust_code=trust_code, progress=silent())
+    return resume(folder, {"updates": 9}, trust_code=trust_code, progress=silent_progress())
 
 
 def of_standard_input(folder: Path) -> None:
@@ -242,10 +242,10 @@ def test_a_recipe_is_followed_together(together, settings_file: Path, tmp_path: 
     assert first == second
     assert said
     assert nothing == ""
-    assert (read_config(tmp_path / "run").state, read_state(newest(tmp_path / "run")).update) == ("finished", 6)
+    assert (read_config(tmp_path / "run").state, read_state(latest_checkpoint(tmp_path / "run")).update) == ("finished", 6)
     first, second = together(2, gone_on, tmp_path / "run")
     assert first == second == read_config(tmp_path / "run").results
-    assert read_state(newest(tmp_path / "run")).update == 9
+    assert read_state(latest_checkpoint(tmp_path / "run")).update == 9
     first, second = together(2, followed, tmp_path / "run", settings_file)
     assert (str(first), type(second)) == (f"{tmp_path / 'run'} is there already", RunError)
     first, _ = together(2, of_standard_input, tmp_path / "other")
@@ -271,7 +271,7 @@ def test_frozen_embeddings_stay_as_they_start_in_every_process(together, setting
     )
     text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
     recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
-    follow(changed(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=silent())
+    follow(changed(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=silent_progress())
     together(2, followed, tmp_path / "run", recipe)
     together(2, gone_on, tmp_path / "run")
     alone, run = (read_tensors(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
@@ -295,7 +295,7 @@ def test_the_command_trains_on_what_torchrun_starts(settings_file: Path, tmp_pat
     assert done.stdout.splitlines()[0] == "run: run"
     assert len(done.stdout.splitlines()) == 3
     assert done.stderr.count("training into run") == 1
-    assert read_state(newest(tmp_path / "run")).processes == 2
+    assert read_state(latest_checkpoint(tmp_path / "run")).processes == 2
     again = call(sys.executable, *train, "--resume", "run", "--updates", "8")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, "run: run")
     assert "1 process instead of 2" in again.stderr
@@ -330,7 +330,7 @@ def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatc
         raise JoinedError
 
     monkeypatch.setattr(torch.distributed, "init_process_group", init)
-    with pytest.raises(JoinedError), joined(torch.device("cuda")):
+    with pytest.raises(JoinedError), process_group(torch.device("cuda")):
         pass
     assert taken == [1, "cpu:gloo,cuda:nccl"]
 
@@ -338,14 +338,14 @@ def test_each_process_takes_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatc
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     start(monkeypatch, 1, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
     message = r"^2 processes on this machine need a GPU each, and it has 1: start 1, or train on device 'cpu'$"
-    with pytest.raises(DeviceError, match=message), joined(torch.device("cuda")):
+    with pytest.raises(DeviceError, match=message), process_group(torch.device("cuda")):
         pass
 
 
 def test_one_gpu_is_not_for_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     start(monkeypatch, 2, RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
     message = r"^several processes train on a GPU each: device 'cuda', not 'cuda:1'$"
-    with pytest.raises(DeviceError, match=message), joined(torch.device("cuda", 1)):
+    with pytest.raises(DeviceError, match=message), process_group(torch.device("cuda", 1)):
         pass
 
 
@@ -353,6 +353,6 @@ def test_one_process_takes_the_gpu_that_is_named(monkeypatch: pytest.MonkeyPatch
     """Whose random numbers a checkpoint then holds."""
     taken: list[Any] = []
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    with joined(torch.device("cuda")) as alone, joined(torch.device("cuda", 1)) as again:
-        assert alone is again is ALONE
+    with process_group(torch.device("cuda")) as alone, process_group(torch.device("cuda", 1)) as again:
+        assert alone is again is SINGLE_PROCESS
     assert taken == [torch.device("cuda", 1)]

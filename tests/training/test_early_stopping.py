@@ -3,65 +3,65 @@ from collections.abc import Sequence
 import pytest
 
 from attent.errors import UnknownNameError
-from attent.training.early_stopping import Judge, Verdict
+from attent.training.early_stopping import EarlyStopping, EarlyStoppingState
 from attent.training.settings import TrainingSettings
 
 
-def judge(name: str, scores: Sequence[float], **values: object) -> Judge:
-    made = Judge(TrainingSettings.model_validate({"updates": 9, "batch_pairs": 8, "validate_every": 1} | values))
+def judge(name: str, scores: Sequence[float], **values: object) -> EarlyStopping:
+    made = EarlyStopping(TrainingSettings.model_validate({"updates": 9, "batch_pairs": 8, "validate_every": 1} | values))
     for number, score in enumerate(scores, start=1):
-        made.take(10 * number, {name: score})
+        made.step(10 * number, {name: score})
     return made
 
 
 def test_a_loss_is_better_when_it_is_lower_and_anything_else_when_it_is_higher() -> None:
-    assert judge("loss", [3.0, 2.0, 2.5], keep_best=2).verdict.best == [(2.0, 20), (2.5, 30)]
-    assert judge("exact match", [3.0, 2.0, 2.5], keep_best=2).verdict.best == [(3.0, 10), (2.5, 30)]
+    assert judge("loss", [3.0, 2.0, 2.5], keep_best=2).state.best == [(2.0, 20), (2.5, 30)]
+    assert judge("exact match", [3.0, 2.0, 2.5], keep_best=2).state.best == [(3.0, 10), (2.5, 30)]
 
 
 def test_of_equals_the_later_is_kept_but_it_is_nothing_better() -> None:
     made = judge("exact match", [50.0, 50.0])
-    assert (made.verdict.best, made.verdict.waiting) == ([(50.0, 20)], 1)
+    assert (made.state.best, made.state.waiting) == ([(50.0, 20)], 1)
 
 
 def test_patience_counts_validations_in_a_row_without_anything_better() -> None:
-    assert not judge("loss", [3.0, 4.0, 2.0, 5.0], patience=2).exhausted
-    assert judge("loss", [3.0, 4.0, 2.0, 5.0, 2.0], patience=2).exhausted
-    assert not judge("loss", [3.0] * 9).exhausted
+    assert not judge("loss", [3.0, 4.0, 2.0, 5.0], patience=2).should_stop
+    assert judge("loss", [3.0, 4.0, 2.0, 5.0, 2.0], patience=2).should_stop
+    assert not judge("loss", [3.0] * 9).should_stop
 
 
 def test_the_plateau_worked_by_hand() -> None:
     # better at 1 and 2; 3, 4 are borne, 5 lets the rate fall; 6, 7 are borne, 8 lets it fall again
     scales = [
-        judge("loss", [3.0, 2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6][:last], schedule="plateau", plateau_patience=2).verdict.scale
+        judge("loss", [3.0, 2.0, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6][:last], schedule="plateau", plateau_patience=2).state.scale
         for last in range(1, 9)
     ]
     assert scales == [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25]
-    assert judge("loss", [1.0] * 9).verdict.scale == 1.0
+    assert judge("loss", [1.0] * 9).state.scale == 1.0
 
 
 def test_a_score_can_be_chosen_by_name() -> None:
-    made = Judge(TrainingSettings(updates=9, batch_pairs=8, judge_by="exact match"))
-    made.take(1, {"loss": 3.0, "exact match": 10.0})
-    made.take(2, {"loss": 2.0, "exact match": 5.0})
-    assert made.verdict.best == [(10.0, 1)]
+    made = EarlyStopping(TrainingSettings(updates=9, batch_pairs=8, judge_by="exact match"))
+    made.step(1, {"loss": 3.0, "exact match": 10.0})
+    made.step(2, {"loss": 2.0, "exact match": 5.0})
+    assert made.state.best == [(10.0, 1)]
     with pytest.raises(UnknownNameError, match=r"unknown training\.judge_by, 'exact match'.*known: loss"):
-        made.take(3, {"loss": 1.0})
+        made.step(3, {"loss": 1.0})
 
 
 def test_no_scores_decide_nothing() -> None:
     made = judge("loss", [2.0])
-    made.take(20, {})
-    assert made.verdict == Verdict(best=[(2.0, 10)], validated=20, best_scores={"loss": 2.0})
+    made.step(20, {})
+    assert made.state == EarlyStoppingState(best=[(2.0, 10)], validated=20, best_scores={"loss": 2.0})
 
 
 def test_the_scores_of_the_weights_that_are_kept() -> None:
-    verdict = judge("loss", [2.0, 1.0, 3.0]).verdict
+    verdict = judge("loss", [2.0, 1.0, 3.0]).state
     assert (verdict.scores_of(20), verdict.scores_of(30)) == ({"loss": 1.0}, {"loss": 3.0})
     # of a run that began before the best ones were remembered
     assert verdict.model_copy(update={"best_scores": {}}).scores_of(20) == {"loss": 3.0}
 
 
 def test_a_verdict_survives_json() -> None:
-    verdict = judge("loss", [0.1, 1 / 3], patience=3).verdict
-    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+    verdict = judge("loss", [0.1, 1 / 3], patience=3).state
+    assert EarlyStoppingState.model_validate_json(verdict.model_dump_json()) == verdict

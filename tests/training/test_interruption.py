@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from attent.training.interruption import interruptible
+from attent.training.interruption import deferred_interrupt
 
 
 @pytest.fixture(autouse=True)
@@ -18,17 +18,17 @@ def as_in_the_foreground() -> Iterator[None]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_is_only_noted(number: int) -> None:
     before = signal.getsignal(number)
-    with interruptible() as interruption:
-        assert not interruption.asked
+    with deferred_interrupt() as interruption:
+        assert not interruption.is_requested
         signal.raise_signal(number)
-        assert interruption.asked
+        assert interruption.is_requested
     assert signal.getsignal(number) is before
 
 
 def test_the_second_acts() -> None:
-    with pytest.raises(KeyboardInterrupt), interruptible() as interruption:
+    with pytest.raises(KeyboardInterrupt), deferred_interrupt() as interruption:
         signal.raise_signal(signal.SIGINT)
-        assert interruption.asked
+        assert interruption.is_requested
         signal.raise_signal(signal.SIGINT)
 
 
@@ -36,8 +36,8 @@ def test_other_threads_hold_nothing_back() -> None:
     seen = []
 
     def run() -> None:
-        with interruptible() as interruption:
-            seen.append(interruption.asked)
+        with deferred_interrupt() as interruption:
+            seen.append(interruption.is_requested)
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -14,10 +14,10 @@ from attent.errors import AttentError
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.training import loop
-from attent.training.checkpoint import Checkpoints, checkpoints_of
-from attent.training.loop import Trained, Training, train
+from attent.training.checkpoint import Checkpoints, list_checkpoints
+from attent.training.loop import Training, TrainingResult, train
 from attent.training.loss import translation_loss
-from attent.training.optimizer import optimizer_of, share_done
+from attent.training.optimizer import build_optimizer, fraction_done
 from attent.training.progress import Progress
 from attent.training.settings import TrainingSettings
 
@@ -36,7 +36,7 @@ def settings(**values: object) -> TrainingSettings:
     return TrainingSettings.model_validate({"updates": 5, "batch_pairs": 3, "warmup": 2, "precision": "float32"} | values)
 
 
-def run(made: Transformer, how: TrainingSettings, **others: Any) -> Trained:
+def run(made: Transformer, how: TrainingSettings, **others: Any) -> TrainingResult:
     return train(made, DATA, how, progress=Progress(io.StringIO()), **others)
 
 
@@ -138,7 +138,7 @@ def test_a_score_that_is_not_finite_ends_it() -> None:
 
 def test_a_weight_that_is_not_finite_takes_no_checkpoints_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, how = model(), settings(updates=9, save_every=2)
-    learn = Training.learn
+    learn = Training.train_step
 
     def spoils(training: Training) -> None:
         learn(training)
@@ -146,10 +146,10 @@ def test_a_weight_that_is_not_finite_takes_no_checkpoints_place(tmp_path: Path, 
             with torch.no_grad():
                 training.parameters[0].view(-1)[0] = float("nan")
 
-    monkeypatch.setattr(Training, "learn", spoils)
+    monkeypatch.setattr(Training, "train_step", spoils)
     with pytest.raises(AttentError, match="a weight is no longer finite at update 4"):
         run(made, how, checkpoints=Checkpoints(tmp_path, how))
-    assert [path.name for path in checkpoints_of(tmp_path)] == ["00000002"]
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["00000002"]
 
 
 def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
@@ -173,7 +173,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch() -> None:
         how = settings(accumulate=accumulate, clip=None, learning_rate=0.1, epsilon=1.0)
         training = Training(made, data, how, dict, lambda record: None, Progress(io.StringIO()), None)
         training.batches = InTurn(pairs)
-        training.learn()
+        training.train_step()
         assert training.meter.tokens == sum(len(pair.target) + 1 for pair in PAIRS[:6])
         results.append((weights(made), training.meter.losses))
     torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-6)
@@ -204,7 +204,7 @@ def test_ctrl_c_passes_through_without_a_place_to_save() -> None:
 
 
 def test_matrices_alone_are_decayed() -> None:
-    decayed, kept = optimizer_of(list(model().parameters()), settings(weight_decay=0.01)).param_groups
+    decayed, kept = build_optimizer(list(model().parameters()), settings(weight_decay=0.01)).param_groups
     assert all(parameter.dim() > 1 for parameter in decayed["params"])
     assert all(parameter.dim() < 2 for parameter in kept["params"])
     assert (decayed["weight_decay"], kept["weight_decay"]) == (0.01, 0.0)
@@ -214,7 +214,7 @@ def test_matrices_alone_are_decayed() -> None:
     ("limits", "done"), [({"updates": 50}, 0.2), ({"updates": None, "minutes": 1}, 0.5), ({"updates": 50, "minutes": 1}, 0.5)]
 )
 def test_the_nearer_limit_says_how_much_is_done(limits: dict[str, object], done: float) -> None:
-    assert share_done(settings(**limits), updates=10, seconds=30) == done
+    assert fraction_done(settings(**limits), updates=10, seconds=30) == done
 
 
 def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

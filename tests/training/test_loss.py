@@ -20,7 +20,7 @@ from attent.models.settings import build
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.training.autotune import Precision
-from attent.training.distributed import joined, silent
+from attent.training.distributed import process_group, silent_progress
 from attent.training.loop import train
 from attent.training.loss import classification_loss, masked_lm_loss, masked_lm_scores, mean_loss, translation_loss
 from attent.training.settings import TrainingSettings
@@ -166,14 +166,14 @@ def go(**values: object) -> tuple[dict[int, float], list[float]]:
     torch.manual_seed(5)
     made, losses = masked_lm(), dict[int, float]()
     least = {"updates": 12, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2, "epsilon": 1e-4}
-    with joined() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
+    with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
         train(
             made,
             BlankedLines(Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]), SIZE, 0.3, keys=1),
             TrainingSettings.model_validate(least | values),
             loss=masked_lm_loss,
             log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
-            progress=silent(),
+            progress=silent_progress(),
             processes=processes,
         )
     return losses, torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()

@@ -12,11 +12,11 @@ from torch.distributed.tensor import DTensor
 
 from attent.errors import RunError
 from attent.runs.weights import tensors_of
-from attent.training.averaging import Average
-from attent.training.checkpoint import newest, read_state
-from attent.training.distributed import joined, silent
+from attent.training.averaging import WeightAverage
+from attent.training.checkpoint import latest_checkpoint, read_state
+from attent.training.distributed import process_group, silent_progress
 from attent.training.loop import Training
-from attent.training.optimizer import state_of
+from attent.training.optimizer import optimizer_state
 from attent.training.sharding import Sharded
 
 # With the usual epsilon Adam would make steps of rounding where a gradient is nothing else, such as that of the keys' bias.
@@ -67,7 +67,7 @@ def test_a_run_goes_on_divided_or_not(small, together, tmp_path: Path, before: t
     ended = on(*before, ("killed", before[0] - 1, 28))
     assert ended[-1] is None
     assert all(isinstance(error, RunError) for error in ended[:-1])
-    stood = read_state(newest(tmp_path))
+    stood = read_state(latest_checkpoint(tmp_path))
     assert (stood.update, stood.processes, stood.sharded) == (25, before[0], before[1])
     losses, ours, judged, said = on(*after)[0]
     assert list(losses) == list(range(26, 51))
@@ -84,7 +84,7 @@ def test_a_signal_to_one_saves_what_all_hold(small, together, tmp_path: Path) ->
     values = EVERY | {"sharded": True, "updates": 20}
     ended = together(2, small.go, values, "transformer", 0.0, tmp_path, (signal.SIGTERM, 1, 13))
     assert all(isinstance(error, KeyboardInterrupt) for error in ended)
-    assert read_state(newest(tmp_path)).update == 13
+    assert read_state(latest_checkpoint(tmp_path)).update == 13
     whole, weights, *_ = small.go(values | {"sharded": False})
     losses, ours, *_ = small.go(values, "transformer", 0.0, tmp_path)
     assert losses == pytest.approx({update: loss for update, loss in whole.items() if update > 13}, abs=1e-5)
@@ -112,21 +112,21 @@ def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:
     model = small.model(kind, 0.0)
     total = sum(weight.numel() for weight in model.parameters())
     settings = small.settings(sharded=True, averaging="ema", clip=None)
-    with joined() as processes:
-        training = Training(model, small.data, settings, dict, lambda record: None, silent(), None, processes)
-        training.learn()
-        training.loss_of(next(training.batches), 0.1, "float32")[0].backward()
+    with process_group() as processes:
+        training = Training(model, small.data, settings, dict, lambda record: None, silent_progress(), None, processes)
+        training.train_step()
+        training.batch_loss(next(training.batches), 0.1, "float32")[0].backward()
         held = {name: [] for name in ("weights", "exp_avg", "exp_avg_sq", "mean", "gradients")}
         held["weights"] = training.parameters
         held["gradients"] = [weight.grad for weight in training.parameters]
-        held["mean"] = training.average.moving
-        for name, moment in state_of(training.optimizer, dict(training.trained.named_parameters())).items():
+        held["mean"] = training.average.ema
+        for name, moment in optimizer_state(training.optimizer, dict(training.module.named_parameters())).items():
             if not name.endswith("/step"):
                 held[name.rpartition("/")[2]].append(moment)
         assert all(isinstance(tensor, DTensor) for tensors in held.values() for tensor in tensors)
         numbers = [sum(tensor.to_local().numel() for tensor in tensors) for tensors in held.values()]
         empty = [weight.untyped_storage().nbytes() // 4 for weight in tensors_of(model).values()]
-        with training.processes.gathered(model):
+        with training.processes.full_parameters(model):
             full = [weight.untyped_storage().nbytes() // 4 for weight in tensors_of(model).values()]
         assert all(weight.untyped_storage().nbytes() == 4 for weight in tensors_of(model).values())
     return total, numbers, [len(empty), sum(empty), sum(full)]
@@ -143,13 +143,13 @@ def test_each_holds_its_part_alone(small, together, kind: str) -> None:
 
 
 def parts(small: Any) -> tuple[list[list[int]], bool]:
-    with joined() as processes:
-        divided = Sharded(processes.rank, processes.number)
-        trained = divided.trained(small.model("transformer", 0.0))
+    with process_group() as processes:
+        divided = Sharded(processes.rank, processes.world_size)
+        trained = divided.prepare_model(small.model("transformer", 0.0))
         places = tensors_of(trained)
-        average = Average(list(trained.parameters()), small.settings(averaging="ema"))
-        state = divided.whole(average.state())
-        back = divided.parts(state, average.weight)
+        average = WeightAverage(list(trained.parameters()), small.settings(averaging="ema"))
+        state = divided.full_tensors(average.state())
+        back = divided.broadcast_tensors(state, average.parameter_of)
         same = [torch.equal(back[name].to_local(), tensor.to_local()) for name, tensor in average.state().items()]
         return [list(tensor.to_local().shape) for tensor in places.values()], all(same)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from attent.errors import ArgumentError
-from attent.training.tensorboard import TensorBoard, installed
+from attent.training.tensorboard import TensorBoard, check_installed
 
 
 def test_it_is_asked_for_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ArgumentError, match=r"needs TensorBoard: pip install 'attent\[tensorboard\]' \("):
-        installed()
+        check_installed()
 
 
 def test_every_number_is_written_under_its_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

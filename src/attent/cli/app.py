@@ -88,9 +88,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except DeviceError as error:
-        from attent.training.distributed import speaks_here
+        from attent.training.distributed import is_local_main_process
 
-        return _failed(error) if speaks_here() else FAILED
+        return _failed(error) if is_local_main_process() else FAILED
     except AttentError as error:
         return _failed(error)
     except UsageError as error:

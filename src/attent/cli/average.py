@@ -49,12 +49,12 @@ def _averaged(run: Path, last: int | None, best: int | None, *, trust_code: bool
     """Put the mean in the place of the weights; after which updates the weights were that it is made of."""
     from attent.runs.config import read_config, write_config
     from attent.runs.folder import read, without_digest, write_weights
-    from attent.training.checkpoint import best_of, checkpoints_of, mean_of, weights_in
+    from attent.training.checkpoint import average_checkpoints, best_checkpoints, list_checkpoints, weights_file
 
     config = read_config(run)
     if config.state == "unfinished":
         raise ArgumentError(f"{run} is unfinished; attent train --resume {run} goes on with it")
-    there = best_of(run) if last is None else checkpoints_of(run)[::-1]
+    there = best_checkpoints(run) if last is None else list_checkpoints(run)[::-1]
     wanted = last or best or len(there)
     if not there or wanted > len(there):
         kind = "best" if last is None else "last"
@@ -62,7 +62,7 @@ def _averaged(run: Path, last: int | None, best: int | None, *, trust_code: bool
     chosen = sorted(there[:wanted])
     updates = [int(path.name) for path in chosen]
     model = read(run, trust_code=trust_code).model
-    mean_of([weights_in(path) for path in chosen], model)
+    average_checkpoints([weights_file(path) for path in chosen], model)
     # The results are those of other weights.
     outcome = config.training.get("outcome", {}) | {"averaged": updates}
     config = config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}})

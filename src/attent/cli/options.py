@@ -32,13 +32,13 @@ def device_of(name: str) -> torch.device:
     """
     import torch
 
-    from attent.training.distributed import speaks
+    from attent.training.distributed import is_main_process
 
     device = devices.device_of(name)
     if device.type == "cuda" and device.index is not None:
         # where Triton launches kernels, whatever GPU their tensors are on
         torch.cuda.set_device(device)
-    if device.type != "cpu" and speaks():
+    if device.type != "cpu" and is_main_process():
         say(f"device: {devices.described(device)}")
     return device
 

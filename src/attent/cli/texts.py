@@ -59,7 +59,7 @@ def settings_of(
     from attent.cli.overrides import toml
     from attent.tasks.settings import parse
     from attent.tasks.suggestions import SIZES, in_words, suggested
-    from attent.training.distributed import speaks
+    from attent.training.distributed import is_main_process
 
     if start is not None:
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
@@ -70,7 +70,7 @@ def settings_of(
         tables |= found(pairs, TASKS[table])
         if preset is not None:
             tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {"preset": preset}
-        if speaks():
+        if is_main_process():
             say(in_words(tables, pairs))
     tables[table] = {**tables.get(table, {}), **files}
     return parse(toml(tables), "the command line")

@@ -183,12 +183,12 @@ def _to_go_on(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
 def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
     """Train, and print what came of it, in the process that a person hears of."""
     from attent.cli.evaluate import lines
-    from attent.training.distributed import speaks
+    from attent.training.distributed import is_main_process
 
-    if speaks():
+    if is_main_process():
         say(says)
     results = train()
-    if speaks():
+    if is_main_process():
         print(f"run: {run}")
         write("\n".join(lines(results)))
 

@@ -22,12 +22,12 @@ from attent.tasks import word_vectors
 from attent.tasks.catalog import task_of
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Learnt, Results, Say
-from attent.training.checkpoint import Checkpoints, newest, read_state
-from attent.training.distributed import Processes, joined
+from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
+from attent.training.distributed import Processes, process_group
 from attent.training.loop import train
 from attent.training.progress import Progress
-from attent.training.settings import MAY_CHANGE
-from attent.training.tensorboard import TensorBoard, installed
+from attent.training.settings import CHANGEABLE_ON_RESUME
+from attent.training.tensorboard import TensorBoard, check_installed
 
 
 def follow(
@@ -65,12 +65,12 @@ def follow(
     """
     device = device_of(settings.training.device)
     if settings.training.tensorboard:
-        installed()
-    with joined(device) as processes:
-        if not processes.first:
+        check_installed()
+    with process_group(device) as processes:
+        if not processes.is_rank0:
             return _helped(processes, device)
         with RunWriter(path, replace=replace) as run:
-            if processes.number > 1 and STANDARD_INPUT in settings.files:
+            if processes.world_size > 1 and STANDARD_INPUT in settings.files:
                 raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
             if settings.vectors is not None and init_from is not None:
                 raise ArgumentError(
@@ -142,8 +142,8 @@ def resume(
     """
     changes = dict(changes or {})
     device = device_of(changes.get("device", AUTO))
-    with joined(device) as processes:
-        if not processes.first:
+    with process_group(device) as processes:
+        if not processes.is_rank0:
             return _helped(processes, device)
         check_code(path, read_config(path), trust_code=trust_code)
         with RunWriter.again(path) as run:
@@ -153,7 +153,7 @@ def resume(
             except ArgumentError as error:
                 raise RunError(f"{Path(path) / CONFIG} is damaged: {error}") from error
             settings = _settings_of(config, changes)
-            checkpoint = newest(path)
+            checkpoint = latest_checkpoint(path)
             if config.state == "finished":
                 if not changes:
                     raise ArgumentError(f"{path} is finished; --updates or --minutes says for how long it shall go on")
@@ -161,7 +161,7 @@ def resume(
                     raise RunError(f"{path} has no checkpoint to go on from; --init-from starts another run from its weights")
             state = None if checkpoint is None else read_state(checkpoint)
             if settings.training.tensorboard:
-                installed()
+                check_installed()
             learnt = Learnt.of(config, read_tokenizers(path, config), read_files(path, config))
             task = task_of(config.task)
             corpus = task.corpus(settings)
@@ -215,7 +215,7 @@ def validate(path: Path | str, model: Model, say: Say) -> Results:
 
 def _helped(processes: Processes, device: torch.device) -> Results:
     """What every process but the first does: learn its part of each batch of a run folder that has begun."""
-    told = processes.by_first(dict)
+    told = processes.from_rank0(dict)
     config = RunConfig.model_validate(told["config"])
     settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(told["tokenizers"], config)
     model = model_of(config, tokenizers).to(device)
@@ -224,7 +224,7 @@ def _helped(processes: Processes, device: torch.device) -> Results:
     train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)
     # others on this machine read what lies in its folder
     del corpus
-    return processes.by_first(dict)
+    return processes.from_rank0(dict)
 
 
 def prepared(
@@ -249,10 +249,10 @@ def prepared(
         The examples, and the corpus where this process has read it: to be kept as long as any process uses the examples.
     """
     task, examples, learnt = task_of(settings.task), None, Learnt({}, tokenizers, files or {}, longest=longest)
-    if processes.first_here:
+    if processes.is_local_rank0:
         corpus = corpus or task.corpus(settings)
         examples = task.encoded(corpus, learnt)
-    place = processes.by_first_here(lambda: str(corpus.lend(examples)) if processes.number > 1 and corpus and examples else "")
+    place = processes.from_local_rank0(lambda: str(corpus.lend(examples)) if processes.world_size > 1 and corpus and examples else "")
     if examples is None and Path(place).is_dir():
         examples = task.borrowed(settings, Path(place), learnt)
     if examples is None:
@@ -275,7 +275,7 @@ def _trained(
 ) -> Results:
     """Train, judge, and finish a run folder that has begun."""
     known = {"config": config.model_dump(mode="json"), "files": dict(learnt.files)}
-    processes.by_first(lambda: known | {"tokenizers": tokenizers_as_text(run.path)})
+    processes.from_rank0(lambda: known | {"tokenizers": tokenizers_as_text(run.path)})
     task, training = task_of(settings.task), settings.training
     judged = task.judged(model, corpus, learnt, settings)
     board = TensorBoard(run.path, update) if training.tensorboard else None
@@ -309,7 +309,7 @@ def _trained(
     results = judged.results(trained.validation)
     outcome = training.table | {"outcome": asdict(trained)}
     run.finish(config.model_copy(update={"training": outcome, "results": results}), model)
-    return processes.by_first(lambda: results)
+    return processes.from_rank0(lambda: results)
 
 
 def _digest(examples: Examples[Any]) -> str:
@@ -322,8 +322,8 @@ def _named(file: str) -> str:
 
 def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
     """The settings that a run was made with, some of them changed."""
-    if wrong := sorted(changes.keys() - MAY_CHANGE):
-        raise ArgumentError(f"a run that goes on keeps its {wrong[0]}; it may change {', '.join(sorted(MAY_CHANGE))}")
+    if wrong := sorted(changes.keys() - CHANGEABLE_ON_RESUME):
+        raise ArgumentError(f"a run that goes on keeps its {wrong[0]}; it may change {', '.join(sorted(CHANGEABLE_ON_RESUME))}")
     training = {name: value for name, value in config.training.items() if name != "outcome"}
     if changes.keys() & {"updates", "minutes"}:
         training |= {"updates": None, "minutes": None}

@@ -14,8 +14,8 @@ from attent.training.progress import Log, Progress
 from attent.training.settings import TrainingSettings
 
 Precision = Literal["float32", "bfloat16"]
-# As `Processes.by_first`.
-ByFirst = Callable[[Callable[[], Any]], Any]
+# As `Processes.from_rank0`.
+FromRank0 = Callable[[Callable[[], Any]], Any]
 TRIALS = 5
 # A way that is preferred is given up only for one that takes less than this share of its time: so that noise does not decide.
 CLEARLY = 0.9
@@ -23,7 +23,7 @@ CLEARLY = 0.9
 HOPELESS = 1.5
 
 
-class Pace(NamedTuple):
+class ComputeConfig(NamedTuple):
     """A way to compute: the precision of matrix products, and how many of the processor's cores take part."""
 
     precision: Precision
@@ -38,7 +38,7 @@ def autocast(device: torch.device, precision: Precision) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
-def candidates(settings: TrainingSettings, device: torch.device) -> list[Pace]:
+def candidates(settings: TrainingSettings, device: torch.device) -> list[ComputeConfig]:
     """The ways that the settings leave open, the preferred one first: float32, and as many threads as torch has.
 
     One thread is tried besides: where other programs use the cores too, several wait for one another.
@@ -49,31 +49,31 @@ def candidates(settings: TrainingSettings, device: torch.device) -> list[Pace]:
     most = torch.get_num_threads()
     alone = device.type == "cpu" and most > 1
     threads = ((most, 1) if alone else (most,)) if settings.threads == "auto" else (settings.threads,)
-    return [Pace(precision, number) for precision in precisions for number in threads]
+    return [ComputeConfig(precision, number) for precision in precisions for number in threads]
 
 
-def _here(work: Callable[[], Any]) -> Any:
+def _call(work: Callable[[], Any]) -> Any:
     return work()
 
 
-def measured(
-    step: Callable[[Precision], None], device: torch.device, paces: Sequence[Pace], by_first: ByFirst = _here
-) -> dict[Pace, float]:
+def benchmark(
+    step: Callable[[Precision], None], device: torch.device, configs: Sequence[ComputeConfig], from_rank0: FromRank0 = _call
+) -> dict[ComputeConfig, float]:
     """The seconds that one step takes each way: the least of five, taken in turn, after one to warm up; of fewer where that is plenty.
 
     Args:
         step: computes a loss and its gradients, and changes nothing else; random numbers it draws are given back.
         device: where it computes.
         paces: the ways to try.
-        by_first: as `Processes.by_first`: where several processes compute a step together, all try what the first one's clock says.
+        from_rank0: as `Processes.from_rank0`: where several processes compute a step together, all try what the first one's clock says.
     """
-    seconds = dict.fromkeys(paces, float("inf"))
+    seconds = dict.fromkeys(configs, float("inf"))
     before = torch.get_num_threads()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for trial in range(TRIALS + 1):
             best = min(seconds.values())
-            hopeful = [pace for pace in paces if trial < 2 or seconds[pace] <= HOPELESS * best]
-            for pace in [Pace(*one) for one in by_first(partial(list, hopeful))]:
+            hopeful = [pace for pace in configs if trial < 2 or seconds[pace] <= HOPELESS * best]
+            for pace in [ComputeConfig(*one) for one in from_rank0(partial(list, hopeful))]:
                 torch.set_num_threads(pace.threads)
                 started = time.perf_counter()
                 step(pace.precision)
@@ -84,34 +84,34 @@ def measured(
     return seconds
 
 
-def faster(seconds: dict[Pace, float]) -> Pace:
+def fastest(seconds: dict[ComputeConfig, float]) -> ComputeConfig:
     """The way that took less time; the first of them that no other clearly beats."""
     best = min(seconds.values())
     return next(pace for pace, time in seconds.items() if best >= CLEARLY * time)
 
 
-def chosen(
+def autotune(
     step: Callable[[Precision], None],
-    paces: Sequence[Pace],
+    configs: Sequence[ComputeConfig],
     device: torch.device,
     log: Log,
     progress: Progress,
-    by_first: ByFirst = _here,
-) -> Pace:
+    from_rank0: FromRank0 = _call,
+) -> ComputeConfig:
     """Of the ways that the settings leave open, the one in which a step takes less time.
 
     Args:
-        step: as `measured` takes it.
+        step: as `benchmark` takes it.
         paces: as `candidates` finds them.
         device: where the step computes.
         log: gets what was measured, if anything was.
         progress: shows it.
-        by_first: as `measured` takes it.
+        from_rank0: as `benchmark` takes it.
     """
-    if len(paces) == 1:
-        return paces[0]
-    seconds = measured(step, device, paces, by_first)
-    best = faster(seconds)
+    if len(configs) == 1:
+        return configs[0]
+    seconds = benchmark(step, device, configs, from_rank0)
+    best = fastest(seconds)
     log({"pace": str(best), "seconds": {str(pace): time for pace, time in seconds.items()}})
     times = ", ".join(f"{1000 * time:.0f} ms in {pace}" for pace, time in seconds.items())
     progress.say(f"{best}: the gradients of a batch take {times}")

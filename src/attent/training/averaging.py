@@ -13,7 +13,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from attent.training.settings import TrainingSettings
 
 
-class Average:
+class WeightAverage:
     """The weights that are kept of a training run.
 
         ema:   w̄ ← d w̄ + (1 − d) w,  d = min(decay, (1 + u) / (10 + u)) at update u
@@ -28,8 +28,8 @@ class Average:
 
     def __init__(self, parameters: Sequence[nn.Parameter], settings: TrainingSettings) -> None:
         self.parameters, self.settings = parameters, settings
-        self.moving = _copies(parameters) if settings.averaging == "ema" else []
-        self.aside: deque[list[Tensor]] = deque(maxlen=settings.last)
+        self.ema = _copies(parameters) if settings.averaging == "ema" else []
+        self.snapshots: deque[list[Tensor]] = deque(maxlen=settings.last)
 
     @torch.no_grad()
     def add(self, update: int) -> None:
@@ -37,9 +37,9 @@ class Average:
         match self.settings.averaging:
             case "ema":
                 decay = min(self.settings.ema_decay, (1 + update) / (10 + update))
-                get_ema_multi_avg_fn(decay)(self.moving, list(self.parameters), update)
+                get_ema_multi_avg_fn(decay)(self.ema, list(self.parameters), update)
             case "last" if update % self.settings.last_every == 0:
-                self.aside.append(_copies(self.parameters))
+                self.snapshots.append(_copies(self.parameters))
             case _:
                 pass
 
@@ -47,19 +47,19 @@ class Average:
     def apply(self) -> None:
         """Put the mean in the place of the weights."""
         if self.settings.averaging == "ema":
-            mean = self.moving
-        elif self.aside:
-            mean = [torch.stack(places).mean(0) for places in zip(*self.aside, strict=True)]
+            mean = self.ema
+        elif self.snapshots:
+            mean = [torch.stack(places).mean(0) for places in zip(*self.snapshots, strict=True)]
         else:
             return
         _copy(mean, self.parameters)
 
     def state(self) -> dict[str, Tensor]:
         """What the mean is made of, by name: for a checkpoint."""
-        places = {"moving": self.moving} if self.moving else {f"{place}": copies for place, copies in enumerate(self.aside)}
+        places = {"moving": self.ema} if self.ema else {f"{place}": copies for place, copies in enumerate(self.snapshots)}
         return {f"{place}/{number}": tensor for place, copies in places.items() for number, tensor in enumerate(copies)}
 
-    def weight(self, name: str) -> nn.Parameter:
+    def parameter_of(self, name: str) -> nn.Parameter:
         """The weight that a tensor of `state` is about."""
         return self.parameters[int(name.rpartition("/")[2])]
 
@@ -70,17 +70,17 @@ class Average:
         Raises:
             KeyError: something is missing in it.
         """
-        if self.moving:
-            _copy([state[f"moving/{number}"] for number in range(len(self.moving))], self.moving)
+        if self.ema:
+            _copy([state[f"moving/{number}"] for number in range(len(self.ema))], self.ema)
             return
-        self.aside.clear()
+        self.snapshots.clear()
         for place in range(len(state) // max(len(self.parameters), 1)):
             copies = _copies(self.parameters)
             _copy([state[f"{place}/{number}"] for number in range(len(copies))], copies)
-            self.aside.append(copies)
+            self.snapshots.append(copies)
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def average_parameters(self) -> Iterator[None]:
         """The mean in the place of the weights, until the block ends."""
         if self.settings.averaging == "none":
             yield
@@ -95,10 +95,10 @@ class Average:
 
 
 @contextmanager
-def kept_weights(model: nn.Module, average: Average) -> Iterator[None]:
+def evaluation_weights(model: nn.Module, average: WeightAverage) -> Iterator[None]:
     """The model in evaluation mode with the weights that would be kept; back in training afterwards."""
     model.eval()
-    with average.applied(), torch.no_grad():
+    with average.average_parameters(), torch.no_grad():
         yield
     model.train()
 

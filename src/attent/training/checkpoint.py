@@ -27,14 +27,14 @@ from attent.models.model import Model
 from attent.runs.durable import draft_of, new_file, new_folder, sweep
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_tensors
-from attent.training.autotune import Pace
-from attent.training.averaging import Average
-from attent.training.distributed import ALONE, Processes, left
-from attent.training.early_stopping import Verdict
-from attent.training.optimizer import restore, state_of
+from attent.training.autotune import ComputeConfig
+from attent.training.averaging import WeightAverage
+from attent.training.distributed import SINGLE_PROCESS, Processes, is_peer_loss
+from attent.training.early_stopping import EarlyStoppingState
+from attent.training.optimizer import optimizer_state, restore_optimizer
 from attent.training.settings import TrainingSettings
 
-CHECKPOINTS, OPTIMIZER, AVERAGE, KEPT, STATE = (
+CHECKPOINTS, OPTIMIZER, AVERAGE, AVERAGED_MODEL, STATE = (
     "checkpoints",
     "optimizer.safetensors",
     "average.safetensors",
@@ -44,10 +44,10 @@ CHECKPOINTS, OPTIMIZER, AVERAGE, KEPT, STATE = (
 
 
 # Bytes that a state.json may have.
-LARGEST = 2**22
+MAX_STATE_BYTES = 2**22
 
 
-class State(BaseModel):
+class TrainingState(BaseModel):
     """Where training stands, apart from weights, moments and means.
 
     Args:
@@ -71,8 +71,8 @@ class State(BaseModel):
     place: tuple[int, int] = (0, 0)
     seconds: float = 0.0
     loss: float | None = None
-    pace: Pace
-    verdict: Verdict = Verdict()
+    pace: ComputeConfig
+    verdict: EarlyStoppingState = EarlyStoppingState()
     log: int = 0
     random: dict[str, str] = {}
     device: str
@@ -90,12 +90,12 @@ class Checkpoints:
         logged: makes the log durable and returns its length in bytes.
     """
 
-    def __init__(self, run: Path | str, settings: TrainingSettings, logged: Callable[[], int] = lambda: 0) -> None:
-        self.run, self.settings, self.logged = Path(run), settings, logged
+    def __init__(self, run: Path | str, settings: TrainingSettings, sync_log: Callable[[], int] = lambda: 0) -> None:
+        self.run, self.settings, self.sync_log = Path(run), settings, sync_log
         self.folder = self.run / CHECKPOINTS
         self._published: Path | None = None
 
-    def save(self, state: State, contents: Iterable[tuple[str, Mapping[str, Tensor]]] | None) -> None:
+    def save(self, state: TrainingState, contents: Iterable[tuple[str, Mapping[str, Tensor]]] | None) -> None:
         """Write a checkpoint, remove those that are no longer wanted, and put the best weights into the run folder.
 
         Args:
@@ -105,7 +105,7 @@ class Checkpoints:
         Raises:
             RunError: it cannot be written; the checkpoints before it stay.
         """
-        state.log, state.random = self.logged(), _generators(state.device)
+        state.log, state.random = self.sync_log(), _rng_states(state.device)
         place, text = self.folder / f"{state.update:08}", state.model_dump_json(indent=2) + "\n"
         if contents is None:
             with new_file(place / STATE) as file:
@@ -118,38 +118,38 @@ class Checkpoints:
         self._evict(state.verdict)
         self.publish(state.verdict)
 
-    def found(self) -> State | None:
+    def last_state(self) -> TrainingState | None:
         """Where training stood at the last checkpoint; None where there is none.
 
         Raises:
             RunError: the checkpoint is damaged.
         """
         sweep(self.folder)
-        last = newest(self.run)
+        last = latest_checkpoint(self.run)
         if last is None:
             return None
         sweep(last)
         return read_state(last)
 
-    def publish(self, verdict: Verdict) -> int:
+    def publish(self, verdict: EarlyStoppingState) -> int:
         """Put the weights of the best checkpoint, or else of the last, into the run folder.
 
         Returns:
             The update that they are of.
         """
-        chosen = newest(self.run)
+        chosen = latest_checkpoint(self.run)
         if verdict.best and self.settings.keep_best:
             best = self.folder / f"{verdict.best[0][1]:08}"
             chosen = best if best.is_dir() else chosen
         assert chosen is not None
         if chosen != self._published:
             with new_file(self.run / MODEL) as file:
-                shutil.copyfile(weights_in(chosen), file)
+                shutil.copyfile(weights_file(chosen), file)
             self._published = chosen
         return int(chosen.name)
 
-    def _evict(self, verdict: Verdict) -> None:
-        there = checkpoints_of(self.run)
+    def _evict(self, verdict: EarlyStoppingState) -> None:
+        there = list_checkpoints(self.run)
         best = {update for _, update in verdict.best[: self.settings.keep_best]}
         for path in there[: -self.settings.keep_last]:
             if int(path.name) not in best and (path / STATE).is_file():
@@ -159,21 +159,21 @@ class Checkpoints:
                 shutil.rmtree(aside, ignore_errors=True)
 
 
-def contents_of(
-    model: Model, optimizer: torch.optim.Adam, average: Average, processes: Processes
+def checkpoint_files(
+    model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes
 ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
     """A checkpoint's files of tensors by name, one after another; where weights are divided, all processes have to go through them."""
-    yield MODEL, processes.whole(tensors_of(model))
-    yield OPTIMIZER, processes.whole(state_of(optimizer, dict(model.named_parameters())))
+    yield MODEL, processes.full_tensors(tensors_of(model))
+    yield OPTIMIZER, processes.full_tensors(optimizer_state(optimizer, dict(model.named_parameters())))
     if average.settings.averaging != "none":
-        yield AVERAGE, processes.whole(average.state())
-        with average.applied():
-            yield KEPT, processes.whole(tensors_of(model))
+        yield AVERAGE, processes.full_tensors(average.state())
+        with average.average_parameters():
+            yield AVERAGED_MODEL, processes.full_tensors(tensors_of(model))
 
 
-def take_up(
-    checkpoints: Checkpoints | None, model: Model, optimizer: torch.optim.Adam, average: Average, processes: Processes
-) -> State | None:
+def restore(
+    checkpoints: Checkpoints | None, model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes
+) -> TrainingState | None:
     """Go on from the first process' last checkpoint; the others' checkpoints are not looked at.
 
     Returns:
@@ -182,18 +182,18 @@ def take_up(
     Raises:
         RunError: the checkpoint is damaged.
     """
-    found = checkpoints.found() if checkpoints else None
-    known = processes.by_first(lambda: None if found is None else found.model_dump(mode="json"))
+    found = checkpoints.last_state() if checkpoints else None
+    known = processes.from_rank0(lambda: None if found is None else found.model_dump(mode="json"))
     if known is None:
         return None
-    state = State.model_validate(known)
-    last = newest(checkpoints.run) if checkpoints and found else None
+    state = TrainingState.model_validate(known)
+    last = latest_checkpoint(checkpoints.run) if checkpoints and found else None
     try:
-        _fill(model, optimizer, average, processes, last)
+        _load_tensors(model, optimizer, average, processes, last)
         if last:
-            _draw_on(state.random, next(model.parameters()).device.type)
+            _restore_rng(state.random, next(model.parameters()).device.type)
     except (KeyError, ValueError, RuntimeError) as error:
-        if last is None or left(error):
+        if last is None or is_peer_loss(error):
             raise
         raise RunError(f"{last} is damaged: {error}") from error
     if checkpoints and last:
@@ -201,10 +201,10 @@ def take_up(
     return state
 
 
-def _fill(model: Model, optimizer: torch.optim.Adam, average: Average, processes: Processes, last: Path | None) -> None:
+def _load_tensors(model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes, last: Path | None) -> None:
     """Put what a checkpoint holds in its places, as far as this process needs it; the first one alone knows which it is."""
     places, weights = tensors_of(model), dict(model.named_parameters())
-    found = processes.parts(fitting(places, last / MODEL) if last else {}, places.__getitem__)
+    found = processes.broadcast_tensors(fitting(places, last / MODEL) if last else {}, places.__getitem__)
     with torch.no_grad():
         for name, tensor in found.items():
             places[name].copy_(tensor)
@@ -212,43 +212,43 @@ def _fill(model: Model, optimizer: torch.optim.Adam, average: Average, processes
     def weight(name: str) -> nn.Parameter:
         return weights[name.rpartition("/")[0]]
 
-    found = processes.parts(read_tensors(last / OPTIMIZER, weight) if last else {}, weight)
-    restore(optimizer, weights, found)
+    found = processes.broadcast_tensors(read_tensors(last / OPTIMIZER, weight) if last else {}, weight)
+    restore_optimizer(optimizer, weights, found)
     if average.settings.averaging != "none":
         # means that are not divided are the first one's alone
-        among = processes if processes.sharded else ALONE
-        average.restore(among.parts(read_tensors(last / AVERAGE, average.weight) if last else {}, average.weight))
+        among = processes if processes.sharded else SINGLE_PROCESS
+        average.restore(among.broadcast_tensors(read_tensors(last / AVERAGE, average.parameter_of) if last else {}, average.parameter_of))
 
 
-def checkpoints_of(run: Path | str) -> list[Path]:
+def list_checkpoints(run: Path | str) -> list[Path]:
     """The checkpoints in a run folder, the oldest first."""
     folder = Path(run) / CHECKPOINTS
     return sorted((path for path in folder.glob("*") if re.fullmatch("[0-9]{8,}", path.name)), key=lambda path: int(path.name))
 
 
-def newest(run: Path | str) -> Path | None:
+def latest_checkpoint(run: Path | str) -> Path | None:
     """The last checkpoint in a run folder, if there is one."""
-    return next(reversed(checkpoints_of(run)), None)
+    return next(reversed(list_checkpoints(run)), None)
 
 
-def best_of(run: Path | str) -> list[Path]:
+def best_checkpoints(run: Path | str) -> list[Path]:
     """The best checkpoints that are kept in a run folder, the best one first.
 
     Raises:
         RunError: the last checkpoint, which knows the scores, is damaged.
     """
-    there = {int(path.name): path for path in checkpoints_of(run)}
+    there = {int(path.name): path for path in list_checkpoints(run)}
     if not there:
         return []
     return [there[update] for _, update in read_state(there[max(there)]).verdict.best if update in there]
 
 
-def weights_in(checkpoint: Path) -> Path:
+def weights_file(checkpoint: Path) -> Path:
     """The file with the weights that a checkpoint would keep."""
-    return checkpoint / KEPT if (checkpoint / KEPT).is_file() else checkpoint / MODEL
+    return checkpoint / AVERAGED_MODEL if (checkpoint / AVERAGED_MODEL).is_file() else checkpoint / MODEL
 
 
-def read_state(checkpoint: Path) -> State:
+def read_state(checkpoint: Path) -> TrainingState:
     """The state.json of a checkpoint.
 
     Raises:
@@ -256,14 +256,14 @@ def read_state(checkpoint: Path) -> State:
     """
     file = checkpoint / STATE
     try:
-        return State.model_validate_json(read_text(file, LARGEST))
+        return TrainingState.model_validate_json(read_text(file, MAX_STATE_BYTES))
     except ValidationError as error:
         raise RunError(f"{file} is damaged: {first_fault(error)}") from error
     except (OSError, DataError) as error:
         raise RunError(f"{file} is missing or damaged: {error}") from error
 
 
-def mean_of(files: list[Path], model: nn.Module) -> None:
+def average_checkpoints(files: list[Path], model: nn.Module) -> None:
     """Put the mean of the weights in several files in the place of a model's.
 
     Source: Vaswani et al. (2017), §6.1, arXiv 1706.03762.
@@ -281,14 +281,14 @@ def mean_of(files: list[Path], model: nn.Module) -> None:
             place.copy_(sums[name] / len(files))
 
 
-def _generators(device: str) -> dict[str, str]:
+def _rng_states(device: str) -> dict[str, str]:
     states = {"cpu": torch.get_rng_state()}
     if device != "cpu":
         states[device] = torch.get_device_module(device).get_rng_state()
     return {name: bytes(state.tolist()).hex() for name, state in states.items()}
 
 
-def _draw_on(random: Mapping[str, str], here: str) -> None:
+def _restore_rng(random: Mapping[str, str], here: str) -> None:
     """Go on drawing where a checkpoint stopped; the state of a device that does not compute here is left aside."""
     for device, numbers in random.items():
         generator = torch.tensor(list(bytes.fromhex(numbers)), dtype=torch.uint8)

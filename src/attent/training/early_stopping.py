@@ -12,7 +12,7 @@ from attent.training.settings import TrainingSettings
 LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 
 
-class Verdict(BaseModel):
+class EarlyStoppingState(BaseModel):
     """What the validations so far have led to.
 
     Args:
@@ -40,7 +40,7 @@ class Verdict(BaseModel):
         return self.best_scores if self.best_scores and self.best[0][1] == update else self.scores
 
 
-class Judge:
+class EarlyStopping:
     """Takes the scores of each validation into account.
 
     Args:
@@ -48,22 +48,22 @@ class Judge:
         verdict: of the validations before, in a run that goes on.
     """
 
-    def __init__(self, settings: TrainingSettings, verdict: Verdict | None = None) -> None:
+    def __init__(self, settings: TrainingSettings, state: EarlyStoppingState | None = None) -> None:
         self.settings = settings
-        self.verdict = verdict or Verdict()
+        self.state = state or EarlyStoppingState()
 
     @property
-    def exhausted(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether there were as many validations without anything better as patience allows."""
-        return self.settings.patience is not None and self.verdict.waiting >= self.settings.patience
+        return self.settings.patience is not None and self.state.waiting >= self.settings.patience
 
-    def take(self, update: int, scores: Mapping[str, float]) -> None:
+    def step(self, update: int, scores: Mapping[str, float]) -> None:
         """Take one validation into account; where two scores are equal, the later one's weights are preferred to keep.
 
         Raises:
             UnknownNameError: the score to judge by is not among them.
         """
-        verdict = self.verdict
+        verdict = self.state
         verdict.validated, verdict.scores = update, dict(scores)
         if not scores:
             return

@@ -16,11 +16,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interruption:
     """Whether somebody wants training to stop."""
 
-    asked: bool = False
+    is_requested: bool = False
 
 
 @contextmanager
-def interruptible() -> Iterator[Interruption]:
+def deferred_interrupt() -> Iterator[Interruption]:
     """Within the block, the first Ctrl-C is only noted; the second acts as it always does.
 
     Only a process' main thread can be interrupted; in others nothing is held back.
@@ -32,7 +32,7 @@ def interruptible() -> Iterator[Interruption]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def note(number: int, frame: object) -> None:
-        interruption.asked = True
+        interruption.is_requested = True
         give_back()
 
     def give_back() -> None:

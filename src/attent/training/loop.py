@@ -18,15 +18,15 @@ from attent.errors import AttentError
 from attent.models.model import Model
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
-from attent.training.autotune import Pace, Precision, candidates, chosen
-from attent.training.averaging import Average, kept_weights
-from attent.training.checkpoint import Checkpoints, State, contents_of, take_up
-from attent.training.distributed import ALONE, Processes, silent
-from attent.training.early_stopping import Judge
-from attent.training.interruption import interruptible
+from attent.training.autotune import ComputeConfig, Precision, autotune, candidates
+from attent.training.averaging import WeightAverage, evaluation_weights
+from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore
+from attent.training.distributed import SINGLE_PROCESS, Processes, silent_progress
+from attent.training.early_stopping import EarlyStopping
+from attent.training.interruption import deferred_interrupt
 from attent.training.loss import LossFunction, translation_loss
-from attent.training.memory import keep_little
-from attent.training.optimizer import SCHEDULES, optimizer_of, share_done
+from attent.training.memory import limit_heap
+from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done
 from attent.training.progress import Log, Meter, Progress
 from attent.training.settings import TrainingSettings
 
@@ -34,7 +34,7 @@ Validate = Callable[[], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What training did.
 
     Args:
@@ -68,8 +68,8 @@ def train(
     log: Log = lambda record: None,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-    processes: Processes = ALONE,
-) -> Trained:
+    processes: Processes = SINGLE_PROCESS,
+) -> TrainingResult:
     """Train a model in place; it ends in evaluation mode, with the weights that are kept.
 
     With checkpoints these are the best ones, or the last ones if the settings keep no best; and training goes on from
@@ -99,17 +99,17 @@ def train(
     """
     progress = progress or Progress()
     training = Training(model, data, settings, validate, log, progress, checkpoints, processes, loss)
-    with interruptible() as interruption:
-        while training.goes_on(interruption.asked):
-            training.learn()
+    with deferred_interrupt() as interruption:
+        while training.should_continue(interruption.is_requested):
+            training.train_step()
             if training.meter.due:
                 training.record()
-            if validating := training.is_time(settings.validate_every):
+            if validating := training.every(settings.validate_every):
                 training.validate()
-            if validating or training.is_time(settings.save_every):
+            if validating or training.every(settings.save_every):
                 training.save()
-        if training.asked:
-            training.stop()
+        if training.is_stop_requested:
+            training.interrupt()
     return training.finish()
 
 
@@ -125,102 +125,104 @@ class Training:
         log: Log,
         progress: Progress,
         checkpoints: Checkpoints | None,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
         loss: LossFunction = translation_loss,
     ) -> None:
-        if settings.sharded and processes.number == 1:
+        if settings.sharded and processes.world_size == 1:
             progress.say("one process alone has nobody to divide its weights with: it holds them all")
         elif settings.sharded:
             # here, as what it imports takes a second
             from attent.training.sharding import Sharded
 
-            processes = Sharded(processes.rank, processes.number)
-        if not processes.first:
+            processes = Sharded(processes.rank, processes.world_size)
+        if not processes.is_rank0:
             # what is judged, saved and shown is the first one's
-            checkpoints, log, progress = None, lambda record: None, silent()
+            checkpoints, log, progress = None, lambda record: None, silent_progress()
             if not processes.sharded:
                 settings = settings.model_copy(update={"averaging": "none"})
         self.model, self.settings, self.checkpoints, self.processes = model, settings, checkpoints, processes
         self._validate, self._log, self._progress = validate, log, progress
         model.train()
-        self.trained = processes.trained(model, loss)
+        self.module = processes.prepare_model(model, loss)
         # those of frozen embeddings stay as they are
-        self.parameters = [parameter for parameter in self.trained.parameters() if parameter.requires_grad]
+        self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         self.device = self.parameters[0].device
         self.schedule = SCHEDULES[settings.schedule]
-        self.optimizer = optimizer_of(self.parameters, settings)
-        self.average = Average(self.parameters, settings)
+        self.optimizer = build_optimizer(self.parameters, settings)
+        self.average = WeightAverage(self.parameters, settings)
         torch.manual_seed(settings.seed)
         if self.device.type == "cpu":
-            keep_little()
+            limit_heap()
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
-        processes.alike(data)
-        found = take_up(checkpoints, self.trained, self.optimizer, self.average, processes)
+        processes.check_same_data(data)
+        found = restore(checkpoints, self.module, self.optimizer, self.average, processes)
         # Whether there is anything that the last checkpoint does not hold, and the update whose weights it holds.
-        self.unsaved, self.stored = found is None, None if found is None else found.update
+        self.has_unsaved, self.saved_update = found is None, None if found is None else found.update
         # Where weights are divided all have to take part in a checkpoint.
-        self.saves = processes.by_first(lambda: checkpoints is not None) and (processes.first or processes.sharded)
-        self.loss_of = processes.loss_of(self.trained, loss)
-        here = State(pace=Pace("float32", 1), device=self.device.type, processes=processes.number, sharded=processes.sharded)
+        self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (processes.is_rank0 or processes.sharded)
+        self.batch_loss = processes.batch_loss(self.module, loss)
+        here = TrainingState(
+            pace=ComputeConfig("float32", 1), device=self.device.type, processes=processes.world_size, sharded=processes.sharded
+        )
         if found is None:
             batch = processes.next_part(data.endless(size, settings.seed))[0].to(self.device)
-            paces = [Pace(*pace) for pace in processes.by_first(lambda: candidates(settings, self.device))]
-            pace = chosen(lambda way: self._gradients(batch, way), paces, self.device, log, progress, processes.by_first)
-            here.pace = Pace(*processes.by_first(lambda: pace))
+            paces = [ComputeConfig(*pace) for pace in processes.from_rank0(lambda: candidates(settings, self.device))]
+            pace = autotune(lambda way: self._gradients(batch, way), paces, self.device, log, progress, processes.from_rank0)
+            here.pace = ComputeConfig(*processes.from_rank0(lambda: pace))
             found = here
         else:
-            for line in taken_up(found, here, settings):
+            for line in resume_messages(found, here, settings):
                 progress.say(line)
         self.state = found
         torch.set_num_threads(found.pace.threads)
-        self.judge = Judge(settings, found.verdict)
+        self.early_stopping = EarlyStopping(settings, found.verdict)
         self.batches = data.endless(size, settings.seed, found.place)
         self.meter = Meter(self.device, found.seconds)
-        self.rate, self.asked, self.seconds = 0.0, False, found.seconds
+        self.rate, self.is_stop_requested, self.seconds = 0.0, False, found.seconds
 
     def _gradients(self, batch: Any, precision: Precision) -> None:
-        self.loss_of(batch, self.settings.label_smoothing, precision)[0].backward()
-        self.trained.zero_grad()
+        self.batch_loss(batch, self.settings.label_smoothing, precision)[0].backward()
+        self.module.zero_grad()
 
     @property
-    def done(self) -> float:
+    def fraction_done(self) -> float:
         """How much of training is over, 0 to 1."""
-        return share_done(self.settings, self.state.update, self.seconds)
+        return fraction_done(self.settings, self.state.update, self.seconds)
 
-    def goes_on(self, asked: bool) -> bool:
+    def should_continue(self, asked: bool) -> bool:
         """Whether there is another update, on which all processes agree: nobody was asked to stop, and no limit is reached."""
-        self.asked, self.seconds = self.processes.agreed(asked, self.meter.seconds)
-        return not (self.asked or self.judge.exhausted) and self.done < 1
+        self.is_stop_requested, self.seconds = self.processes.sync_stop(asked, self.meter.seconds)
+        return not (self.is_stop_requested or self.early_stopping.should_stop) and self.fraction_done < 1
 
-    def is_time(self, every: int | None) -> bool:
+    def every(self, every: int | None) -> bool:
         """Whether this update is one of every so many."""
         return every is not None and self.state.update % every == 0
 
-    def learn(self) -> None:
+    def train_step(self) -> None:
         """One update."""
-        settings, done = self.settings, self.done
+        settings, done = self.settings, self.fraction_done
         self.state.update += 1
-        self.unsaved = True
-        self.processes.vary(settings.seed, self.state.update)
+        self.has_unsaved = True
+        self.processes.seed_rank(settings.seed, self.state.update)
         parts = [self.processes.next_part(self.batches) for _ in range(settings.accumulate)]
         tokens = sum(whole for _, whole in parts)
         total, width = torch.zeros((), device=self.device), 1
         for turn, (batch, _) in enumerate(parts, start=1):
-            with nullcontext() if turn == len(parts) else self.processes.still_apart(self.loss_of):
-                loss, width = self.loss_of(batch.to(self.device), settings.label_smoothing, self.state.pace.precision)
+            with nullcontext() if turn == len(parts) else self.processes.no_sync(self.batch_loss):
+                loss, width = self.batch_loss(batch.to(self.device), settings.label_smoothing, self.state.pace.precision)
                 loss = loss * (batch.tokens / tokens)
                 loss.backward()
             total = total + loss.detach()
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, settings.clip)
-        factor = self.schedule(self.state.update, done, settings.warmup, width) * self.judge.verdict.scale
+        factor = self.schedule(self.state.update, done, settings.warmup, width) * self.early_stopping.state.scale
         self.rate = settings.learning_rate * factor
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.average.add(self.state.update)
-        self.meter.add(self.processes.added(total), tokens)
+        self.meter.add(self.processes.all_reduce(total), tokens)
 
     def record(self, done: float | None = None) -> None:
         """Log and show what was learnt since the last record, if anything was."""
@@ -229,37 +231,37 @@ class Training:
         record = self.meter.record(self.state.update, self.rate)
         self.state.loss = record["loss"]
         self._log(record)
-        self._progress.show(record, self.done if done is None else done, self.batches.data.answer)
+        self._progress.show(record, self.fraction_done if done is None else done, self.batches.data.answer)
 
     def validate(self) -> None:
         """Judge the weights that would be kept."""
-        with kept_weights(self.model, self.average), self.processes.gathered(self.model):
-            scores = self.processes.by_first(lambda: dict(self._validate()))
+        with evaluation_weights(self.model, self.average), self.processes.full_parameters(self.model):
+            scores = self.processes.from_rank0(lambda: dict(self._validate()))
         for name, score in scores.items():
             if not math.isfinite(score):
                 raise AttentError(f"validation's {name} is {score} at update {self.state.update}; a smaller learning_rate may help")
-        self.unsaved = True
+        self.has_unsaved = True
         self._log({"update": self.state.update, "seconds": self.meter.seconds, "validation": scores})
         self._progress.say_scores(self.state.update, scores)
-        self.judge.take(self.state.update, scores)
+        self.early_stopping.step(self.state.update, scores)
 
     def save(self, done: float | None = None) -> None:
         """Write a checkpoint, if there is something new and a place for it."""
-        if not self.saves or not self.unsaved:
+        if not self.can_save or not self.has_unsaved:
             return
         self.record(done)
-        self._check()
+        self._check_finite()
         self.state.place, self.state.seconds = self.batches.place, self.meter.seconds
         # Saved before their validation, the weights are the same.
-        new = self.stored != self.state.update
-        contents = contents_of(self.trained, self.optimizer, self.average, self.processes) if new else None
+        new = self.saved_update != self.state.update
+        contents = checkpoint_files(self.module, self.optimizer, self.average, self.processes) if new else None
         if self.checkpoints:
             self.checkpoints.save(self.state, contents)
         else:
             deque(contents or (), maxlen=0)
-        self.unsaved, self.stored = False, self.state.update
+        self.has_unsaved, self.saved_update = False, self.state.update
 
-    def _check(self) -> None:
+    def _check_finite(self) -> None:
         """Check that no weight is lost, before a checkpoint with it takes the place of the one before."""
         for parameter in self.parameters:
             # of divided weights those that are here
@@ -268,40 +270,40 @@ class Training:
             if not bool(here.isfinite().all()):
                 raise AttentError(f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help")
 
-    def stop(self) -> None:
+    def interrupt(self) -> None:
         """Save after Ctrl-C, say how to go on, and pass it on."""
         self.save()
         self._progress.close()
         if self.checkpoints:
             self._progress.say(f"saved after update {self.state.update}; to go on: attent train --resume {self.checkpoints.run}")
         # A launcher ends them all when the first of them ends.
-        self.processes.meet()
+        self.processes.barrier()
         raise KeyboardInterrupt
 
-    def finish(self) -> Trained:
+    def finish(self) -> TrainingResult:
         """Judge the last weights, save, and leave those that are kept in the model."""
         self.record(1.0)
-        if self.judge.exhausted:
-            self._progress.say(f"nothing better in {self.judge.verdict.waiting} validations: training ends")
+        if self.early_stopping.should_stop:
+            self._progress.say(f"nothing better in {self.early_stopping.state.waiting} validations: training ends")
         state, kept = self.state, self.state.update
-        if self.judge.verdict.validated != state.update:
+        if self.early_stopping.state.validated != state.update:
             # Validation may take long, and what comes before it shall not be lost.
             self.save(1.0)
             self.validate()
         self.save(1.0)
         self.model.eval()
-        if not self.saves:
+        if not self.can_save:
             self.average.apply()
-        self.processes.end(self.model)
+        self.processes.restore_model(self.model)
         if self.checkpoints:
-            kept = self.checkpoints.publish(self.judge.verdict)
+            kept = self.checkpoints.publish(self.early_stopping.state)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)
         self._progress.close()
-        scores, device = self.judge.verdict.scores_of(kept), described(self.device)
-        return Trained(state.update, kept, self.meter.seconds, state.loss, *state.pace, device, scores)
+        scores, device = self.early_stopping.state.scores_of(kept), described(self.device)
+        return TrainingResult(state.update, kept, self.meter.seconds, state.loss, *state.pace, device, scores)
 
 
-def taken_up(state: State, here: State, settings: TrainingSettings) -> Sequence[str]:
+def resume_messages(state: TrainingState, here: TrainingState, settings: TrainingSettings) -> Sequence[str]:
     """What a person should know about a run that goes on; the pace is the one it had, unless the settings name another.
 
     On another number of processes each takes as many threads as it has.
@@ -312,7 +314,7 @@ def taken_up(state: State, here: State, settings: TrainingSettings) -> Sequence[
         settings: of training.
     """
     threads = state.pace.threads if here.processes == state.processes else torch.get_num_threads()
-    here.pace = Pace(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
+    here.pace = ComputeConfig(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
     places = [(str(here.pace), str(state.pace)), (f"torch {here.torch}", f"torch {state.torch}"), (here.device, state.device)]
     if here.processes != state.processes:
         places.append((_counted(here.processes), _counted(state.processes)))

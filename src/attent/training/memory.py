@@ -9,7 +9,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGE, SPARE = 4 * 2**20, 64 * 2**20
 
 
-def keep_little() -> bool:
+def limit_heap() -> bool:
     """Have glibc map each large tensor by itself, so that batches of many shapes do not break the heap into pieces.
 
     Left alone it raises the size from which it does so to that of the largest tensor freed: measured on a model of 31 million

@@ -18,7 +18,7 @@ from attent.training.settings import TrainingSettings
 KINDS: dict[str, type[torch.optim.Adam]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 
 
-def optimizer_of(parameters: list[nn.Parameter], settings: TrainingSettings) -> torch.optim.Adam:
+def build_optimizer(parameters: list[nn.Parameter], settings: TrainingSettings) -> torch.optim.Adam:
     """Adam or AdamW that decays matrices alone, in one fused call an update.
 
     Source: Kingma & Ba (2015), algorithm 1, arXiv 1412.6980; Loshchilov & Hutter (2019), algorithm 2, arXiv 1711.05101.
@@ -30,7 +30,7 @@ def optimizer_of(parameters: list[nn.Parameter], settings: TrainingSettings) -> 
     return kind(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
 
 
-def state_of(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+def optimizer_state(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
     """Moments and steps, as `parameter/moment`; nothing before the first update."""
     return {
         f"{name}/{key}": value
@@ -40,7 +40,7 @@ def state_of(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]
     }
 
 
-def restore(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Tensor]) -> None:
+def restore_optimizer(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Tensor]) -> None:
     """Go on from what `state_of` returned.
 
     Raises:
@@ -68,7 +68,7 @@ def inverse_sqrt(update: int, progress: float, warmup: int, width: int) -> float
 
     Source: Ott et al. (2019), fairseq's `inverse_sqrt`, arXiv 1904.01038.
     """
-    return _rise(update, warmup) * math.sqrt(max(warmup, 1) / max(update, warmup, 1))
+    return _warmup_factor(update, warmup) * math.sqrt(max(warmup, 1) / max(update, warmup, 1))
 
 
 def cosine(update: int, progress: float, warmup: int, width: int) -> float:
@@ -76,7 +76,7 @@ def cosine(update: int, progress: float, warmup: int, width: int) -> float:
 
     Source: Loshchilov & Hutter (2017), SGDR, equation 5 without restarts, arXiv 1608.03983.
     """
-    return _rise(update, warmup) * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
+    return _warmup_factor(update, warmup) * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
 
 
 def linear(update: int, progress: float, warmup: int, width: int) -> float:
@@ -84,20 +84,20 @@ def linear(update: int, progress: float, warmup: int, width: int) -> float:
 
     Source: Devlin et al. (2018), appendix A.2, arXiv 1810.04805.
     """
-    return _rise(update, warmup) * (1 - min(progress, 1.0))
+    return _warmup_factor(update, warmup) * (1 - min(progress, 1.0))
 
 
 def constant(update: int, progress: float, warmup: int, width: int) -> float:
     """1."""
-    return _rise(update, warmup)
+    return _warmup_factor(update, warmup)
 
 
 def plateau(update: int, progress: float, warmup: int, width: int) -> float:
     """1, times what the validations that found nothing better have left of it (`attent.training.early_stopping`)."""
-    return _rise(update, warmup)
+    return _warmup_factor(update, warmup)
 
 
-def _rise(update: int, warmup: int) -> float:
+def _warmup_factor(update: int, warmup: int) -> float:
     return min(1.0, update / warmup) if warmup else 1.0
 
 
@@ -111,7 +111,7 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def share_done(settings: TrainingSettings, updates: int, seconds: float) -> float:
+def fraction_done(settings: TrainingSettings, updates: int, seconds: float) -> float:
     """How much of training is over, 0 to 1, by whichever limit is nearer."""
     by_updates = updates / settings.updates if settings.updates else 0.0
     by_time = seconds / (60 * settings.minutes) if settings.minutes else 0.0

@@ -13,7 +13,7 @@ ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "
 
 
 # What a run that is taken up again may change; anything else would make it another run.
-MAY_CHANGE = frozenset(
+CHANGEABLE_ON_RESUME = frozenset(
     {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "tensorboard", "sharded", "device"}
 )
 

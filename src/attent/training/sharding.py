@@ -21,12 +21,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from attent.models.model import Model
 from attent.runs.weights import tensors_of
-from attent.training.distributed import Group, Loss, LossOf
+from attent.training.distributed import BatchLoss, LossModule, ProcessGroup
 from attent.training.loss import LossFunction
 from attent.training.loss import translation_loss as of_translation
 
 
-class Sharded(Group):
+class Sharded(ProcessGroup):
     """Several processes that divide weights, gradients, moments and means among them, by PyTorch's `fully_shard`.
 
     Source: Rajbhandari et al. (2020), ZeRO, §5.3, arXiv 1910.02054; Zhao et al. (2023), PyTorch FSDP, arXiv 2304.11277.
@@ -34,15 +34,15 @@ class Sharded(Group):
 
     sharded = True
 
-    def trained(self, model: Model, loss: LossFunction = of_translation) -> Model:
+    def prepare_model(self, model: Model, loss: LossFunction = of_translation) -> Model:
         """A copy of which each process holds a part, with the first one's weights; the model is left empty."""
         # it warns of views that a layer returns, for whoever might write into them: nobody writes into the caches that these are
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         weights = tensors_of(model)
-        mesh = init_device_mesh(next(iter(weights.values())).device.type, (self.number,))
+        mesh = init_device_mesh(next(iter(weights.values())).device.type, (self.world_size,))
         # the weights are not copied: the parts are cut out of them
         divided = copy.deepcopy(model, {id(weight): weight for weight in weights.values()})
-        self._loss = Loss(divided, loss)
+        self._loss = LossModule(divided, loss)
         for module in (*divided.units, self._loss):
             unit = cast(FSDPModule, fully_shard(module, mesh=mesh))
             # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
@@ -53,39 +53,39 @@ class Sharded(Group):
         _empty(weights)
         return divided
 
-    def loss_of(self, model: Model, loss: LossFunction = of_translation) -> LossOf:
-        # that of `trained`
+    def batch_loss(self, model: Model, loss: LossFunction = of_translation) -> BatchLoss:
+        # that of `prepare_model`
         return self._loss
 
-    def still_apart(self, loss: LossOf) -> AbstractContextManager[None]:
+    def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:
         # gradients that were not added up yet would have to be whole
         return nullcontext()
 
-    def whole(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def full_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         found: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
             # all have to take part in each
             gathered = tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
-            if self.first:
+            if self.is_rank0:
                 found[name] = gathered.cpu()
         return found
 
     @contextmanager
-    def gathered(self, model: Model) -> Iterator[None]:
-        self.end(model)
+    def full_parameters(self, model: Model) -> Iterator[None]:
+        self.restore_model(model)
         try:
             yield
         finally:
             _empty(tensors_of(model))
 
-    def end(self, model: Model) -> None:
+    def restore_model(self, model: Model) -> None:
         places = tensors_of(model)
         for name, tensor in self._divided.items():
-            weight = self.whole({name: tensor})
-            if self.first:
+            weight = self.full_tensors({name: tensor})
+            if self.is_rank0:
                 places[name].data = weight[name].to(places[name].device)
 
-    def _part(self, tensor: Tensor, like: Tensor) -> Tensor:
+    def _local_part(self, tensor: Tensor, like: Tensor) -> Tensor:
         # what is no weight's, such as the number of a moment's steps, is everyone's
         if not isinstance(like, DTensor) or tensor.shape != like.shape:
             return tensor
@@ -95,7 +95,7 @@ class Sharded(Group):
     @torch.no_grad()
     def _fill(self, weights: Mapping[str, Tensor]) -> None:
         for name, tensor in self._divided.items():
-            tensor.copy_(self.parts({name: weights[name]}, lambda _, place=tensor: place)[name])
+            tensor.copy_(self.broadcast_tensors({name: weights[name]}, lambda _, place=tensor: place)[name])
 
 
 def _empty(weights: Mapping[str, Tensor]) -> None:

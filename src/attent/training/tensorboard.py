@@ -12,7 +12,7 @@ from attent.errors import ArgumentError
 FOLDER = "tensorboard"
 
 
-def installed() -> None:
+def check_installed() -> None:
     """Check that TensorBoard is installed.
 
     Raises:
@@ -36,7 +36,7 @@ class TensorBoard:
     """
 
     def __init__(self, run: Path | str, update: int = 0) -> None:
-        installed()
+        check_installed()
         from torch.utils.tensorboard import SummaryWriter  # pyright: ignore[reportPrivateImportUsage]
 
         self._writer = SummaryWriter(str(Path(run) / FOLDER), purge_step=update + 1)

@@ -11,7 +11,7 @@ from attent.errors import UnknownNameError
 from attent.experiments.benchmarking import corpus, training
 from attent.experiments.benchmarking.training import Side, compare, measure, named, ours, rnn, rows, sides_of, transformer
 from attent.models.rnn_settings import RnnSettings
-from attent.training.autotune import Pace
+from attent.training.autotune import ComputeConfig
 from attent.training.loss import translation_loss
 
 PIECES, TOKENS = 40, 64
@@ -33,7 +33,7 @@ def test_every_side_learns(data: Bitext) -> None:
     before = translation_loss(model, batch, 0.0, "float32")[0].item()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "build", lambda *sizes: model)
-        update = ours(SMALL, PIECES, Pace("float32", 1), data, TOKENS)
+        update = ours(SMALL, PIECES, ComputeConfig("float32", 1), data, TOKENS)
     for _ in range(30):
         update(batch)
     assert translation_loss(model.eval(), batch, 0.0, "float32")[0].item() < before - 0.3
@@ -49,10 +49,10 @@ def test_the_update_is_that_of_the_training_loop(data: Bitext) -> None:
     fed.load_state_dict(alone.state_dict())
     from attent.training.loop import train
 
-    train(alone, data, settings, progress=training.silent())
+    train(alone, data, settings, progress=training.silent_progress())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "build", lambda *sizes: fed)
-        update = ours(SMALL, PIECES, Pace("float32", 1), data, TOKENS)
+        update = ours(SMALL, PIECES, ComputeConfig("float32", 1), data, TOKENS)
     for batch in itertools.islice(data.endless(BatchSize(tokens=TOKENS), 1), 3):
         update(batch)
     for name, value in alone.state_dict().items():
@@ -65,7 +65,7 @@ def test_sides_are_ours_and_theirs_in_both_precisions_on_each_number_of_threads(
     torch.set_num_threads(1)
     plain = len(training.PLAIN[model.kind])
     assert len({side.name for side in sides}) == len(sides) == 2 * 2 * (1 + plain)
-    assert {side.pace for side in sides} == {Pace(precision, number) for precision in ("float32", "bfloat16") for number in (1, 2)}
+    assert {side.pace for side in sides} == {ComputeConfig(precision, number) for precision in ("float32", "bfloat16") for number in (1, 2)}
     batch = next(data.endless(BatchSize(tokens=TOKENS), 1))
     for side in sides:
         side.update(batch)
@@ -80,7 +80,7 @@ def test_only_the_fastest_way_is_compiled_besides(data: Bitext, monkeypatch: pyt
 def test_sides_take_turns_on_the_same_batches_and_the_first_round_does_not_count(data: Bitext) -> None:
     seen: dict[str, list[int]] = {"a": [], "b": []}
     before = torch.get_num_threads()
-    sides = [Side(name, Pace("float32", 2), lambda batch, name=name: seen[name].append(batch.tokens)) for name in seen]
+    sides = [Side(name, ComputeConfig("float32", 2), lambda batch, name=name: seen[name].append(batch.tokens)) for name in seen]
     others = {"c": lambda: 5.0, "d": lambda: None}
     found = measure(sides, data.endless(BatchSize(tokens=TOKENS), 1), 2, 3, others=others)
     assert seen["a"] == seen["b"]

@@ -40,8 +40,8 @@ def test_what_was_interrupted_goes_on(small: None, tmp_path: Path, silent, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        learn = loop.Training.learn
-        patch.setattr(loop.Training, "learn", lambda self: stopped(self) if self.state.update == 2 else learn(self))
+        learn = loop.Training.train_step
+        patch.setattr(loop.Training, "train_step", lambda self: stopped(self) if self.state.update == 2 else learn(self))
         with pytest.raises(KeyboardInterrupt):
             train([planned(4)], tmp_path / "parts", say=lambda line: None, progress=silent)
     assert read_config(tmp_path / "parts/dates/luong-1").state == "unfinished"

@@ -24,10 +24,10 @@ from attent.experiments.benchmarking.report import Column, Report, Row, Table
 from attent.models.rnn_settings import RnnSettings
 from attent.models.settings import build
 from attent.models.transformer_settings import PRESETS, TransformerSettings
-from attent.training.autotune import Pace, Precision
-from attent.training.distributed import Processes, silent
+from attent.training.autotune import ComputeConfig, Precision
+from attent.training.distributed import Processes, silent_progress
 from attent.training.loop import Training
-from attent.training.memory import keep_little
+from attent.training.memory import limit_heap
 from attent.training.settings import TrainingSettings
 
 Update = Callable[[Batch], None]
@@ -57,7 +57,7 @@ class Side:
     """
 
     name: str
-    pace: Pace
+    pace: ComputeConfig
     update: Update
 
 
@@ -94,17 +94,17 @@ class _Given(Processes):
         return super().next_part(batches) if self.batch is None else (self.batch, self.batch.tokens)
 
 
-def ours(model: ModelSettings, pieces: int, pace: Pace, data: Bitext, tokens: int, device: torch.device = CPU) -> Update:
+def ours(model: ModelSettings, pieces: int, pace: ComputeConfig, data: Bitext, tokens: int, device: torch.device = CPU) -> Update:
     """An update as `attent train` makes it, by its own loop."""
     settings = TrainingSettings(
         updates=2**31, batch_tokens=tokens, schedule="constant", warmup=0, precision=pace.precision, threads=pace.threads
     )
     given = _Given()
-    training = Training(build(model, pieces, pieces).to(device), data, settings, dict, lambda record: None, silent(), None, given)
+    training = Training(build(model, pieces, pieces).to(device), data, settings, dict, lambda record: None, silent_progress(), None, given)
 
     def update(batch: Batch) -> None:
         given.batch = batch
-        training.learn()
+        training.train_step()
 
     return update
 
@@ -141,7 +141,7 @@ def sides_of(
     sides: list[Side] = []
     for number in threads:
         on = "" if len(threads) == 1 else f", {number} thread{'s' if number > 1 else ''}"
-        paces = [Pace(precision, number) for precision in PRECISIONS]
+        paces = [ComputeConfig(precision, number) for precision in PRECISIONS]
         sides += [Side(f"{OURS}, {pace.precision}{on}", pace, ours(model, pieces, pace, data, tokens, device)) for pace in paces]
         for name in PLAIN[model.kind]:
             for pace in paces:
@@ -237,7 +237,7 @@ def compare(
     `name` is what the data are called; the threads are all that torch has unless given.
     """
     torch.manual_seed(0)
-    keep_little()
+    limit_heap()
     most = torch.get_num_threads()
     sides = sides_of(model, pieces, data, tokens, threads=threads or (most,), compiled=compiled, device=device)
     torch.set_num_threads(most)
