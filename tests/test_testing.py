@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.attention.base import DotScore, Mask, Normaliser, Pairs, Position, Score, Side, Weighting
+from attent.attention.base import DotScore, Mask, Normalizer, Pairs, Position, Score, Side, Weighting
 from attent.attention.masks import Causal, Selected, Table, Window
 from attent.attention.normalizers import Softmax
 from attent.attention.scores import General, ScaledDot
@@ -115,8 +115,8 @@ class Places(Score):
         return self.between(Side(query), self.lower_key(key))
 
 
-class Own(Normaliser):
-    """A normaliser made of a function."""
+class Own(Normalizer):
+    """A normalizer made of a function."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], *, distribution: bool = False, shift_invariant: bool = False) -> None:
         self.function = function
@@ -237,11 +237,11 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a score that raises": (lambda query, key: query @ key, "raises RuntimeError"),
     "an origin of hidden keys": (Centred(), "must not depend on a key that no query sees, of which NaN was made, by formula"),
     "a score of NaN": (lambda query, key: distance(query, key).sqrt(), "must be finite"),
-    "a normaliser's shape": (
+    "a normalizer's shape": (
         Own(lambda scores: scores.sum(-1, keepdim=True)),
         "weights of float64 scores must be (B, H, Tq, Tk) = (2, 3, 5, 7), got (2, 3, 5, 1)",
     ),
-    "a normaliser's dtype": (
+    "a normalizer's dtype": (
         Own(lambda scores: scores.float().sigmoid()), "weights of float64 scores must be torch.float64, got torch.float32",
     ),
     "rows that are no distribution": (
@@ -252,14 +252,14 @@ FAULTY: dict[str, tuple[Any, str]] = {
         Own(lambda scores: scores.clamp(min=-2.0).softmax(-1), distribution=True), "but its rows of what is seen sum to",
     ),
     "a shift that is seen": (Own(lambda scores: scores.sigmoid(), shift_invariant=True), "it says shift_invariant"),
-    "a normaliser over queries": (Own(lambda scores: scores.softmax(-2)), "a row's weights must depend on the row alone"),
-    "a normaliser of places": (
+    "a normalizer over queries": (Own(lambda scores: scores.softmax(-2)), "a row's weights must depend on the row alone"),
+    "a normalizer of places": (
         Own(lambda scores: scores.cumsum(-1).sigmoid()), "in another order of the keys the weights must be the same",
     ),
     "a hidden weight": (Leaking(), "a hidden pair must have weight zero, got up to 0."),
     "a hidden score": (Spoilt(), "the weights must not depend on hidden scores"),
-    "a normaliser's gradient": (Own(lambda scores: Wrong.apply(scores.clamp(min=-9.0))), "must be that of differences"),
-    "a normaliser's memory": (
+    "a normalizer's gradient": (Own(lambda scores: Wrong.apply(scores.clamp(min=-9.0))), "must be that of differences"),
+    "a normalizer's memory": (
         Own(lambda scores: (scores[..., :, None] - scores[..., None, :] <= 0).double().mean(-1) * 0 + scores.sigmoid()),
         "a row's weights must grow linearly with the keys",
     ),
@@ -298,7 +298,7 @@ def test_a_faulty_part_is_found(fault: str) -> None:
         check_part(part)
     assert isinstance(raised.value, AssertionError)
     assert isinstance(raised.value, AttentError)
-    assert re.match(r"(score|normaliser|mask|position|weighting) \w+", str(raised.value))
+    assert re.match(r"(score|normalizer|mask|position|weighting) \w+", str(raised.value))
     assert "\n" not in str(raised.value)
 
 
@@ -307,7 +307,7 @@ GOOD = {
     "a score with parameters": General(4, 4),
     "a score whose parameters are frozen": General(4, 4).requires_grad_(False),
     "a score": ScaledDot(),
-    "a normaliser": Own(lambda scores: F.relu(scores)),
+    "a normalizer": Own(lambda scores: F.relu(scores)),
     "a mask": Neighbourly(reach=Window(2, 3).span, seen=lambda pairs: pairs.columns >= 0),
     "a bias": Added(lambda pairs: -apart(pairs)),
     "a turn": Turned(lambda features, places: features * torch.cos(places[:, None, :, None].to(features.dtype))),

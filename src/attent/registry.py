@@ -11,15 +11,13 @@ import ast
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from attent.errors import ArgumentError, UnknownNameError
 
-# Folders that are not spelled as the kind of their parts.
-FOLDERS = {"normaliser": "normalizers"}
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -79,17 +77,13 @@ def check(kind: str, name: str | None) -> None:
     """Check the name of a part before what is slow to import is imported; "my.module:Class" and None pass.
 
     Args:
-        kind: "score", "normaliser", "mask", "position" or "weighting".
+        kind: "score", "normalizer", "mask", "position" or "weighting".
         name: what was given.
 
     Raises:
         UnknownNameError: nothing bears the name.
     """
-    if (
-        name is not None
-        and not is_imported(name)
-        and name not in (names := known(Path(__file__).parent / "attention" / FOLDERS.get(kind, f"{kind}s")))
-    ):
+    if name is not None and not is_imported(name) and name not in (names := known(Path(__file__).parent / "attention" / f"{kind}s")):
         raise UnknownNameError(kind, name, names)
 
 
@@ -122,13 +116,27 @@ def _imported(kind: str, path: str) -> type[Any]:
 
 
 def keyword_aliases(**aliases: str) -> Callable[[Function], Function]:
-    """Accept former names of a function's keyword arguments, such as `@keyword_aliases(how="method")`."""
+    """Accept former names of a function's keyword arguments, such as `@keyword_aliases(how="method")`.
+
+    Raises (the decorated function):
+        TypeError: an argument comes under both names.
+    """
 
     def accept(function: Function) -> Function:
         @functools.wraps(function)
         def renamed(*args: Any, **keywords: Any) -> Any:
-            return function(*args, **{aliases.get(name, name): value for name, value in keywords.items()})
+            for former, name in aliases.items():
+                if former in keywords:
+                    if name in keywords:
+                        raise TypeError(f"{function.__qualname__}() got both {name!r} and its former name {former!r}")
+                    keywords[name] = keywords.pop(former)
+            return function(*args, **keywords)
 
         return renamed  # pyright: ignore[reportReturnType]
 
     return accept
+
+
+def with_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return values with some keys under another name; of two keys that become one, the later counts."""
+    return {names.get(key, key): value for key, value in values.items()}

@@ -1,4 +1,4 @@
-"""check_part: whether a score, normaliser, mask, position or weighting of one's own holds what attention asks of its slot."""
+"""check_part: whether a score, normalizer, mask, position or weighting of one's own holds what attention asks of its slot."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch.utils._pytree import tree_leaves
 
 from attent.attention import attend, choices, prepare
 from attent.attention.backends.row_tiles import some
-from attent.attention.base import Mask, Normaliser, Pairs, Position, Score, Weighting
+from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.call import Prepared
 from attent.attention.checks import row_sums
 from attent.attention.masks import Table
 from attent.errors import ArgumentError, PartError, ShapeError
 
-Part = Score | Normaliser | Mask | Position | Weighting | nn.Module | Callable[[Tensor, Tensor], Tensor]
+Part = Score | Normalizer | Mask | Position | Weighting | nn.Module | Callable[[Tensor, Tensor], Tensor]
 # What may differ by rounding in float64, and by central differences of such a step.
 CLOSE, STEP, SLOPES = 1e-8, 1e-6, 1e-4
 SIDES = ("query", "key", "value")
@@ -35,7 +35,7 @@ def check_part(
     A part is tried in float64 on small random tensors, by itself and in `attend` by the formula and by tiles: shapes and dtypes;
     gradients against differences; that tiles, batch neighbours and the order of keys change nothing; that what is hidden has weight
     zero and leaks nothing, NaN included; queries that see nothing; lowered forms; what a mask says of its span, reach and seen
-    keys; what a normaliser says of its rows; memory.
+    keys; what a normalizer says of its rows; memory.
 
     Args:
         part: an instance, or a function (query, key) → scores. A module is copied, not changed.
@@ -55,12 +55,12 @@ def check_part(
         raise ArgumentError(f"check_part needs a part itself, such as an instance, got {part!r}")
     if isinstance(part, nn.Module):
         part = copy.deepcopy(part).double()
-    if not isinstance(part, Normaliser | Mask | Position | Weighting):
+    if not isinstance(part, Normalizer | Mask | Position | Weighting):
         part = choices.score(part)
     slot = next(slot for slot, kind in SLOTS.items() if isinstance(part, kind[0]))
     own_width, own_key_width = getattr(part, "widths", None) or (width, width if key_width is None else key_width)
     trial = _Trial(slot, part, batch, heads or getattr(part, "heads", None) or 3, queries, keys, own_width, own_key_width)
-    if slot != "normaliser":
+    if slot != "normalizer":
         trial.prepared()
     try:
         SLOTS[slot][1](trial)
@@ -175,29 +175,29 @@ def _score(trial: _Trial) -> None:
     trial.linear("a row's scores", lambda keys: score(*trial.sides(1, keys)))
 
 
-def _normaliser(trial: _Trial) -> None:
-    normaliser: Normaliser = trial.part
+def _normalizer(trial: _Trial) -> None:
+    normalizer: Normalizer = trial.part
     scores = trial.random(*trial.pairs)
-    weights = trial.shaped("weights of float64 scores", normaliser(scores), trial.pairs, exactly=True)
-    trial.equal("a row's weights must depend on the row alone", normaliser(scores[:1, :, 1:2]), weights[:1, :, 1:2])
+    weights = trial.shaped("weights of float64 scores", normalizer(scores), trial.pairs, exactly=True)
+    trial.equal("a row's weights must depend on the row alone", normalizer(scores[:1, :, 1:2]), weights[:1, :, 1:2])
     order = torch.randperm(trial.keys, generator=trial.generator)
-    trial.equal("in another order of the keys the weights must be the same", normaliser(scores[..., order]), weights[..., order])
-    if normaliser.shift_invariant:
-        trial.equal("it says shift_invariant, and its weights change when 3 is added to all scores", normaliser(scores + 3.0), weights)
+    trial.equal("in another order of the keys the weights must be the same", normalizer(scores[..., order]), weights[..., order])
+    if normalizer.shift_invariant:
+        trial.equal("it says shift_invariant, and its weights change when 3 is added to all scores", normalizer(scores + 3.0), weights)
     allowed = torch.rand(scores.shape, generator=trial.generator) < 0.6
     allowed[..., 0, :], allowed[..., 1:, 0] = False, True
-    masked = normaliser(scores, allowed)
+    masked = normalizer(scores, allowed)
     if masked[~allowed].count_nonzero():
         trial.fail(f"a hidden pair must have weight zero, got up to {float(masked[~allowed].abs().max()):.3g}")
     for garbage in (1e6, torch.nan):
-        other = normaliser(scores.masked_fill(~allowed, garbage), allowed)
+        other = normalizer(scores.masked_fill(~allowed, garbage), allowed)
         trial.equal(f"the weights must not depend on hidden scores, of which {garbage} was made", other, masked, 0.0)
-    if normaliser.distribution:
+    if normalizer.distribution:
         for name, rows in (("", weights), (" of what is seen", masked[..., 1:, :])):
             low, high, least = row_sums(rows)
             if max(1.0 - low, high - 1.0, -least) > CLOSE:
                 trial.fail(f"it says distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a least weight of {least:.4g}")
-    trial.linear("a row's weights", lambda keys: normaliser(trial.random(1, 1, 1, keys)))
+    trial.linear("a row's weights", lambda keys: normalizer(trial.random(1, 1, 1, keys)))
 
 
 def _tile(trial: _Trial, name: str, table: Callable[[Pairs], Tensor], dtype: torch.dtype | None) -> Tensor:
@@ -307,7 +307,7 @@ def _product(query: Tensor, key: Tensor) -> Tensor:
 
 
 SLOTS: dict[str, tuple[type, Callable[[_Trial], None]]] = {
-    "normaliser": (Normaliser, _normaliser),
+    "normalizer": (Normalizer, _normalizer),
     "mask": (Mask, _mask),
     "position": (Position, _position),
     "weighting": (Weighting, _weighting),

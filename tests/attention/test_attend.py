@@ -26,7 +26,7 @@ EXACT_SIDES = QUERY.double(), KEY.double(), VALUE.double()
 SHORT = "it takes float32 and bfloat16, not torch.float64"
 DROPPED = "it serves dropout alone"
 TANH = "score ScaledDot has no tanh form"
-SOFTMAX = "its normaliser is softmax, not Sparsemax"
+SOFTMAX = "its normalizer is softmax, not Sparsemax"
 
 
 def test_contexts_have_the_callers_axes_and_type() -> None:
@@ -81,7 +81,7 @@ def test_explain_says_which_runs_and_why_not_the_others() -> None:
     assert found.chosen == "sdpa"
     first = "sdpa was asked first"
     assert found.reasons == {"short": SHORT, "dropped": DROPPED, "tanh": TANH, "formula": first, "tiled": first}
-    found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
+    found = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
     reasons = {"short": SOFTMAX, "sdpa": SOFTMAX, "dropped": DROPPED, "tanh": TANH, "tiled": "formula was asked first"}
     assert str(found) == "\n".join(["formula runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())])
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
@@ -96,7 +96,7 @@ def test_explain_computes_nothing() -> None:
 
 def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 25)
-    found = explain(QUERY, KEY, VALUE, normaliser="sparsemax")
+    found = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
     assert found.chosen == "tiled"
     assert found.reasons == {
         "short": SOFTMAX,
@@ -106,14 +106,14 @@ def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         "formula": "it would hold the whole table of scores, which tiles do not",
     }
     # asked for by name it runs all the same
-    expected = attend(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="formula")
-    torch.testing.assert_close(attend(QUERY, KEY, VALUE, normaliser="sparsemax"), expected)
+    expected = attend(QUERY, KEY, VALUE, normalizer="sparsemax", implementation="formula")
+    torch.testing.assert_close(attend(QUERY, KEY, VALUE, normalizer="sparsemax"), expected)
 
 
 def test_by_name_it_runs_or_raises_with_its_reason() -> None:
     for call in (attend, explain):
         with pytest.raises(ImplementationError, match=f"^implementation 'sdpa' cannot serve this call: {SOFTMAX}$"):
-            call(QUERY, KEY, VALUE, normaliser="sparsemax", implementation="sdpa")
+            call(QUERY, KEY, VALUE, normalizer="sparsemax", implementation="sdpa")
         with pytest.raises(
             UnknownNameError,
             match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, dropped, formula, sdpa, short, tanh, tiled\)",
@@ -168,11 +168,11 @@ def test_errors_are_at_most_three_times_the_plain_formulas(
 CALLS: dict[str, dict[str, Any]] = {
     "causal": {"mask": "causal"},
     "window_and_padding": {"mask": Causal() & Window(2, 0), "lengths": torch.tensor([7, 5])},
-    "padding_sparsemax": {"mask": Padding(torch.tensor([7, 5])), "normaliser": "sparsemax"},
+    "padding_sparsemax": {"mask": Padding(torch.tensor([7, 5])), "normalizer": "sparsemax"},
     "tiled_dropout": {"mask": "causal", "dropout": 0.3, "seed": torch.tensor([11]), "implementation": "tiled"},
     "formula_dropout": {"score": "cosine", "dropout": 0.3, "seed": 11},
     "rotary_bias_cap": {"position": Rotary(), "bias": torch.randn(5, 7, generator=dice), "soft_cap": 3.0},
-    "alibi_gaussian": {"position": "alibi", "score": "gaussian", "normaliser": "entmax15"},
+    "alibi_gaussian": {"position": "alibi", "score": "gaussian", "normalizer": "entmax15"},
     "table": {"mask": torch.rand(5, 7, generator=dice) < 0.7},
 }
 
@@ -252,7 +252,7 @@ class Attending(torch.nn.Module):
     [
         ("scaled_dot", {"mask": "causal"}),
         ("scaled_dot", {"dropout": 0.1, "seed": 3}),
-        ("dot", {"normaliser": "sparsemax", "lengths": torch.tensor([3, 7])}),
+        ("dot", {"normalizer": "sparsemax", "lengths": torch.tensor([3, 7])}),
         (Additive(4, 4, 6), {}),
     ],
 )
@@ -269,7 +269,7 @@ def test_it_is_exported(score: Any, arguments: dict[str, Any]) -> None:
         ("scaled_dot", {}),
         ("scaled_dot", {"mask": "causal"}),
         ("scaled_dot", {"mask": "causal", "query_start": 0}),
-        ("scaled_dot", {"normaliser": "sparsemax", "position": "alibi"}),
+        ("scaled_dot", {"normalizer": "sparsemax", "position": "alibi"}),
         (Additive(4, 4, 6), {}),
         (Additive(4, 4, 6), {"mask": "causal"}),
         (lambda query, key: query @ key.mT, {}),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention.base import Both, DotScore, Either, Mask, Normaliser, Pairs, Position, Score, Side, TanhScore
+from attent.attention.base import Both, DotScore, Either, Mask, Normalizer, Pairs, Position, Score, Side, TanhScore
 from attent.attention.masks import Causal, Padding, PerHead, Prefix, Table, Window
 from attent.errors import ShapeError
 
@@ -16,8 +16,8 @@ class Sum(Score):
         return query.sum(-1)[..., :, None] + key.sum(-1)[..., None, :]
 
 
-class Ratio(Normaliser):
-    def normalise(self, scores: Tensor) -> Tensor:
+class Ratio(Normalizer):
+    def normalize(self, scores: Tensor) -> Tensor:
         return scores / scores.sum(-1, keepdim=True)
 
 
@@ -85,7 +85,7 @@ def test_a_tanh_form_is_v_times_the_tanh_of_the_sum() -> None:
     assert Weighted().per_pair(64) == 2
 
 
-def test_a_normaliser_gives_hidden_pairs_and_blind_rows_nothing() -> None:
+def test_a_normalizer_gives_hidden_pairs_and_blind_rows_nothing() -> None:
     scores = torch.tensor([[1.0, torch.nan, 3.0], [torch.inf, 2.0, 5.0]], dtype=torch.float64, requires_grad=True)
     weights = Ratio()(scores, torch.tensor([[True, False, True], [False, False, False]]))
     # the hidden score is the lowest number there is, which outweighs the others by far; what is left of the row is as good as zero

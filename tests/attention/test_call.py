@@ -10,7 +10,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from attent.attention import attend, prepare
-from attent.attention.base import Both, Normaliser, Side
+from attent.attention.base import Both, Normalizer, Side
 from attent.attention.call import lower_key
 from attent.attention.masks import Causal, Padding
 from attent.attention.normalizers import Softmax
@@ -189,10 +189,10 @@ def test_under_autocast_mixed_inputs_are_brought_together_but_lowered_keys_stay_
         assert prepare(QUERY, KEY, VALUE).call.dtype == torch.float32
 
 
-class Share(Normaliser):
+class Share(Normalizer):
     """Each score's share of their sum of magnitudes, which are distributions where all are positive alone."""
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         return scores / scores.abs().sum(-1, keepdim=True)
 
 
@@ -200,38 +200,38 @@ def test_rows_that_are_not_the_distribution_they_are_said_to_be_are_refused() ->
     query, key = torch.rand(2, 3, 5, 4), torch.rand(2, 3, 7, 4)
     for _ in range(2):  # not at the first call alone
         with pytest.raises(
-            ArgumentError, match=r"^normaliser Share says that each row's weights are nonnegative and sum to one, but .* the least is -0\."
+            ArgumentError, match=r"^normalizer Share says that each row's weights are nonnegative and sum to one, but .* the least is -0\."
         ):
-            attend(query, key, key, normaliser=Share())
+            attend(query, key, key, normalizer=Share())
     Share.distribution = False
     try:
-        assert attend(query, key, key, normaliser=Share(), return_map=True)[0].shape == (2, 3, 5, 4)
+        assert attend(query, key, key, normalizer=Share(), return_map=True)[0].shape == (2, 3, 5, 4)
     finally:
         del Share.distribution
 
 
-def test_a_normaliser_is_asked_once_for_each_class_without_a_die_thrown() -> None:
+def test_a_normalizer_is_asked_once_for_each_class_without_a_die_thrown() -> None:
     asked: list[torch.Size] = []
 
-    class Gumbel(Normaliser):
-        def normalise(self, scores: Tensor) -> Tensor:
+    class Gumbel(Normalizer):
+        def normalize(self, scores: Tensor) -> Tensor:
             asked.append(scores.shape)
             return (scores - torch.rand_like(scores).log().neg().log()).softmax(-1)
 
     query, state = torch.rand(1, 3, 5, 4), torch.get_rng_state()
     for _ in range(3):
-        assert prepare(query, query, query, normaliser=Gumbel()).call.distribution
+        assert prepare(query, query, query, normalizer=Gumbel()).call.distribution
     assert asked == [(1, 3, 1, 5)]
     assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("way", ["fake", "traced", "meta"])
-def test_a_normaliser_is_not_asked_where_numbers_cannot_be_read(way: str) -> None:
+def test_a_normalizer_is_not_asked_where_numbers_cannot_be_read(way: str) -> None:
     class Shares(Share):
         pass
 
     def context(query: Tensor) -> Tensor:
-        return attend(query, query, query, normaliser=Shares(), implementation="formula")
+        return attend(query, query, query, normalizer=Shares(), implementation="formula")
 
     query = torch.rand(2, 3, 5, 4)
     if way == "fake":
@@ -242,7 +242,7 @@ def test_a_normaliser_is_not_asked_where_numbers_cannot_be_read(way: str) -> Non
     else:
         assert context(query.to("meta")).shape == (2, 3, 5, 4)
     # but as soon as they can
-    with pytest.raises(ArgumentError, match="normaliser Shares says"):
+    with pytest.raises(ArgumentError, match="normalizer Shares says"):
         context(query)
 
 
@@ -250,6 +250,6 @@ def test_ours_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> Tensor:
         raise AssertionError
 
-    monkeypatch.setattr(Softmax, "normalise", refused)
+    monkeypatch.setattr(Softmax, "normalize", refused)
     query = torch.rand(1, 3, 5, 4)
-    prepare(query, query, query, normaliser=Softmax())
+    prepare(query, query, query, normalizer=Softmax())

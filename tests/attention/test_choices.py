@@ -71,9 +71,9 @@ def test_names_and_aliases_and_parts() -> None:
     assert choices.score("dot") is choices.score("dot")
     own = General(3, 5)
     assert choices.score(own) is own
-    assert isinstance(choices.normaliser("softmax"), Softmax)
+    assert isinstance(choices.normalizer("softmax"), Softmax)
     kept = TopK(2)
-    assert choices.normaliser(kept) is kept
+    assert choices.normalizer(kept) is kept
     assert isinstance(choices.mask("causal"), Causal)
     assert choices.mask(None) is None
     assert isinstance(choices.position("rope"), Rotary)
@@ -130,7 +130,7 @@ def test_ready_are_names_that_stand_for_one_part() -> None:
 
 def test_what_a_name_misses_and_which_names_suffice() -> None:
     assert choices.missing("mask", "window") == ("mask=Window(left, right)", ["causal"])
-    assert choices.missing("normaliser", "softmax") is None
+    assert choices.missing("normalizer", "softmax") is None
     assert choices.missing("score", "mine:product") is None
     with pytest.raises(UnknownNameError):
         choices.missing("mask", "casual")
@@ -140,7 +140,7 @@ def test_what_a_name_misses_and_which_names_suffice() -> None:
     ("choose", "name", "message"),
     [
         (choices.score, "aditive", "unknown score 'aditive'; did you mean 'additive'? (known: additive, "),
-        (choices.normaliser, "softmx", "unknown normaliser 'softmx'; did you mean 'softmax'? (known: argmax, "),
+        (choices.normalizer, "softmx", "unknown normalizer 'softmx'; did you mean 'softmax'? (known: argmax, "),
         (choices.mask, "casual", "unknown mask 'casual'; did you mean 'causal'? (known: around, "),
         (choices.position, "rotory", "unknown position 'rotory'; did you mean 'rotary'? (known: alibi, "),
     ],
@@ -155,7 +155,7 @@ def test_an_unknown_name_lists_the_known_and_the_nearest(choose, name: str, mess
     [
         (choices.score, "additive", "score=Additive(query_width, key_width, hidden)"),
         (choices.score, "luong", "score=General(query_width, key_width)"),
-        (choices.normaliser, "top_k", "normaliser=TopK(k)"),
+        (choices.normalizer, "top_k", "normalizer=TopK(k)"),
         (choices.mask, "window", "mask=Window(left, right)"),
         (choices.mask, "padding", "mask=Padding(lengths)"),
         (choices.position, "relative_bias", "position=RelativeBias(heads)"),
@@ -182,7 +182,7 @@ def test_positions_of_embeddings_do_not_act_inside(name: str) -> None:
     [
         (choices.score, 3, "score must be a name, a Score or a function (query, key) → scores, got 3"),
         (choices.score, Dot, "score must be a name, a Score or a function (query, key) → scores, got <class"),
-        (choices.normaliser, torch.softmax, "normaliser must be a name or a Normaliser, got <"),
+        (choices.normalizer, torch.softmax, "normalizer must be a name or a Normalizer, got <"),
         (choices.mask, 0.5, "mask must be a name, a Mask or a boolean tensor, got 0.5"),
         (choices.position, Causal(), "position must be a name or a Position that acts inside attention, got Causal()"),
         (choices.position, "mine:Causal", "position must be a name or a Position that acts inside attention, got 'mine:Causal'"),

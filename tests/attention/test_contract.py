@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from attent.attention import AttentionMap, attend, explain, prepare, reference
 from attent.attention.backends import row_tiles as by_rows
-from attent.attention.base import Mask, Normaliser, Position, Side
+from attent.attention.base import Mask, Normalizer, Position, Side
 from attent.attention.masks import MASKS, Around, Blocks, Causal, Documents, Excluded, Padding, PerHead, Prefix, Selected, Table, Window
 from attent.attention.multihead import MultiHeadAttention
-from attent.attention.normalizers import NORMALISERS, TopK
+from attent.attention.normalizers import NORMALIZERS, TopK
 from attent.attention.positions import Alibi, RelativeBias, Rotary
 from attent.attention.scores import SCORES
 from attent.attention.weightings import WEIGHTINGS, GaussianWindow
@@ -74,7 +74,7 @@ WEIGHTING_EXAMPLES = {"none": lambda at: None, "gaussian_window": lambda at: Gau
 POSITIONS = ("none", "rotary", "alibi", "relative_bias")
 AXES: dict[str, tuple[str, ...]] = {
     "score": tuple(SCORES),
-    "normaliser": tuple(NORMALISERS),
+    "normalizer": tuple(NORMALIZERS),
     "mask": (*MASK_EXAMPLES, *JOINED),
     "position": POSITIONS,
     "bias": BIASES,
@@ -107,7 +107,7 @@ DOT_FORMS = tuple(name for name, score in SCORES.items() if score.form == "dot")
 # once more for the calls that PyTorch's attention serves, of which the whole has few
 FOR_SDPA = AXES | {
     "score": DOT_FORMS,
-    "normaliser": ("softmax",),
+    "normalizer": ("softmax",),
     "position": ("none", "rotary"),
     "soft_cap": ("none",),
     "weighting": ("none",),
@@ -121,7 +121,7 @@ class Case:
 
     row: dict[str, str]
     score: nn.Module
-    normaliser: Normaliser
+    normalizer: Normalizer
     position: Position | None
     bias: Tensor | None
 
@@ -135,7 +135,7 @@ class Case:
         lengths, start = LENGTHS[self.row["lengths"]], STARTS[self.row["start"]]
         return {
             "score": self.score,
-            "normaliser": self.normaliser,
+            "normalizer": self.normalizer,
             "mask": (MASK_EXAMPLES | JOINED)[self.row["mask"]](at),
             "position": self.position,
             "bias": None if self.bias is None else self.bias[at],
@@ -156,8 +156,8 @@ class Case:
         return implementation != "sdpa" or explain(*self.tensors(), **self.arguments()).chosen == "sdpa"
 
 
-def normaliser_of(name: str) -> Normaliser:
-    return {"top_k": TopK(3)}.get(name) or NORMALISERS[name]()
+def normalizer_of(name: str) -> Normalizer:
+    return {"top_k": TopK(3)}.get(name) or NORMALIZERS[name]()
 
 
 def filled(module: Any, seed: int) -> Any:
@@ -177,7 +177,7 @@ def case_of(row: dict[str, str]) -> Case:
     return Case(
         row=row,
         score=filled(SCORES[row["score"]].for_widths(WIDTH, WIDTH, HEADS), 4),
-        normaliser=normaliser_of(row["normaliser"]),
+        normalizer=normalizer_of(row["normalizer"]),
         position=None if position is None else filled(position, 5),
         bias=bias,
     )
@@ -285,7 +285,7 @@ def test_neighbours_in_a_batch_do_not_matter(case: Case) -> None:
             torch.testing.assert_close(alone, together[at], rtol=1e-10, atol=1e-10)
 
 
-CACHED = pairwise({name: AXES[name] for name in ("score", "normaliser", "position", "groups")}, seed=1)
+CACHED = pairwise({name: AXES[name] for name in ("score", "normalizer", "position", "groups")}, seed=1)
 
 
 @pytest.mark.parametrize("row", CACHED, ids=lambda row: "-".join(row.values()))
@@ -298,7 +298,7 @@ def test_cached_steps_equal_the_whole_pass(row: dict[str, str]) -> None:
         value_head_width=VALUE_WIDTH,
         key_value_heads=GROUPS[row["groups"]],
         score=row["score"] if row["score"] != "gaussian" else SCORES["gaussian"](torch.tensor([0.5, 1.0, 2.0, 3.0])),
-        normaliser=normaliser_of(row["normaliser"]),
+        normalizer=normalizer_of(row["normalizer"]),
         position=None if row["position"] == "none" else row["position"],
     )
     features = drawn(BATCH, QUERIES, 6, seed=20)
@@ -333,7 +333,7 @@ def test_a_database_has_no_order(name: str) -> None:
 
 PARTS: dict[str, Any] = {
     **{name: score.for_widths(WIDTH, WIDTH, HEADS) for name, score in SCORES.items()},
-    **{name: normaliser_of(name) for name in NORMALISERS},
+    **{name: normalizer_of(name) for name in NORMALIZERS},
     **{name: example(slice(None)) for name, example in (MASK_EXAMPLES | JOINED | WEIGHTING_EXAMPLES).items() if name != "none"},
     **{type(position).__name__: position for position in (Rotary(), Rotary(halves=True), Alibi(), RelativeBias(HEADS, 6, 5))},
 }
@@ -347,7 +347,7 @@ def test_every_part_holds_what_its_slot_asks(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("implementation", ["formula", "tiled"])
-@pytest.mark.parametrize("row", [row for row in ROWS if row["normaliser"] != "hard"], ids=lambda row: "-".join(row.values()))
+@pytest.mark.parametrize("row", [row for row in ROWS if row["normalizer"] != "hard"], ids=lambda row: "-".join(row.values()))
 def test_gradients_are_those_of_finite_differences(row: dict[str, str], implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 2 * BATCH * HEADS * KEYS)
     case = case_of(row)

@@ -186,7 +186,7 @@ def test_dropout_is_drawn_anew_in_training_and_off_in_eval() -> None:
 
 @pytest.mark.parametrize("score", SCORES)
 def test_it_is_saved_copied_and_made_double(score: str) -> None:
-    arguments = {"score": score, "position": "relative_bias", "normaliser": "entmax15"}
+    arguments = {"score": score, "position": "relative_bias", "normalizer": "entmax15"}
     attention, features = MultiHeadAttention(6, 3, **arguments), torch.randn(2, 5, 6)
     expected = attention(features)
     other = MultiHeadAttention(6, 3, **arguments)
@@ -221,7 +221,7 @@ COMPILED = [
     {},
     {"score": "additive", "dropout": 0.2},
     {"score": "general", "position": "rotary", "key_value_heads": 1},
-    {"score": "gated", "normaliser": "entmax15", "position": "relative_bias"},
+    {"score": "gated", "normalizer": "entmax15", "position": "relative_bias"},
     {"score": "gaussian", "position": "alibi", "soft_cap": 4.0},
 ]
 

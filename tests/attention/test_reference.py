@@ -10,7 +10,7 @@ from torch import Tensor
 from attent.attention import AttentionMap, attend, prepare, reference
 from attent.attention.base import Side
 from attent.attention.masks import Causal, Table
-from attent.attention.normalizers import NORMALISERS, TopK
+from attent.attention.normalizers import NORMALIZERS, TopK
 from attent.attention.positions import Alibi
 from attent.attention.scores import SCORES, Additive, Gaussian
 from attent.errors import ImplementationError
@@ -64,7 +64,7 @@ def test_it_serves_every_call() -> None:
 def test_self_attention_of_introductory_texts() -> None:
     s = torch.randn(5, 3, dtype=torch.float64)
     torch.testing.assert_close(attend(s, s, s, score="dot"), (s @ s.T).softmax(-1) @ s)
-    torch.testing.assert_close(attend(s, s, s, score="dot", normaliser="identity"), (s @ s.T) @ s)
+    torch.testing.assert_close(attend(s, s, s, score="dot", normalizer="identity"), (s @ s.T) @ s)
     torch.testing.assert_close(attend(s, s, s), (s @ s.T / math.sqrt(3)).softmax(-1) @ s)
     # masked self-attention of one token sees itself alone
     torch.testing.assert_close(attend(s, s, s, mask="causal")[0], s[0])
@@ -80,11 +80,11 @@ def test_gaussian_softmax_is_the_regression_of_nadaraya_and_watson() -> None:
 def test_values_of_another_width_and_no_keys_at_all() -> None:
     query, key = torch.randn(2, 3, 5, 2), torch.randn(2, 3, 7, 2)
     assert attend(query, key, torch.randn(2, 3, 7, 11), implementation="formula").shape == (2, 3, 5, 11)
-    for name, implementation in itertools.product(NORMALISERS, ("formula", "tiled", "auto")):
-        normaliser = TopK(2) if name == "top_k" else name
-        context = attend(query, key[:, :, :0], torch.randn(2, 3, 0, 11), normaliser=normaliser, implementation=implementation)
+    for name, implementation in itertools.product(NORMALIZERS, ("formula", "tiled", "auto")):
+        normalizer = TopK(2) if name == "top_k" else name
+        context = attend(query, key[:, :, :0], torch.randn(2, 3, 0, 11), normalizer=normalizer, implementation=implementation)
         assert torch.equal(context, torch.zeros(2, 3, 5, 11))
-        assert attend(query[:, :, :0], key, key, normaliser=normaliser, implementation=implementation).shape == (2, 3, 0, 2)
+        assert attend(query[:, :, :0], key, key, normalizer=normalizer, implementation=implementation).shape == (2, 3, 0, 2)
 
 
 def test_emptying_hidden_keys() -> None:
@@ -96,48 +96,48 @@ def test_emptying_hidden_keys() -> None:
         )
 
 
-def test_a_normaliser_meets_a_nan_of_one_row_alone() -> None:
+def test_a_normalizer_meets_a_nan_of_one_row_alone() -> None:
     """A sequence gone wrong leaves its neighbours right."""
     query, key, value = torch.randn(2, 3, 2), torch.randn(2, 5, 2), torch.randn(2, 5, 7)
     spoilt = key.clone()
     spoilt[0] = torch.nan
-    for name in NORMALISERS:
-        normaliser = TopK(2) if name == "top_k" else name
-        expected = attend(query, key, value, normaliser=normaliser, implementation="formula")
-        found = attend(query, spoilt, value, normaliser=normaliser, implementation="formula")
+    for name in NORMALIZERS:
+        normalizer = TopK(2) if name == "top_k" else name
+        expected = attend(query, key, value, normalizer=normalizer, implementation="formula")
+        found = attend(query, spoilt, value, normalizer=normalizer, implementation="formula")
         assert torch.equal(found[1], expected[1])
 
 
-GRADIENTS = [(score, normaliser) for score in SCORES for normaliser in NORMALISERS if normaliser != "hard"]
+GRADIENTS = [(score, normalizer) for score in SCORES for normalizer in NORMALIZERS if normalizer != "hard"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("implementation", ["formula", "tiled"])
-@pytest.mark.parametrize(("name", "normaliser"), GRADIENTS)
-def test_gradients(name: str, normaliser: str, implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "normalizer"), GRADIENTS)
+def test_gradients(name: str, normalizer: str, implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.attention.backends.row_tiles.TILE", 30)
     score = SCORES[name].for_widths(3, 3, 2).double()
     leaves = [torch.randn(1, 2, n, 3, dtype=torch.float64, requires_grad=True) for n in (3, 5, 5)]
 
     def context(*tensors: Tensor) -> Tensor:
-        chosen = TopK(2) if normaliser == "top_k" else normaliser
-        return attend(*tensors[:3], score=score, normaliser=chosen, mask=Causal(), implementation=implementation)
+        chosen = TopK(2) if normalizer == "top_k" else normalizer
+        return attend(*tensors[:3], score=score, normalizer=chosen, mask=Causal(), implementation=implementation)
 
     assert torch.autograd.gradcheck(context, [*leaves, *score.parameters()])
 
 
 @pytest.mark.parametrize("implementation", ["formula", "tiled"])
 @pytest.mark.parametrize(
-    ("name", "normaliser"), [("scaled_dot", "softmax"), ("additive", "softmax"), ("gaussian", "sigmoid"), ("gated", "top_k")]
+    ("name", "normalizer"), [("scaled_dot", "softmax"), ("additive", "softmax"), ("gaussian", "sigmoid"), ("gated", "top_k")]
 )
-def test_gradients_of_gradients(name: str, normaliser: str, implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_of_gradients(name: str, normalizer: str, implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.attention.backends.row_tiles.TILE", 12)
     score = SCORES[name].for_widths(2, 2, 1).double()
     leaves = [torch.randn(1, 1, n, 2, dtype=torch.float64, requires_grad=True) for n in (2, 3, 3)]
 
     def context(*tensors: Tensor) -> Tensor:
-        chosen = TopK(2) if normaliser == "top_k" else normaliser
-        return attend(*tensors, score=score, normaliser=chosen, implementation=implementation)
+        chosen = TopK(2) if normalizer == "top_k" else normalizer
+        return attend(*tensors, score=score, normalizer=chosen, implementation=implementation)
 
     assert torch.autograd.gradcheck(context, leaves)
     assert torch.autograd.gradgradcheck(context, leaves)
@@ -145,19 +145,19 @@ def test_gradients_of_gradients(name: str, normaliser: str, implementation: str,
 
 def test_hard_choice_teaches_nothing_before_the_scores() -> None:
     query, key, value = (torch.randn(5, 3, requires_grad=True) for _ in range(3))
-    attend(query, key, value, normaliser="hard").sum().backward()
+    attend(query, key, value, normalizer="hard").sum().backward()
     assert query.grad.count_nonzero() == key.grad.count_nonzero() == 0
     # each value is learnt from by the queries that chose it
     chosen = (query @ key.T).argmax(-1).bincount(minlength=5)
     assert torch.equal(value.grad, chosen[:, None].expand(5, 3).float())
 
 
-@pytest.mark.parametrize("normaliser", ["softmax", "hard", "sparsemax", "entmax15", TopK(3)])
-def test_weights_of_distributions_sum_to_one(normaliser) -> None:
+@pytest.mark.parametrize("normalizer", ["softmax", "hard", "sparsemax", "entmax15", TopK(3)])
+def test_weights_of_distributions_sum_to_one(normalizer) -> None:
     query, key, value = torch.randn(3, 5, 2), torch.randn(3, 7, 2), torch.ones(3, 7, 1)
     allowed = torch.rand(5, 7) < 0.7
     allowed[2] = False
-    sums = attend(query, key, value, normaliser=normaliser, mask=Table(allowed))[..., 0]
+    sums = attend(query, key, value, normalizer=normalizer, mask=Table(allowed))[..., 0]
     torch.testing.assert_close(sums, allowed.any(-1).float().expand(3, 5))
 
 

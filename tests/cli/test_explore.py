@@ -55,7 +55,7 @@ def test_two_side_by_side(attent: Any, run_folder: Path, filling_folder: Path, a
     ("arguments", "said"),
     [
         (["RUN", "RUN", "--normaliser", "hard"], "one of them"),
-        (["RUN", "--normaliser", "softmaxx"], "unknown normaliser 'softmaxx'"),
+        (["RUN", "--normaliser", "softmaxx"], "unknown normalizer 'softmaxx'"),
         (["RUN", "--score", "additive"], "additive"),
         (["RUN", "--file", "no-such-file.txt"], "--file no-such-file.txt is no file"),
         (["no-such-run"], "no-such-run is no run folder"),

@@ -25,6 +25,12 @@ def test_values_are_read_as_toml_or_else_as_text(start: RunSettings) -> None:
     assert new.training.betas == (0.9, 0.99)
 
 
+def test_a_normalizer_has_two_spellings(start: RunSettings) -> None:
+    for change in ("model.normalizer=hard", "model.normaliser=hard"):
+        new = changed(start, ["model.normaliser=sparsemax", change])
+        assert new.model.normaliser == changed(new).model.normaliser == "hard"
+
+
 def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings) -> None:
     assert (changed(start, minutes=0.5).training.minutes, changed(start, minutes=0.5).training.updates) == (0.5, None)
     assert (changed(start, updates=7).training.minutes, changed(start, updates=7).training.updates) == (None, 7)

@@ -10,10 +10,10 @@ from attent.views.walk import walk, walk_run
 
 def test_a_text_is_walked_through_with_the_options_given(attent) -> None:
     done = attent(
-        "walk", "a b c", "--heads", 2, "--score", "general", "--mask", "causal", "--seed", 3, "--width", 6, "--normaliser", "sparsemax"
+        "walk", "a b c", "--heads", 2, "--score", "general", "--mask", "causal", "--seed", 3, "--width", 6, "--normalizer", "sparsemax"
     )
     assert done.code == 0
-    assert done.out == str(walk("a b c", heads=2, score="general", mask="causal", seed=3, width=6, normaliser="sparsemax")).splitlines()
+    assert done.out == str(walk("a b c", heads=2, score="general", mask="causal", seed=3, width=6, normalizer="sparsemax")).splitlines()
 
 
 def test_without_a_text_the_cat_sits_on_the_mat(attent) -> None:
@@ -33,9 +33,9 @@ def test_a_run_and_a_text(attent, run_folder: Path) -> None:
         (["a b", "--layer", 0], "--layer needs a run"),
         (["The", "cat"], "there is no run folder The; a text of several words goes in quotes"),
         (["a b", "--heads", 3], "heads must divide the width, 4, got 3"),
-        (["a b", "--normaliser", "sotfmax"], "did you mean 'softmax'"),
-        (["a b", "--normaliser", "topk"], "--normaliser topk needs values that a command cannot give; it takes entmax15, hard, "),
-        (["a b", "--normaliser", "top_k"], "in Python: attent.walk(TEXT, normaliser=TopK(k))"),
+        (["a b", "--normalizer", "sotfmax"], "did you mean 'softmax'"),
+        (["a b", "--normalizer", "topk"], "--normalizer topk needs values that a command cannot give; it takes entmax15, hard, "),
+        (["a b", "--normalizer", "top_k"], "in Python: attent.walk(TEXT, normalizer=TopK(k))"),
         (["a b", "--mask", "padding"], "it takes causal; or in Python: attent.walk(TEXT, mask=Padding(lengths))"),
         (["a b", "--mask", "casual"], "did you mean 'causal'"),
         (["RUN"], "is a run folder, of which a walk needs a text too"),

@@ -40,8 +40,8 @@ ARGUMENTS: dict[str, Callable[[int, int, int, int], dict[str, Any]]] = {
     "relative_bias": lambda batch, heads, *_: {"position": RelativeBias(heads, 4, 3)},
     "soft cap": lambda *_: {"soft_cap": 2.0},
     "weighting": lambda batch, heads, queries, keys: {"weighting": GaussianWindow(torch.rand(batch, queries), 1.3)},
-    "sparsemax": lambda *_: {"normaliser": "sparsemax"},
-    "sigmoid": lambda *_: {"normaliser": "sigmoid"},
+    "sparsemax": lambda *_: {"normalizer": "sparsemax"},
+    "sigmoid": lambda *_: {"normalizer": "sigmoid"},
 }
 
 

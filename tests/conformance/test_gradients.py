@@ -74,8 +74,8 @@ CASES: dict[str, Case] = {
     },
     "causal scores of 1e6": Case("scores up to 1e6", 10.0**6 / 4, arguments={"mask": "causal"}),
     **{
-        f"ties, {name}, {bias}": Case("ties", 1.0, bias, True, arguments={"score": "dot", "normaliser": normaliser})
-        for name, normaliser in {"sparsemax": "sparsemax", "entmax15": "entmax15", "hard": "hard", "top_k": TopK(3)}.items()
+        f"ties, {name}, {bias}": Case("ties", 1.0, bias, True, arguments={"score": "dot", "normalizer": normalizer})
+        for name, normalizer in {"sparsemax": "sparsemax", "entmax15": "entmax15", "hard": "hard", "top_k": TopK(3)}.items()
         for bias in (None, "entries")
     },
     **{f"gaussian, key at {far:g}": Case("outliers", outlier=far, arguments={"score": "gaussian"}) for far in (0.0, 1e2, 1e4, 1e6)},

@@ -114,14 +114,14 @@ def score_of(name: str, dtype: torch.dtype) -> Score:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax"])
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("derivative", DERIVATIVES)
-def test_derivatives_of_every_score(derivative: str, name: str, normaliser: str, dtype: torch.dtype) -> None:
+def test_derivatives_of_every_score(derivative: str, name: str, normalizer: str, dtype: torch.dtype) -> None:
     score = score_of(name, dtype)
 
     def attention(*some: Tensor, implementation: str) -> Tensor:
-        return attend(*some, score=score, normaliser=normaliser, mask="causal", implementation=implementation)
+        return attend(*some, score=score, normalizer=normalizer, mask="causal", implementation=implementation)
 
     assert_those_of_the_formula(derivative, attention, tensors(dtype))
 
@@ -184,8 +184,8 @@ def test_per_sample_gradients_of_parameters(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax"])
-def test_batched_gradients_pass_pytorchs_own_check(name: str, normaliser: str) -> None:
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
+def test_batched_gradients_pass_pytorchs_own_check(name: str, normalizer: str) -> None:
     score = score_of(name, torch.float64)
     given, rest = leaves(tensors()), []
     if name == "location":  # which looks at no key
@@ -193,7 +193,7 @@ def test_batched_gradients_pass_pytorchs_own_check(name: str, normaliser: str) -
 
     def attention(*some: Tensor) -> Tensor:
         query, *key, value = *some[:-1], *rest, some[-1]
-        return attend(query, *key, value, score=score, normaliser=normaliser, lengths=torch.tensor([7, 4]))
+        return attend(query, *key, value, score=score, normalizer=normalizer, lengths=torch.tensor([7, 4]))
 
     arguments = {"check_batched_grad": True, "check_forward_ad": True, "check_batched_forward_grad": True}
     assert torch.autograd.gradcheck(attention, given, fast_mode=True, **arguments)

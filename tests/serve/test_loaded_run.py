@@ -43,8 +43,8 @@ def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, 
     explorer.close()
 
 
-def test_the_same_run_with_another_normaliser_looks_otherwise(run_folder: Path) -> None:
-    as_trained, other = opened(run_folder), opened(run_folder, normaliser="hard")
+def test_the_same_run_with_another_normalizer_looks_otherwise(run_folder: Path) -> None:
+    as_trained, other = opened(run_folder), opened(run_folder, normalizer="hard")
     assert other.name == "dates · normaliser hard"
     rows = [run.tool.map("abcd", "01")["encoder.layers.0.self_attention"].weights.dense() for run in (as_trained, other)]
     assert rows[0].max() < 1
@@ -70,12 +70,12 @@ def test_a_score_that_somebody_must_train_is_refused(translator: Translator) -> 
     with pytest.raises(ArgumentError, match="additive"):
         swap(translator.model, score="additive")
     with pytest.raises(UnknownNameError, match="softmaxx"):
-        swap(translator.model, normaliser="softmaxx")
+        swap(translator.model, normalizer="softmaxx")
     small = TransformerSettings(encoder_layers=1, decoder_layers=1, width=16, feed_forward=17, heads=2, score="general")
     with pytest.raises(ArgumentError, match="its score General has parameters"):
         swap(Transformer(small, 9, 9), score="dot")
     with pytest.raises(ArgumentError, match="no attention"):
-        swap(torch.nn.Linear(2, 2), normaliser="hard")
+        swap(torch.nn.Linear(2, 2), normalizer="hard")
     assert swap(translator.model) == []
 
 

@@ -50,7 +50,7 @@ def pooled(dense: Tensor, level: int, how: str) -> Tensor:
 @pytest.mark.parametrize("how", ["mean", "max"])
 @pytest.mark.parametrize("head", [None, 1])
 @pytest.mark.parametrize(
-    ("queries", "keys", "made"), [(700, 531, {}), (300, 900, {"normaliser": "sparsemax"}), (601, 601, {"mask": "causal"})]
+    ("queries", "keys", "made"), [(700, 531, {}), (300, 900, {"normalizer": "sparsemax"}), (601, 601, {"mask": "causal"})]
 )
 def test_every_level_is_the_dense_map_made_small(tiles: Tiles, how: str, head: int | None, queries: int, keys: int, made: dict) -> None:
     weights = attended(queries, keys, **made)

@@ -41,11 +41,11 @@ def test_a_parameter_that_serves_twice_is_counted_once(translator) -> None:
 
 
 def test_attention_shows_its_parts() -> None:
-    text = drawn(MultiHeadAttention(8, 2, score="additive", normaliser="entmax15", position="alibi", key_value_heads=1), "mine")
+    text = drawn(MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi", key_value_heads=1), "mine")
     assert text.startswith("mine\n")
-    text = drawn(nn.ModuleDict({"attention": MultiHeadAttention(8, 2, score="additive", normaliser="entmax15", position="alibi")}))
+    text = drawn(nn.ModuleDict({"attention": MultiHeadAttention(8, 2, score="additive", normalizer="entmax15", position="alibi")}))
     assert "score(q, k) = vᵀ tanh(W₁q + W₂k + b)" in text
-    assert "normaliser  Entmax15" in text
+    assert "normalizer  Entmax15" in text
     assert "position  Alibi" in text
     assert "W_Q  Linear 8 → 8   72" in text
     assert "query_weight  2 × 4 × 4" in text

@@ -58,7 +58,7 @@ def test_only_weights_have_sums() -> None:
     torch.testing.assert_close(found["weights"].sums, torch.ones(1, 1, 2))
     assert found["scores"].sums is None
     assert "every row sums to 1" in found["weights"].meaning
-    assert "need not sum to 1" in steps(normaliser="sigmoid")["weights"].meaning
+    assert "need not sum to 1" in steps(normalizer="sigmoid")["weights"].meaning
 
 
 def test_an_example_is_the_number_that_stands_in_the_table() -> None:

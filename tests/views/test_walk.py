@@ -30,9 +30,9 @@ def test_by_hand() -> None:
     torch.testing.assert_close(steps["scaled"].values[0, 0], torch.tensor(scores) / 2)
 
 
-@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax", "entmax15", "hard"])
-def test_rows_of_weights_sum_to_one(normaliser: str) -> None:
-    torch.testing.assert_close(walk(normaliser=normaliser, heads=2).steps["weights"].sums, torch.ones(1, 2, 6))
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax", "entmax15", "hard"])
+def test_rows_of_weights_sum_to_one(normalizer: str) -> None:
+    torch.testing.assert_close(walk(normalizer=normalizer, heads=2).steps["weights"].sums, torch.ones(1, 2, 6))
 
 
 def test_the_same_word_has_the_same_vector_wherever_it_stands() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from attent.attention.attend import attend, explain
-from attent.attention.base import Mask, Normaliser, Position, Score, Weighting
+from attent.attention.base import Mask, Normaliser, Normalizer, Position, Score, Weighting
 from attent.attention.call import prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
 
-__all__ = ["AttentionMap", "Mask", "Normaliser", "Position", "Score", "Weighting", "attend", "explain", "prepare", "rollout"]
+__all__ = ["AttentionMap", "Mask", "Normaliser", "Normalizer", "Position", "Score", "Weighting", "attend", "explain", "prepare", "rollout"]

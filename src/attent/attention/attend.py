@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from attent.attention import reference
 from attent.attention.backends import dense, sdpa, sdpa_dropout, select, tanh, tiled, varlen
-from attent.attention.base import Mask, Normaliser, Position, Score, Weighting
+from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.call import Call, Prepared, prepare
 from attent.attention.capture.watch import report, watched
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.autograd import without_autocast
+from attent.registry import keyword_aliases
 
 # in the order that `auto` asks them
 IMPLEMENTATIONS: dict[str, ModuleType] = {
@@ -36,7 +37,7 @@ def attend(
     value: Tensor,
     *,
     score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = ...,
-    normaliser: str | Normaliser = ...,
+    normalizer: str | Normalizer = ...,
     mask: str | Mask | Tensor | None = ...,
     bias: Tensor | None = ...,
     soft_cap: float | None = ...,
@@ -58,7 +59,7 @@ def attend(
     value: Tensor,
     *,
     score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = ...,
-    normaliser: str | Normaliser = ...,
+    normalizer: str | Normalizer = ...,
     mask: str | Mask | Tensor | None = ...,
     bias: Tensor | None = ...,
     soft_cap: float | None = ...,
@@ -73,13 +74,14 @@ def attend(
 ) -> tuple[Tensor, AttentionMap]: ...
 
 
+@keyword_aliases(normaliser="normalizer")
 def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     *,
     score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
-    normaliser: str | Normaliser = "softmax",
+    normalizer: str | Normalizer = "softmax",
     mask: str | Mask | Tensor | None = None,
     bias: Tensor | None = None,
     soft_cap: float | None = None,
@@ -103,7 +105,7 @@ def attend(
         key: (B, G, Tk, Dk), H a multiple of G: query heads share key heads in runs of H/G.
         value: (B, G, Tk, Dv).
         score: how well a key fits a query: a name, a Score, or a function (query, key) → (B, H, Tq, Tk).
-        normaliser: scores → weights: a name or a Normaliser.
+        normalizer: scores → weights: a name or a Normalizer.
         mask: which query may see which key: "causal", a Mask, or a boolean tensor (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) in which
             True means "may attend".
         bias: a float term (Tq, Tk) or (B|1, H|1, Tq|1, Tk|1) added to the scores; −∞ hides a pair.
@@ -129,7 +131,7 @@ def attend(
         ImplementationError: the implementation asked for cannot serve this call.
     """
     prepared = prepare(
-        query, key, value, score=score, normaliser=normaliser, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
+        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     context = run(prepared, implementation)
@@ -166,13 +168,14 @@ class Explanation:
         return "\n".join(lines + [f"{name} does not: {reason}" for name, reason in self.reasons.items()])
 
 
+@keyword_aliases(normaliser="normalizer")
 def explain(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     *,
     score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
-    normaliser: str | Normaliser = "softmax",
+    normalizer: str | Normalizer = "softmax",
     mask: str | Mask | Tensor | None = None,
     bias: Tensor | None = None,
     soft_cap: float | None = None,
@@ -191,7 +194,7 @@ def explain(
     Raises: what `attend` raises.
     """
     call = prepare(
-        query, key, value, score=score, normaliser=normaliser, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
+        query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     ).call  # fmt: skip
     chosen = _choose(call) if implementation == "auto" else _asked(implementation, call)

@@ -1,14 +1,14 @@
-"""The slots of the formula: what a score, a normaliser, a mask and a position offer.
+"""The slots of the formula: what a score, a normalizer, a mask and a position offer.
 
 Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ over a database D = {(k₁, v₁) … (kₙ, vₙ)}, where α comes from a score (how well does this
-key fit this query), a mask (may this query see this key), and a normaliser (scores → weights).
+key fit this query), a mask (may this query see this key), and a normalizer (scores → weights).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +17,7 @@ from attent.errors import ShapeError
 
 
 class Side(NamedTuple):
-    """One side of a score, its queries or its keys, as the score lowers them.
-
-    A lowered key side is computed once and kept in a cache; `origin` is the point both sides were centred on, if any.
-    """
+    """Lowered queries or keys of a score; `origin` is the point that both sides were centred on, if any."""
 
     features: Tensor  # (B, H, T, D')
     bias: Tensor | None = None  # (B, H, T)
@@ -167,7 +164,7 @@ class TanhScore(Score):
         return (hidden * self.direction(hidden)).sum(-1)
 
 
-class Normaliser:
+class Normalizer:
     """Scores → weights. Hidden pairs get exactly zero, and so does a row that may see nothing."""
 
     aliases: ClassVar[tuple[str, ...]] = ()
@@ -176,24 +173,32 @@ class Normaliser:
     # whether adding a number to a whole row of scores changes nothing
     shift_invariant: ClassVar[bool] = True
 
-    def normalise(self, scores: Tensor) -> Tensor:
-        """Weights of finite scores (…, Tk); the lowest number there is marks a hidden pair."""
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Accept `normalise`, the former spelling of `normalize`, from subclasses and from callers."""
+        super().__init_subclass__(**kwargs)
+        if own := vars(cls).get("normalize") or vars(cls).get("normalise"):
+            cls.normalize = cls.normalise = own
+
+    def normalize(self, scores: Tensor) -> Tensor:
+        """Return the weights of finite scores (…, Tk); the lowest finite number marks a hidden pair."""
         raise NotImplementedError
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
         """Weights of scores (…, Tq, Tk), of which only the `allowed` pairs count.
 
-        The hidden ones are filled with the lowest finite number rather than −∞, so that a row that may see nothing stays
-        finite on its way forward and back; its weights are then set to zero.
+        Hidden scores become the lowest finite number rather than −∞: a fully masked row stays finite, its weights are set to zero.
         """
         if not scores.shape[-1]:
             # no keys, no weights
             return scores
         if allowed is None:
-            return self.normalise(scores)
+            return self.normalize(scores)
         hidden = ~allowed
-        weights = self.normalise(scores.masked_fill(hidden, torch.finfo(scores.dtype).min))
+        weights = self.normalize(scores.masked_fill(hidden, torch.finfo(scores.dtype).min))
         return weights.masked_fill(hidden, 0.0)
+
+
+Normaliser = Normalizer  # the former spelling
 
 
 class Weighting:
@@ -223,8 +228,8 @@ class Mask:
     def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
         """The first and the last key that each query sees, (B|1, H|1, Tq|1, 1) each, where it sees all between them.
 
-        Asked of pairs with every key. The two may lie beyond the keys there are; a query sees none where the last comes before
-        the first. None where what a query sees does not lie side by side, or is not known without looking at every pair.
+        Takes pairs with every key. The two may lie beyond the keys; a query sees none where the last comes before the first.
+        None where what a query sees has gaps, or needs a look at every pair.
         """
         return None
 
@@ -233,10 +238,7 @@ class Mask:
         return self.span(pairs)
 
     def seen(self, pairs: Pairs) -> Tensor | None:
-        """Which keys any of these queries may see at most, (Tk,) boolean, where what lies within their reach may well be hidden.
-
-        Asked of pairs with every key. None where the reach says as much, or nothing is known without looking at every pair.
-        """
+        """Return the keys that any of these queries may see, (Tk,) boolean, of pairs with every key; None if `reach` says as much."""
         return None
 
     def alone(self, sequence: int, keys: int) -> Mask | None:
@@ -258,8 +260,8 @@ class Mask:
         Args:
             queries: how many queries, counted from 1; the last stands on the last key.
             keys: how many keys; as many as queries if not given.
-            head: the head that is drawn, from 0, of `heads`.
-            sequence: the sequence of the batch that is drawn, from 0.
+            head: the head to draw, from 0.
+            sequence: the sequence of the batch to draw, from 0.
             heads: how many heads there are.
         """
         keys = queries if keys is None else keys

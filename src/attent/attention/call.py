@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import checks, choices
-from attent.attention.base import Mask, Normaliser, Pairs, Position, Score, Side, Weighting
+from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Side, Weighting
 from attent.attention.mask_info import visible
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
 from attent.errors import ArgumentError, ShapeError
 from attent.ops.eligibility import is_readable
+from attent.registry import keyword_aliases
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Call:
     """What is to be computed, without the queries, keys and values themselves."""
 
     score: Score
-    normaliser: Normaliser
+    normalizer: Normalizer
     mask: Mask | None
     bias: Tensor | None  # (B|1, H|1, Tq|1, Tk|1)
     soft_cap: float | None
@@ -53,7 +54,7 @@ class Call:
     @property
     def distribution(self) -> bool:
         """Whether each row's weights are nonnegative and sum to one, where it sees anything."""
-        return self.normaliser.distribution and self.weighting is None
+        return self.normalizer.distribution and self.weighting is None
 
     @property
     def is_empty(self) -> bool:
@@ -115,13 +116,14 @@ class Prepared(NamedTuple):
     value: Tensor  # (B, G, Tk, Dv)
 
 
+@keyword_aliases(normaliser="normalizer")
 def prepare(
     query: Tensor,
     key: Tensor | Side,
     value: Tensor,
     *,
     score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
-    normaliser: str | Normaliser = "softmax",
+    normalizer: str | Normalizer = "softmax",
     mask: str | Mask | Tensor | None = None,
     bias: Tensor | None = None,
     soft_cap: float | None = None,
@@ -144,9 +146,9 @@ def prepare(
         four = [checks.four_axes(tensor) for tensor in (query, features, value)]
         checks.alike(query, value if lowered else features, value)
         query, features, value = four
-    given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normaliser, mask)
+    given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normalizer, mask)
     more = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
-    if not more and choices.ready(score, normaliser, mask) and not torch.compiler.is_compiling():
+    if not more and choices.ready(score, normalizer, mask) and not torch.compiler.is_compiling():
         return Prepared(_for_inputs(_remembered(*given), query, features), query, Side(features), value)
     where = choices.position(position)
     call = _call(
@@ -183,7 +185,7 @@ def _call(
     device: torch.device,
     axes: int,
     score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor],
-    normaliser: str | Normaliser,
+    normalizer: str | Normalizer,
     mask: str | Mask | Tensor | None,
     *,
     lowered: bool = False,
@@ -206,11 +208,11 @@ def _call(
     if position is not None:
         position.check(heads, query_width)
     lengths = None if lengths is None else checks.lengths_within(lengths, keys)
-    full, chosen_normaliser = (batch, heads, queries, keys), choices.normaliser(normaliser)
-    checks.distribution(chosen_normaliser, heads, keys, device, torch.float64 if dtype == torch.float64 else torch.float32)
+    full, chosen_normalizer = (batch, heads, queries, keys), choices.normalizer(normalizer)
+    checks.distribution(chosen_normalizer, heads, keys, device, torch.float64 if dtype == torch.float64 else torch.float32)
     call = Call(
         score=chosen,
-        normaliser=chosen_normaliser,
+        normalizer=chosen_normalizer,
         mask=_mask(mask, lengths, axes, full),
         bias=None if bias is None else checks.four_axes_of_bias(bias, axes, full),
         soft_cap=soft_cap,

@@ -8,14 +8,14 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from attent.attention.base import Normaliser
-from attent.attention.normalizers import NORMALISERS
+from attent.attention.base import Normalizer
+from attent.attention.normalizers import NORMALIZERS
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from attent.ops.autograd import is_autocast
 from attent.ops.eligibility import is_readable, known
 
 # the classes whose rows are known to be what they say
-_DISTRIBUTIONS: WeakSet[type[Normaliser]] = WeakSet(NORMALISERS.values())
+_DISTRIBUTIONS: WeakSet[type[Normalizer]] = WeakSet(NORMALIZERS.values())
 
 
 def agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -113,22 +113,22 @@ def four_axes_of_bias(bias: object, axes: int, full: tuple[int, int, int, int]) 
     return wide
 
 
-def distribution(normaliser: Normaliser, heads: int, keys: int, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise where a normaliser of one's own says that its rows are distributions, and they are not.
+def distribution(normalizer: Normalizer, heads: int, keys: int, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise where a normalizer of one's own says that its rows are distributions, and they are not.
 
     It is asked for one row of a head, once for each class; ours, which the tests hold to it, are not asked.
     """
-    kind = type(normaliser)
-    if kind in _DISTRIBUTIONS or not normaliser.distribution or not (heads and keys):
+    kind = type(normalizer)
+    if kind in _DISTRIBUTIONS or not normalizer.distribution or not (heads and keys):
         return
     scores = torch.linspace(-1.0, 2.0, keys, device=device, dtype=dtype).expand(1, heads, 1, keys)
     if not is_readable(scores):
         return
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-        low, high, least = row_sums(normaliser(scores))
+        low, high, least = row_sums(normalizer(scores))
     if max(1.0 - low, high - 1.0, -least) > 1e-3:
         raise ArgumentError(
-            f"normaliser {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to {low:.4g} to "
+            f"normalizer {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to {low:.4g} to "
             f"{high:.4g} and the least is {least:.4g}; set distribution = False in the class, or normalise"
         )
     _DISTRIBUTIONS.add(kind)

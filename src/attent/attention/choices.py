@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from attent import registry
-from attent.attention.base import Mask, Normaliser, Position, Score
+from attent.attention.base import Mask, Normalizer, Position, Score
 from attent.attention.masks import MASKS
-from attent.attention.normalizers import NORMALISERS
+from attent.attention.normalizers import NORMALIZERS
 from attent.attention.positions import POSITIONS
 from attent.attention.scores import SCORES
 from attent.errors import ArgumentError, MissingArgumentError, ShapeError
@@ -90,16 +90,16 @@ class _Named:
         return f"{self.kind}={part.__name__}({', '.join(lacking)})" if lacking else None
 
 
-_scores, _normalisers = _Named("score", dict(SCORES)), _Named("normaliser", dict(NORMALISERS))
+_scores, _normalizers = _Named("score", dict(SCORES)), _Named("normalizer", dict(NORMALIZERS))
 _masks, _positions = _Named("mask", dict(MASKS)), _Named("position", dict(POSITIONS))
-_kinds = {named.kind: named for named in (_scores, _normalisers, _masks, _positions)}
+_kinds = {named.kind: named for named in (_scores, _normalizers, _masks, _positions)}
 
 
 def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
     """How a part that its bare name cannot give is written, and the names that suffice; None where this one does.
 
     Args:
-        kind: "score", "normaliser", "mask" or "position".
+        kind: "score", "normalizer", "mask" or "position".
         name: a part's name, an alias, or "my.module:Class".
 
     Raises:
@@ -109,11 +109,11 @@ def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
     return None if written is None else (written, _kinds[kind].whole)
 
 
-def ready(score: object, normaliser: object, mask: object) -> bool:
+def ready(score: object, normalizer: object, mask: object) -> bool:
     """Whether all three are names of parts that were built once, or there is no mask."""
-    if not (isinstance(score, str) and isinstance(normaliser, str) and (mask is None or isinstance(mask, str))):
+    if not (isinstance(score, str) and isinstance(normalizer, str) and (mask is None or isinstance(mask, str))):
         return False
-    return score in _scores.ready and normaliser in _normalisers.ready and (mask is None or mask in _masks.ready)
+    return score in _scores.ready and normalizer in _normalizers.ready and (mask is None or mask in _masks.ready)
 
 
 def score(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -> Score:
@@ -139,11 +139,11 @@ def score_for(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor
     return score(given)
 
 
-def normaliser(given: str | Normaliser) -> Normaliser:
-    """The normaliser that is meant; raises as `score` does."""
-    found = _normalisers.part(given) if isinstance(given, str) else given
-    if not isinstance(found, Normaliser):
-        raise ArgumentError(f"normaliser must be a name or a Normaliser, got {given!r}")
+def normalizer(given: str | Normalizer) -> Normalizer:
+    """The normalizer that is meant; raises as `score` does."""
+    found = _normalizers.part(given) if isinstance(given, str) else given
+    if not isinstance(found, Normalizer):
+        raise ArgumentError(f"normalizer must be a name or a Normalizer, got {given!r}")
     return found
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attent.attention import choices
 from attent.attention.attend import run
-from attent.attention.base import Mask, Normaliser, Position, Score, Side
+from attent.attention.base import Mask, Normalizer, Position, Score, Side
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import lower_key, prepare
 from attent.attention.capture.watch import report, watched
@@ -18,6 +18,7 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
 from attent.ops.autograd import without_autocast
 from attent.ops.linear import project
+from attent.registry import keyword_aliases
 
 
 class MultiHeadAttention(nn.Module):
@@ -39,7 +40,7 @@ class MultiHeadAttention(nn.Module):
         bias: whether the projections have biases.
         output: "linear" for W^O back to query_width, None for the merged heads as they are, or a module of yours.
         score: a name, built for these widths with parameters for each head, or a Score or function.
-        normaliser: a name or a Normaliser.
+        normalizer: a name or a Normalizer.
         position: rotary, alibi or relative_bias, by name or as a module.
         soft_cap: see attend.
         dropout: the share of weights dropped in training, in [0, 1).
@@ -48,6 +49,7 @@ class MultiHeadAttention(nn.Module):
         ArgumentError: heads that do not divide the width, or key/value heads that do not divide the heads.
     """
 
+    @keyword_aliases(normaliser="normalizer")
     def __init__(
         self,
         query_width: int,
@@ -61,7 +63,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         output: Literal["linear"] | nn.Module | None = "linear",
         score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
-        normaliser: str | Normaliser = "softmax",
+        normalizer: str | Normalizer = "softmax",
         position: str | Position | None = None,
         soft_cap: float | None = None,
         dropout: float = 0.0,
@@ -81,7 +83,8 @@ class MultiHeadAttention(nn.Module):
         merged = heads * self.value_width
         self.output = nn.Linear(merged, query_width, bias=bias) if output == "linear" else output
         self.score = choices.score_for(score, self.key_width, self.key_width, heads)
-        self.normaliser = choices.normaliser(normaliser)
+        # the attribute's name stands in the state_dict of a normalizer with parameters
+        self.normaliser = choices.normalizer(normalizer)
         self.position = choices.position_for(position, heads)
         self.soft_cap, self.dropout = soft_cap, dropout
 
@@ -202,7 +205,7 @@ class MultiHeadAttention(nn.Module):
             key,
             value,
             score=self.score,
-            normaliser=self.normaliser,
+            normalizer=self.normaliser,
             mask=mask,
             bias=bias,
             soft_cap=self.soft_cap,

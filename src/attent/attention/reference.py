@@ -95,7 +95,7 @@ def weights_of(
         found["biased"] = _last(found) + bias
     if allowed is not None:
         found["masked"] = _last(found).masked_fill(~allowed, -torch.inf)
-    weights = call.normaliser(_last(found), allowed)
+    weights = call.normalizer(_last(found), allowed)
     if call.weighting is not None:
         found["normalised"] = weights
         weights = weights * call.weighting.factors(pairs).to(weights.dtype)

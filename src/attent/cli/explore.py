@@ -31,7 +31,9 @@ def explore(
     text: Annotated[str, typer.Option(help="The text to begin with.")] = "",
     file: Annotated[str | None, typer.Option(help="A file of it; of pictures or vectors those to choose from, or digits.")] = None,
     score: Annotated[str | None, typer.Option(help="Beside it the same run with this score, one without parameters.")] = None,
-    normaliser: Annotated[str | None, typer.Option(help="Beside it the same run with this normaliser.")] = None,
+    normalizer: Annotated[
+        str | None, typer.Option("--normaliser", "--normalizer", help="Beside it the same run with this normalizer.")
+    ] = None,
     longest: Annotated[int, typer.Option(min=1, help="The most tokens of a text, which are read at once.")] = LONGEST,
     host: Annotated[str, typer.Option(help="The address to listen on, that of this machine alone unless given.")] = HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for one that is free.")] = PORT,
@@ -47,10 +49,10 @@ def explore(
     import webbrowser
 
     as_utf8(text, "--text")
-    if beside is not None and (score or normaliser):
-        raise ArgumentError("RUN2 shows another run beside the first, --score and --normaliser the same with another part: one of them")
+    if beside is not None and (score or normalizer):
+        raise ArgumentError("RUN2 shows another run beside the first, --score and --normalizer the same with another part: one of them")
     registry.check("score", score)
-    registry.check("normaliser", normaliser)
+    registry.check("normalizer", normalizer)
     from attent.serve import loaded_run as runs
     from attent.serve.explorer import Explorer
     from attent.serve.exploring import Exploring
@@ -61,8 +63,8 @@ def explore(
     if text and given:
         raise ArgumentError("--text and --file are two texts to begin with: one of them")
     others = []
-    if beside or score or normaliser:
-        others = [runs.opened(beside or run, score=score, normaliser=normaliser, device=where, trust_code=trust_code)]
+    if beside or score or normalizer:
+        others = [runs.opened(beside or run, score=score, normalizer=normalizer, device=where, trust_code=trust_code)]
     asked = [runs.with_examples(one, examples) for one in (first, *others)]
     exploring = Exploring(Explorer(asked, text=text or given, longest=longest), host=host, port=port)
     try:

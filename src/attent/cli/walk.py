@@ -23,7 +23,9 @@ def walk(
     score: Annotated[str | None, typer.Option(help="Of a text alone: any score, by name; scaled_dot unless given.")] = None,
     scale: Annotated[bool, typer.Option("--scale/--no-scale", help="Of a text alone: whether to divide by √Dk.")] = True,
     heads: Annotated[int | None, typer.Option(min=1, max=64, help="Of a text alone: how many heads; 1 unless given.")] = None,
-    normaliser: Annotated[str | None, typer.Option(help="Of a text alone: any normaliser, by name; softmax unless given.")] = None,
+    normalizer: Annotated[
+        str | None, typer.Option("--normaliser", "--normalizer", help="Of a text alone: any normalizer, by name; softmax unless given.")
+    ] = None,
     mask: Annotated[str | None, typer.Option(help="Of a text alone: such as causal.")] = None,
     width: Annotated[int | None, typer.Option(min=1, max=64, help="Of a text alone: how many numbers a word has; 4 unless given.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Of a text alone: of the random matrices; 0 unless given.")] = None,
@@ -37,7 +39,7 @@ def walk(
 
     Of a text alone the numbers are made up; of a run they are those of the trained model.
     """
-    made_up = {"score": score, "heads": heads, "normaliser": normaliser, "mask": mask, "seed": seed, "width": width}
+    made_up = {"score": score, "heads": heads, "normalizer": normalizer, "mask": mask, "seed": seed, "width": width}
     trained = {"layer": layer, "head": head, "kind": kind}
     given = words or ["The cat sat on the mat"]
     if len(given) > 2:
@@ -53,10 +55,10 @@ def walk(
     if (Path(given[0]) / "config.json").is_file():
         raise ArgumentError(f"{given[0]} is a run folder, of which a walk needs a text too: attent walk {given[0]} TEXT")
     _refuse(trained, "needs a run: attent walk RUN TEXT")
-    for part, name in (("score", score), ("normaliser", normaliser), ("mask", mask)):
+    for part, name in (("score", score), ("normalizer", normalizer), ("mask", mask)):
         registry.check(part, name)
     # a score is built for the widths, whatever it needs
-    _must_suffice("normaliser", normaliser)
+    _must_suffice("normalizer", normalizer)
     _must_suffice("mask", mask)
     from attent.views.walk import walk as walk_text
 

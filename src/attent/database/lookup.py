@@ -41,7 +41,7 @@ def lookup(
     """Query the database D = {(k₁, v₁) … (kₙ, vₙ)}: Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query.
 
     - "exact": a query sees the keys that equal it (a mask), and equal keys share the weight. A query without an equal key is missing.
-    - "nearest": the key of highest score has all the weight, the first of equals (the normaliser `hard`).
+    - "nearest": the key of highest score has all the weight, the first of equals (the normalizer `hard`).
     - "soft": the weights are the softmax of the scores; with the Gaussian of numbers this is the regression of Nadaraya and Watson 1964.
 
     Args:
@@ -93,7 +93,7 @@ def lookup(
     else:
         query, key, score = _vectors(query_entries, key_entries, bandwidth, score)
     has_match = torch.full((len(query_entries),), len(key_entries) > 0) if mask is None else mask.has_match
-    options: dict[str, Any] = {"score": score, "normaliser": "hard" if method == "nearest" else "softmax", "mask": mask}
+    options: dict[str, Any] = {"score": score, "normalizer": "hard" if method == "nearest" else "softmax", "mask": mask}
     if numbers is None:
         mean, weights = None, AttentionMap.of(prepare(query, key, key, **options))
     else:

@@ -35,7 +35,7 @@ class RNN(EncoderDecoder[RnnState]):
         ArgumentError: share_embeddings is "all" and the vocabularies differ in size, or attention_hidden is given to a score
             without such a width.
         ShapeError: the score needs a memory as wide as the state.
-        UnknownNameError: no score or normaliser bears the name.
+        UnknownNameError: no score or normalizer bears the name.
     """
 
     def __init__(self, settings: RnnSettings, source_size: int, target_size: int) -> None:

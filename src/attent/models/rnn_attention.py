@@ -31,7 +31,7 @@ class RecurrentAttention(nn.Module):
         memory_width: features of the memory.
         score: its name, built for these widths.
         hidden: features inside an additive or concat score; as many as the memory has unless given.
-        normaliser: its name.
+        normalizer: its name.
         local: where each query looks; everywhere unless given.
 
     Raises:
@@ -45,14 +45,14 @@ class RecurrentAttention(nn.Module):
         memory_width: int,
         score: str,
         hidden: int | None = None,
-        normaliser: str = "softmax",
+        normalizer: str = "softmax",
         local: Local | None = None,
     ) -> None:
         super().__init__()
         self.local = local
         self.score = _score(score, query_width, memory_width, hidden)
         self.score.check(query_width, memory_width, 1)
-        self.normaliser = choices.normaliser(normaliser)
+        self.normaliser = choices.normalizer(normalizer)
 
     def remember(self, memory: Memory) -> KeyValueCache:
         """The keys of a memory, lowered once for all steps, and its values."""
@@ -75,7 +75,7 @@ class RecurrentAttention(nn.Module):
             source.key,
             source.value,
             score=self.score,
-            normaliser=self.normaliser,
+            normalizer=self.normaliser,
             mask=mask,
             weighting=weighting,
             lengths=lengths,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from attent.errors import UnknownNameError
 from attent.layers.recurrent import Cell
+from attent.registry import with_keys
 
 # What each kind of attention scores with unless another score is named.
 SCORES = {"bahdanau": "additive", "luong": "general"}
@@ -31,7 +32,7 @@ class RnnSettings(BaseModel):
             behind it ("luong", 2015, arXiv 1508.04025).
         score: the name of a score, as in attent.attention.scores; "additive" for bahdanau and "general" for luong unless given.
         attention_hidden: features inside an additive or concat score; as many as the memory has unless given.
-        normaliser: the name of a normaliser, as in attent.attention.normalizers.
+        normaliser: the name of a normalizer, as in attent.attention.normalizers.
         local: whether luong's attention sees a window of the source alone, about the step's own place ("m") or one that it
             predicts ("p"), or all of it ("none"); their §3.2.
         local_window: how far the window reaches to either side, their D, in tokens.
@@ -96,7 +97,7 @@ class RnnSettings(BaseModel):
         if not isinstance(values, dict):
             return values
         # Said even where it is not, so that a table of what was set still names its kind.
-        values = {"kind": "rnn"} | values
+        values = {"kind": "rnn"} | with_keys(values, {"normalizer": "normaliser"})
         if "preset" not in values:
             return values
         name = values["preset"]

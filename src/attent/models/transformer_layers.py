@@ -32,7 +32,7 @@ def attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
         settings.heads,
         key_value_heads=settings.key_value_heads,
         score=settings.score,
-        normaliser=settings.normaliser,
+        normalizer=settings.normaliser,
         position=settings.position if inside else None,
         dropout=settings.attention_dropout,
     )

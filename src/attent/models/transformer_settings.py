@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from attent.errors import UnknownNameError
 from attent.layers.feed_forward import Activation
 from attent.layers.residual import Norm
+from attent.registry import with_keys
 
 Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", "none"]
 
@@ -27,7 +28,7 @@ class StackSettings(BaseModel):
         activation: the nonlinearity of the feed-forward network.
         norm: layer normalisation after each residual connection ("post", the paper's) or before each sub-layer ("pre").
         score: the name of a score, as in attent.attention.scores.
-        normaliser: the name of a normaliser, as in attent.attention.normalizers.
+        normaliser: the name of a normalizer, as in attent.attention.normalizers.
         position: how positions enter: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi,
             relative_bias), or not at all (none).
         maximum_length: the longest sequence, in tokens, that learned positions can number.
@@ -61,7 +62,7 @@ class StackSettings(BaseModel):
     def _from_preset(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        values = cls.said | values
+        values = cls.said | with_keys(values, {"normalizer": "normaliser"})
         if "preset" not in values:
             return values
         name = values["preset"]

@@ -1,4 +1,4 @@
-"""Runs that are open: what each does, and the same run with another score or normaliser beside it."""
+"""Runs that are open: what each does, and the same run with another score or normalizer beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from attent.attention import choices
-from attent.attention.base import Normaliser, Score
+from attent.attention.base import Normalizer, Score
 from attent.data.labelled.arrays import VectorSequences
 from attent.data.labelled.pictures import Pictures
 from attent.decoding.loading import load
@@ -59,7 +59,7 @@ def opened(
     path: Path | str,
     *,
     score: str | None = None,
-    normaliser: str | None = None,
+    normalizer: str | None = None,
     device: torch.device | str = "cpu",
     trust_code: bool = False,
 ) -> Opened:
@@ -68,17 +68,17 @@ def opened(
     Args:
         path: the run folder.
         score: computed by every attention in the place of its own, if given; one without parameters.
-        normaliser: the same of the normaliser.
+        normalizer: the same of the normalizer.
         device: where its model computes.
         trust_code: whether the run itself may name modules to import.
 
     Raises:
-        ArgumentError: there is no attention whose score or normaliser could be another, or the score has parameters.
+        ArgumentError: there is no attention whose score or normalizer could be another, or the score has parameters.
         RunError: the folder is missing, damaged, or written by a newer version.
-        UnknownNameError: there is no such score or normaliser.
+        UnknownNameError: there is no such score or normalizer.
     """
     task, tool = read_config(path).task, load(path, device, trust_code)
-    swapped = swap(tool.model, score=score, normaliser=normaliser)
+    swapped = swap(tool.model, score=score, normalizer=normalizer)
     return Opened(" · ".join((Path(path).name or str(path), *swapped)), task, tool)
 
 
@@ -95,18 +95,18 @@ def with_examples(run: Opened, examples: Any) -> Opened:
     return replace(run, examples=run.tool.data(examples))
 
 
-def swap(model: nn.Module, *, score: str | None = None, normaliser: str | None = None) -> Sequence[str]:
-    """Let every attention of a model compute another score or normaliser; what was swapped, in words.
+def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None = None) -> Sequence[str]:
+    """Let every attention of a model compute another score or normalizer; what was swapped, in words.
 
     Raises:
         ArgumentError: there is no such attention, or the score has parameters, which nobody has trained.
-        UnknownNameError: there is no such score or normaliser.
+        UnknownNameError: there is no such score or normalizer.
     """
-    found = [module for module in model.modules() if isinstance(getattr(module, "normaliser", None), Normaliser)]
-    if (score or normaliser) and not found:
-        raise ArgumentError("this run has no attention whose score or normaliser could be another")
-    if normaliser is not None:
-        part = choices.normaliser(normaliser)
+    found = [module for module in model.modules() if isinstance(getattr(module, "normaliser", None), Normalizer)]
+    if (score or normalizer) and not found:
+        raise ArgumentError("this run has no attention whose score or normalizer could be another")
+    if normalizer is not None:
+        part = choices.normalizer(normalizer)
         for module in found:
             module.normaliser = part  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     if score is not None:
@@ -119,4 +119,4 @@ def swap(model: nn.Module, *, score: str | None = None, normaliser: str | None =
             if [*new.parameters()]:
                 raise ArgumentError(f"the score {score!r} has parameters, which this run was not trained with")
             module.score = new
-    return [f"{what} {name}" for what, name in (("score", score), ("normaliser", normaliser)) if name is not None]
+    return [f"{what} {name}" for what, name in (("score", score), ("normaliser", normalizer)) if name is not None]

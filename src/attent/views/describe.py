@@ -79,8 +79,8 @@ def _attention(branch: Tree, attention: MultiHeadAttention, seen: set[int]) -> N
     if attention.position is not None:
         _draw(branch, "position", attention.position, seen, _first_line(attention.position))
     _draw(branch, "score", attention.score, seen, equation_of(attention.score))
-    normaliser = attention.normaliser
-    branch.add(Text.assemble(("normaliser", "bold"), f"  {type(normaliser).__name__}", (f"   {_first_line(normaliser)}", "italic")))
+    normalizer = attention.normaliser
+    branch.add(Text.assemble(("normalizer", "bold"), f"  {type(normalizer).__name__}", (f"   {_first_line(normalizer)}", "italic")))
     if attention.output is not None:
         _draw(branch, "W_O", attention.output, seen)
 

@@ -182,8 +182,8 @@ def _score(call: Call, found: set[str]) -> str:
 
 
 def _weights(call: Call, called: str, before: str) -> tuple[str, str]:
-    name = name_of(call.normaliser)
-    if call.normaliser.distribution:
+    name = name_of(call.normalizer)
+    if call.normalizer.distribution:
         meaning = "How each query divides its attention: every row sums to 1."
     else:
         meaning = f"How much each query looks at each key; under {name} a row need not sum to 1."

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import Mask, Normaliser, Score
+from attent.attention.base import Mask, Normalizer, Score
 from attent.attention.capture.watch import watch
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import ScaledDot
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError
+from attent.registry import keyword_aliases
 from attent.views import walk_html, walk_text
 from attent.views.panel import choose
 from attent.views.step import Step, equation_of, features, name_of
@@ -30,7 +31,7 @@ class Walk:
 
     Args:
         title: what is walked through.
-        parts: the score, the normaliser and the heads, in words.
+        parts: the score, the normalizer and the heads, in words.
         parameters: the matrices that the steps use, by name.
         steps: the steps by name, in order.
         head: the one head that is shown, from 0; all of them if None.
@@ -55,13 +56,14 @@ class Walk:
 
 
 @torch.no_grad()
+@keyword_aliases(normaliser="normalizer")
 def walk(
     text: str = "The cat sat on the mat",
     *,
     score: str | Score = "scaled_dot",
     scale: bool = True,
     heads: int = 1,
-    normaliser: str | Normaliser = "softmax",
+    normalizer: str | Normalizer = "softmax",
     mask: str | Mask | None = None,
     seed: int = 0,
     width: int = 4,
@@ -76,7 +78,7 @@ def walk(
         score: by name, built for the widths here, or a Score.
         scale: False leaves the division by √Dk out of the scaled dot product.
         heads: how many heads the width is split into.
-        normaliser: scores → weights.
+        normalizer: scores → weights.
         mask: "causal", or a Mask.
         seed: of the matrices.
         width: how many numbers a word has.
@@ -96,7 +98,7 @@ def walk(
         score = _unscaled(score)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        attention = MultiHeadAttention(width, heads, bias=False, output=None, score=score, normaliser=normaliser).eval()
+        attention = MultiHeadAttention(width, heads, bias=False, output=None, score=score, normalizer=normalizer).eval()
         for projection in (attention.query_projection, attention.key_projection, attention.value_projection):
             # variance 1 in, variance 1 out: the weights come out neither all alike nor all or nothing
             nn.init.normal_(projection.weight, std=width**-0.5)

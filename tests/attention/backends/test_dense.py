@@ -203,7 +203,7 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     tensors = given(6, 8, 8)
     for arguments, reason in (
         ({"score": Cosine()}, "score Cosine is not the plain dot product"),
-        ({"normaliser": "sparsemax"}, "its normaliser is softmax, not Sparsemax"),
+        ({"normalizer": "sparsemax"}, "its normalizer is softmax, not Sparsemax"),
         ({"soft_cap": 2.0}, "it has neither a soft cap nor a bias of position"),
         ({"position": "alibi"}, "it has neither a soft cap nor a bias of position"),
         ({"bias": torch.zeros(TQ, TK, requires_grad=True)}, "it has no gradient for a bias"),

@@ -23,7 +23,7 @@ QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5,
     [
         ({"score": Additive(4, 4, 5)}, "score Additive has no dot form"),
         ({"score": lambda query, key: query @ key.mT}, "score Own has no dot form"),
-        ({"normaliser": "sparsemax"}, "its normaliser is softmax, not Sparsemax"),
+        ({"normalizer": "sparsemax"}, "its normalizer is softmax, not Sparsemax"),
         ({"soft_cap": 2.0}, "it has no soft cap"),
         ({"dropout": 0.5, "seed": 1}, "its dropout is not a function of (seed, b, h, i, j)"),
         ({"position": Alibi()}, "it has no bias of position, which Alibi adds"),

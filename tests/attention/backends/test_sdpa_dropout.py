@@ -93,7 +93,7 @@ def test_auto_takes_it_and_says_why_not() -> None:
     for arguments, reason in (
         ({"dropout": 0.0}, "it serves dropout alone"),
         ({"score": Additive(D, D, 5)}, "score Additive has no dot form"),
-        ({"normaliser": "sparsemax"}, "its normaliser is softmax, not Sparsemax"),
+        ({"normalizer": "sparsemax"}, "its normalizer is softmax, not Sparsemax"),
         ({"soft_cap": 2.0}, "it has neither a soft cap nor a bias of position"),
         ({"position": "alibi"}, "it has neither a soft cap nor a bias of position"),
         ({"bias": BIAS.clone().requires_grad_()}, "it has no gradient for a bias"),

@@ -20,10 +20,10 @@ CASES: list[dict[str, Any]] = [
     {"mask": Window(3, 1)},
     {"mask": Documents(torch.tensor([[0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3]])) & Causal(), "square": True},
     {"lengths": torch.tensor([13, 4])},
-    {"mask": Padding(torch.tensor([13, 0])), "normaliser": "sparsemax"},
-    {"soft_cap": 2.0, "normaliser": "sigmoid"},
+    {"mask": Padding(torch.tensor([13, 0])), "normalizer": "sparsemax"},
+    {"soft_cap": 2.0, "normalizer": "sigmoid"},
     {"position": Alibi(), "mask": "causal", "dropout": 0.3, "seed": 5},
-    {"bias": torch.linspace(-2, 1, 13)[None], "normaliser": "entmax15"},
+    {"bias": torch.linspace(-2, 1, 13)[None], "normalizer": "entmax15"},
 ]
 
 

@@ -83,7 +83,7 @@ def test_hidden_nan_stays_hidden() -> None:
         {"mask": "causal"},
         {"lengths": torch.tensor([11, 11, 11])},
         {"lengths": LENGTHS, "dropout": 0.5, "seed": 1},
-        {"lengths": LENGTHS, "normaliser": "sparsemax"},
+        {"lengths": LENGTHS, "normalizer": "sparsemax"},
         {"lengths": LENGTHS, "score": lambda query, key: query @ key.mT},
         {"lengths": LENGTHS, "mask": Selected(torch.zeros(TQ, 2, dtype=torch.long))},
         {"mask": Padding(torch.tensor([4]))},

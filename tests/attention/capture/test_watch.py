@@ -19,7 +19,7 @@ from attent.errors import AttentError, UnseenError
 class Twice(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = MultiHeadAttention(6, 3), MultiHeadAttention(6, 2, normaliser="sigmoid", dropout=0.5)
+        self.first, self.second = MultiHeadAttention(6, 3), MultiHeadAttention(6, 2, normalizer="sigmoid", dropout=0.5)
 
     def forward(self, features: Tensor) -> Tensor:
         return self.second(self.first(self.first(features)), features[:, :3])

@@ -48,7 +48,7 @@ def test_the_weights_are_the_formulas(name: str, monkeypatch: pytest.MonkeyPatch
 def test_rows_sum_to_one_where_it_is_a_distribution() -> None:
     assert a_map().distribution
     torch.testing.assert_close(a_map()[...].sum(-1), torch.ones(2, 3, 5))
-    assert not a_map(normaliser="sigmoid").distribution
+    assert not a_map(normalizer="sigmoid").distribution
 
 
 INDICES = [
@@ -234,9 +234,9 @@ def test_what_cannot_be_said_is_our_error(wrong, error: type[Exception], message
         wrong(a_map())
 
 
-@pytest.mark.parametrize("normaliser", ["sigmoid", "identity"])
-def test_what_is_no_distribution_has_neither_entropy_nor_mean_distance(normaliser: str) -> None:
-    weights = a_map(normaliser=normaliser)
+@pytest.mark.parametrize("normalizer", ["sigmoid", "identity"])
+def test_what_is_no_distribution_has_neither_entropy_nor_mean_distance(normalizer: str) -> None:
+    weights = a_map(normalizer=normalizer)
     with pytest.raises(ArgumentError, match=r"^the entropy is that of a distribution, which (Sigmoid|Identity) weights are not$"):
         weights.entropy()
     with pytest.raises(ArgumentError, match=r"^the mean distance is that of a distribution"):
@@ -268,7 +268,7 @@ def test_what_was_changed_in_place_since_is_said_and_what_was_kept_stays(look) -
 
 
 def test_repr() -> None:
-    assert repr(a_map(normaliser=TopK(3))) == "AttentionMap(shape=(2, 3, 5, 11), score=ScaledDot, normaliser=TopK)"
+    assert repr(a_map(normalizer=TopK(3))) == "AttentionMap(shape=(2, 3, 5, 11), score=ScaledDot, normalizer=TopK)"
 
 
 BACKWARDS = slice(None, None, -1)

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from attent.attention import AttentionMap, attend, prepare, reference
 from attent.attention.backends import row_tiles as by_rows
-from attent.attention.base import Normaliser
+from attent.attention.base import Normalizer
 from attent.attention.maps import tiles
 from attent.attention.maps.statistics import even_spans
 from attent.attention.masks import Causal, Documents, Padding, PerHead, Prefix, Table, Window
-from attent.attention.normalizers import NORMALISERS, TopK
+from attent.attention.normalizers import NORMALIZERS, TopK
 from attent.attention.scores import SCORES
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 23, 29, 6
@@ -117,12 +117,12 @@ def test_of_every_score(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(number.double(), right[key], rtol=0, atol=2e-6 * float(right[key].abs().max()))
 
 
-@pytest.mark.parametrize("name", NORMALISERS)
+@pytest.mark.parametrize("name", NORMALIZERS)
 @pytest.mark.parametrize("call", ["plain", "early", "heads"])
-def test_of_every_normaliser(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_every_normalizer(name: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "CPU_TILE", 400)
-    normaliser: Normaliser = {"top_k": TopK(4)}.get(name) or NORMALISERS[name]()
-    check((QUERY, KEY, VALUE), normaliser=normaliser, **CALLS[call])
+    normalizer: Normalizer = {"top_k": TopK(4)}.get(name) or NORMALIZERS[name]()
+    check((QUERY, KEY, VALUE), normalizer=normalizer, **CALLS[call])
 
 
 def test_shared_keys_and_16_bits() -> None:

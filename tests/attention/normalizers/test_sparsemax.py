@@ -76,7 +76,7 @@ def test_a_score_on_the_threshold_has_neither_weight_nor_gradient(scores: list[f
         return support.diag() - torch.outer(support, support) / support.sum()
 
     at = torch.tensor(scores)
-    torch.testing.assert_close(torch.autograd.functional.jacobian(Sparsemax().normalise, at), jacobian(Sparsemax()(at)))
+    torch.testing.assert_close(torch.autograd.functional.jacobian(Sparsemax().normalize, at), jacobian(Sparsemax()(at)))
 
 
 def test_a_row_of_nan_stays_its_own() -> None:

@@ -35,7 +35,7 @@ def test_the_bias_is_the_buckets_number() -> None:
     nn.init.zeros_(bias.table)
     bias.table.data[1], bias.table.data[3] = torch.tensor([10.0, 20.0]), torch.tensor([0.5, 0.25])
     features = torch.zeros(1, 2, 3, 5)
-    scores = attend(features, features, torch.eye(3).expand(1, 2, 3, 3), position=bias, normaliser="identity")
+    scores = attend(features, features, torch.eye(3).expand(1, 2, 3, 3), position=bias, normalizer="identity")
     assert scores[0, 0].tolist() == [[0.0, 0.5, 0.5], [10.0, 0.0, 0.5], [10.0, 10.0, 0.0]]
     assert scores[0, 1].tolist() == [[0.0, 0.25, 0.25], [20.0, 0.0, 0.25], [20.0, 20.0, 0.0]]
 

@@ -10,7 +10,7 @@ from attent.export.onnx.tracing import run, traced, why_not
 
 CALLS: list[dict[str, Any]] = [
     {"mask": Causal()},
-    {"lengths": torch.tensor([5, 2]), "score": "cosine", "normaliser": "sparsemax"},
+    {"lengths": torch.tensor([5, 2]), "score": "cosine", "normalizer": "sparsemax"},
     {"mask": Causal(), "position": "alibi", "bias": torch.randn(3, 5), "query_start": 1},
 ]
 

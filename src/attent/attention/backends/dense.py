@@ -33,8 +33,8 @@ def why_not(call: Call) -> str | None:
         return "it runs on a CPU"
     if not isinstance(call.score, PLAIN):
         return f"score {type(call.score).__name__} is not the plain dot product"
-    if not isinstance(call.normaliser, Softmax):
-        return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
+    if not isinstance(call.normalizer, Softmax):
+        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
     if call.dtype not in TYPES:
         return f"it takes float32 and bfloat16, not {call.dtype}"
     if call.weighting is not None:

@@ -25,8 +25,8 @@ def why_not(call: Call) -> str | None:
     """What keeps PyTorch's attention from this call; None if nothing does."""
     if not isinstance(call.score, DotScore):
         return f"score {type(call.score).__name__} has no dot form"
-    if not isinstance(call.normaliser, Softmax):
-        return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
+    if not isinstance(call.normalizer, Softmax):
+        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
     if call.soft_cap is not None:
         return "it has no soft cap"
     if call.dropout:

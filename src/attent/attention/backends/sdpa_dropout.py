@@ -35,8 +35,8 @@ def why_not(call: Call) -> str | None:
         return "it runs on a CPU"
     if not isinstance(call.score, DotScore):
         return f"score {type(call.score).__name__} has no dot form"
-    if not isinstance(call.normaliser, Softmax):
-        return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
+    if not isinstance(call.normalizer, Softmax):
+        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
     if call.weighting is not None:
         return "its weights are not multiplied after normalising"
     if call.soft_cap is not None or call.position is not None:

@@ -1,4 +1,4 @@
-"""Tanh forms in tiles whose scores come of `tanh_op`, for every mask, normaliser, bias and position.
+"""Tanh forms in tiles whose scores come of `tanh_op`, for every mask, normalizer, bias and position.
 
 On a GPU one kernel takes the softmax and the values along, where every query sees the keys between two.
 """
@@ -56,8 +56,8 @@ def _fused_unsupported(call: Call) -> str | None:
     """What keeps the fused kernel from a call of tanh form; None if nothing does."""
     if not operators.serves(call.device, call.dtype):
         return "it needs a CUDA device, Triton, and no float64"
-    if not isinstance(call.normaliser, Softmax):
-        return f"its normaliser is softmax, not {type(call.normaliser).__name__}"
+    if not isinstance(call.normalizer, Softmax):
+        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
     has = {"dropout": call.dropout != 0, "bias": call.bias is not None, "soft cap": call.soft_cap is not None}
     has |= {"bias of position": call.position is not None, "weighting": call.weighting is not None}
     return next((f"it has no {name}" for name, given in has.items() if given), None)

@@ -23,8 +23,8 @@ def lengths(call: Call) -> list[int] | None:
     """How many keys each sequence needs; None where all of them are computed at once."""
     if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or not call.mask.splits or call.weighting:
         return None
-    # a score or a normaliser of somebody's own may look at all there is
-    if call.score.form is None or not isinstance(call.normaliser, Softmax) or is_transformed() or torch.compiler.is_compiling():
+    # a score or a normalizer of somebody's own may look at all there is
+    if call.score.form is None or not isinstance(call.normalizer, Softmax) or is_transformed() or torch.compiler.is_compiling():
         return None
     numbers, worth = row_tiles.per_row(call) * call.queries, WORTH[call.score.form] * call.batch
     if numbers < worth:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Normaliser
+from attent.attention.base import Mask, Normalizer
 from attent.attention.call import Prepared, prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.versions import Versions
@@ -46,10 +46,10 @@ class Recorded(AttentionMap):
 
 
 @dataclass(frozen=True)
-class BareSoftmax(Normaliser):
+class BareSoftmax(Normalizer):
     """The softmax without our rule for a query that may see nothing: 0/0, which is NaN."""
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         """The softmax of each row of scores (…, Tk)."""
         return scores.softmax(-1)
 
@@ -94,7 +94,7 @@ def scaled_dot_product(
         key,
         key[..., :0],
         score=ScaledDot(scale),
-        normaliser=BareSoftmax() if bare else Softmax(),
+        normalizer=BareSoftmax() if bare else Softmax(),
         mask=chosen if not causal else Causal() if chosen is None else chosen & Causal(),
         bias=added,
         # PyTorch's causal mask counts from the first key; elsewhere the last query stands on the last key, as with a cache

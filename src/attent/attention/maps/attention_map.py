@@ -36,7 +36,7 @@ class AttentionMap(LazyMatrix):
     for; where one of these tensors, or of the parts', was changed in place since, it raises StaleMapError (see `keep`). The
     weights are those before dropout.
 
-    The statistics are exact, of every score, mask and normaliser, computed by tiles of rows in memory linear in the sequence.
+    The statistics are exact, of every score, mask and normalizer, computed by tiles of rows in memory linear in the sequence.
     They carry no gradient; rows do.
 
     `call`, `query` and `key` are those of the call, rotary positions already turned.
@@ -63,8 +63,8 @@ class AttentionMap(LazyMatrix):
 
     @property
     def kind(self) -> str:
-        """What made the weights last: the normaliser's name, or the weighting's."""
-        return type(self.call.weighting or self.call.normaliser).__name__
+        """What made the weights last: the normalizer's name, or the weighting's."""
+        return type(self.call.weighting or self.call.normalizer).__name__
 
     def detach(self) -> AttentionMap:
         """The same map, cut off from the graph."""
@@ -195,7 +195,7 @@ class AttentionMap(LazyMatrix):
 
     def __repr__(self) -> str:
         call = self.call
-        return f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, normaliser={type(call.normaliser).__name__})"
+        return f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, normalizer={type(call.normalizer).__name__})"
 
     def _gathered(self, queries: list[Span], keys: list[Span], how: tuple[statistics.Reduction, statistics.Reduction]) -> Tensor:
         with self.tiles() as tiles:

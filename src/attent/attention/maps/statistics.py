@@ -136,7 +136,7 @@ def gathered(call: Call, tiles: Iterable[Tile], queries: Sequence[Span], keys: S
     found = found[:, :, :-1, :-1]
     if largest:
         # runs of which every pair was hidden came in no tile
-        return found.clamp_(min=0.0) if call.normaliser.distribution else found
+        return found.clamp_(min=0.0) if call.normalizer.distribution else found
     for axis, spans, reduction in ((-1, queries, how[0]), (0, keys, how[1])):
         if reduction == "mean":
             lengths = torch.tensor([last - first for first, last in spans], dtype=call.exact, device=call.device)

@@ -91,12 +91,12 @@ def _in_place(weights: LazyMatrix, every: range, some: range, sequences: range) 
             scores = _dots(call, *sides, scratch[0]) if isinstance(call.score, DotScore) else _tanhs(call.score, *sides, heads)
             here = band.at(batches, heads)
             here.finish(call, scores)
-            if isinstance(call.normaliser, Softmax):
+            if isinstance(call.normalizer, Softmax):
                 found = torch.softmax(scores, -1, out=scratch[1, : scores.numel()].view(scores.shape))
                 if here.dead is not None:
                     found.masked_fill_(here.dead, 0.0)
             else:
-                found, scores = call.normaliser(scores, here.allowed), None
+                found, scores = call.normalizer(scores, here.allowed), None
             if here.factors is not None:
                 # no longer what a softmax made of the scores
                 found, scores = found.mul_(here.factors), None
@@ -133,8 +133,8 @@ def _blocks(heads: range, sequences: range, block: int) -> list[tuple[slice, sli
 
 def _reach(call: Call) -> tuple[list[int], list[int]] | None:
     """The first and the last key that each query sees at all, over sequences and heads, where the mask knows."""
-    if call.mask is None or not isinstance(call.normaliser, Softmax):
-        # a normaliser of somebody's own may look at how many keys there are
+    if call.mask is None or not isinstance(call.normalizer, Softmax):
+        # a normalizer of somebody's own may look at how many keys there are
         return None
     reach = call.mask.reach(call.pairs())
     if reach is None:
@@ -178,7 +178,7 @@ def _dots(call: Call, query: Side, key: Side, scratch: Tensor) -> Tensor:
     if key.bias is not None:
         scores += key.bias[..., None, :]
     # what shifts a whole row changes no weight where nothing is bent
-    if query.bias is not None and (call.soft_cap is not None or not call.normaliser.shift_invariant):
+    if query.bias is not None and (call.soft_cap is not None or not call.normalizer.shift_invariant):
         scores += query.bias[..., :, None]
     return scores
 
@@ -203,7 +203,7 @@ class _Band:
         every, pairs = pairs, replace(pairs, columns=pairs.columns[columns])
         biases = () if call.position is None else (call.position.bias(pairs).to(call.exact),)
         factors = None if call.weighting is None else call.weighting.factors(pairs).to(call.exact)
-        if call.bias is None and call.mask is not None and isinstance(call.normaliser, Softmax):
+        if call.bias is None and call.mask is not None and isinstance(call.normalizer, Softmax):
             spans = call.mask.span(every)
             if spans is not None and call.device.type == "cpu":
                 return cls(pairs, biases, factors, None, *_hidden_beside(call, pairs, spans))

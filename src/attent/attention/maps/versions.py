@@ -49,7 +49,7 @@ def tensors_of(call: Call, query: Tensor, key: Side) -> Iterator[tuple[str, Tens
         if part is not None:
             yield from ((f"{name}'s {own}", tensor) for own, tensor in (*part.named_parameters(), *part.named_buffers()))
     yield from (("mask", tensor) for tensor in _inside(call.mask))
-    yield from (("normaliser", tensor) for tensor in _inside(call.normaliser))
+    yield from (("normalizer", tensor) for tensor in _inside(call.normalizer))
     yield from (("weighting", tensor) for tensor in _inside(call.weighting))
     yield from ((name, tensor) for name, tensor in (("bias", call.bias), ("query_start", call.start)) if isinstance(tensor, Tensor))
 
@@ -64,12 +64,12 @@ def copied(call: Call, query: Tensor, key: Side) -> tuple[Call, Tensor, Side]:
     def copy_of(part: Made) -> Made:
         return copy.deepcopy(part, copies)
 
-    parts = {name: copy_of(getattr(call, name)) for name in ("score", "normaliser", "mask", "bias", "position", "start", "weighting")}
+    parts = {name: copy_of(getattr(call, name)) for name in ("score", "normalizer", "mask", "bias", "position", "start", "weighting")}
     return replace(call, **parts), copy_of(query), Side(copy_of(key.features), copy_of(key.bias), copy_of(key.origin))
 
 
 def _inside(part: object) -> Iterator[Tensor]:
-    """The tensors of a mask, a normaliser or a weighting, and of the masks that it joins."""
+    """The tensors of a mask, a normalizer or a weighting, and of the masks that it joins."""
     for value in vars(part).values() if hasattr(part, "__dict__") else ():
         for item in value if isinstance(value, tuple | list) else (value,):
             if isinstance(item, Tensor):

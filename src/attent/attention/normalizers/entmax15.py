@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Normaliser
+from attent.attention.base import Normalizer
 
 
 @dataclass(frozen=True)
-class Entmax15(Normaliser):
+class Entmax15(Normalizer):
     """Between softmax and sparsemax: max(sᵢ/2 − τ, 0)² with the τ for which they sum to one.
 
     Peters, Niculae and Martins 2019, "Sparse Sequence-to-Sequence Models", eq. 7 and appendix B.2, α = 1.5
@@ -21,7 +21,7 @@ class Entmax15(Normaliser):
 
     aliases: ClassVar[tuple[str, ...]] = ("entmax",)
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         """The 1.5-entmax of each row of scores (…, Tk)."""
         # τ ≥ max − 1, so halves more than 1 below the best have weight zero wherever they lie: clamped, they cannot overflow
         halves = ((scores - scores.amax(-1, keepdim=True).detach()) / 2).clamp(min=-2.0)

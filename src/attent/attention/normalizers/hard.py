@@ -8,11 +8,11 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.attention.base import Normaliser
+from attent.attention.base import Normalizer
 
 
 @dataclass(frozen=True)
-class Hard(Normaliser):
+class Hard(Normalizer):
     """1 for the key of highest score, 0 for the others: exact look-up. A tie goes to the first.
 
     The limit of softmax(s/τ) for τ → 0. Its gradient to the scores is zero, so nothing before the scores learns from it; Xu
@@ -21,7 +21,7 @@ class Hard(Normaliser):
 
     aliases: ClassVar[tuple[str, ...]] = ("argmax", "hardmax", "one_hot")
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         """One-hot rows for scores (…, Tk)."""
         best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
         # keeps the graph whole: a gradient of zeros, where none at all would be an error to ask for

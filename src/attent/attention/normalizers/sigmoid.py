@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from attent.attention.base import Normaliser
+from attent.attention.base import Normalizer
 
 
 @dataclass(frozen=True)
-class Sigmoid(Normaliser):
+class Sigmoid(Normalizer):
     """σ(sᵢ + b): each key by itself, between 0 and 1; the row's sum is free.
 
     Ramapuram et al. 2024, "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", eq. 3 (arXiv:2409.04431), who
@@ -26,6 +26,6 @@ class Sigmoid(Normaliser):
     distribution: ClassVar[bool] = False
     shift_invariant: ClassVar[bool] = False
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         """The sigmoid of each of the scores (…, Tk)."""
         return (scores + self.bias).sigmoid()

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from attent.attention.base import Normaliser
+from attent.attention.base import Normalizer
 
 
 @dataclass(frozen=True)
-class Softmax(Normaliser):
+class Softmax(Normalizer):
     """exp(sᵢ) / Σⱼ exp(sⱼ): all weights positive, summing to one.
 
     Bridle 1990, "Probabilistic Interpretation of Feedforward Classification Network Outputs"; in attention since Bahdanau
@@ -20,6 +20,6 @@ class Softmax(Normaliser):
 
     aliases: ClassVar[tuple[str, ...]] = ("boltzmann",)
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         """The softmax of each row of scores (…, Tk)."""
         return scores.softmax(-1)

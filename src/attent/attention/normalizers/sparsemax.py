@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Normaliser
+from attent.attention.base import Normalizer
 
 
 @dataclass(frozen=True)
-class Sparsemax(Normaliser):
+class Sparsemax(Normalizer):
     """The point of the simplex nearest to the scores: max(sᵢ − τ, 0) with the τ for which they sum to one.
 
     Martins and Astudillo 2016, "From Softmax to Sparsemax", eq. 2–4 and algorithm 1 (arXiv:1602.02068).
@@ -20,7 +20,7 @@ class Sparsemax(Normaliser):
 
     aliases: ClassVar[tuple[str, ...]] = ()
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         """The sparsemax of each row of scores (…, Tk)."""
         # τ ≥ max − 1, so scores more than 1 below the best have weight zero wherever they lie: clamped, they cannot overflow
         centred = (scores - scores.amax(-1, keepdim=True).detach()).clamp(min=-2.0)

@@ -8,12 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Normaliser
+from attent.attention.base import Normalizer
 from attent.errors import ArgumentError
 
 
 @dataclass(frozen=True)
-class TopK(Normaliser):
+class TopK(Normalizer):
     """The softmax over the k largest scores; the other weights are exactly zero.
 
     Gupta et al. 2021, "Memory-efficient Transformers via Top-k Attention" (arXiv:2106.06899). Of equal scores at the border
@@ -33,7 +33,7 @@ class TopK(Normaliser):
         if self.k < 1:
             raise ArgumentError(f"k must be ≥ 1, got {self.k}")
 
-    def normalise(self, scores: Tensor) -> Tensor:
+    def normalize(self, scores: Tensor) -> Tensor:
         """The softmax over the k largest of each row of scores (…, Tk)."""
         if self.k >= scores.shape[-1]:
             return scores.softmax(-1)

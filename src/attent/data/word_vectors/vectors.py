@@ -88,7 +88,7 @@ class WordVectors:
             raise ArgumentError(f"n must be from 1 to {others}, got {n}")
         # each key's value is no concern here
         values = self.vectors.new_zeros(len(self), 1)
-        _, seen = attend(query[None], self.vectors, values, score="cosine", normaliser="identity", return_map=True)
+        _, seen = attend(query[None], self.vectors, values, score="cosine", normalizer="identity", return_map=True)
         keys, cosines = (found.flatten().tolist() for found in seen.top(n + (own is not None)))
         return [(self.words[int(key)], float(cosine)) for key, cosine in zip(keys, cosines, strict=True) if key != own][:n]
 

@@ -40,7 +40,7 @@ def why_not(run: Run) -> str | None:
     if type(attention.score) not in SCALES:
         return f"it has no score {settings.score!r}, only scaled_dot and dot"
     if type(attention.normaliser) is not Softmax:
-        return f"it has no normaliser {settings.normaliser!r}, only softmax"
+        return f"it has no normalizer {settings.normaliser!r}, only softmax"
     if settings.position == "alibi":
         return "it has position 'alibi' in decoders alone, not in encoders"
     if settings.position == "relative_bias":

@@ -30,7 +30,7 @@ FUSED: dict[str, dict[str, Any]] = {
 TILED: dict[str, dict[str, Any]] = {
     "gaps": {"mask": Causal() | Prefix(4)},
     "documents": {"mask": Documents(torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3]]))},
-    "sparsemax": {"normaliser": "sparsemax", "mask": "causal"},
+    "sparsemax": {"normalizer": "sparsemax", "mask": "causal"},
     "bias": {"bias": torch.linspace(-2, 1, 13)[None]},
     "dropout": {"dropout": 0.3, "seed": 5},
 }
@@ -162,7 +162,7 @@ def test_reasons_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reason() == "it needs a CUDA device, Triton, and no float64"
     monkeypatch.setattr(operators, "serves", lambda device, dtype: True)
     assert reason(mask="causal") is None
-    assert reason(normaliser="sigmoid") == "its normaliser is softmax, not Sigmoid"
+    assert reason(normalizer="sigmoid") == "its normalizer is softmax, not Sigmoid"
     assert reason(dropout=0.5, seed=1) == "it has no dropout"
     assert reason(soft_cap=2.0) == "it has no soft cap"
     assert reason(position="alibi") == "it has no bias of position"
