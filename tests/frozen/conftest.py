@@ -73,16 +73,16 @@ class Internals:
     @staticmethod
     def without_extension(patch: pytest.MonkeyPatch) -> None:
         """Compute with plain PyTorch alone."""
-        from attent.attention.extension import library
+        from attent.ops import native
 
-        patch.setattr(library, "library", lambda: None)
+        patch.setattr(native, "library", lambda: None)
 
     @staticmethod
     def has_extension() -> bool:
         """Whether the extension was compiled."""
-        from attent.attention.extension import library
+        from attent.ops import native
 
-        return library.library() is not None
+        return native.library() is not None
 
 
 class Done(NamedTuple):

@@ -20,7 +20,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 def tolerances(has_extension: bool) -> dict[str, float]:
-    """Where PyTorch computes with other registers, or the extension is missing, it draws other numbers for dropout, which a few updates do not carry far."""
+    """With other registers, or without the extension, dropout draws other numbers, which a few updates do not carry far."""
     return (
         {"relative": 1e-3, "absolute": 5e-5}
         if torch.backends.cpu.get_cpu_capability() == "AVX512" and has_extension
