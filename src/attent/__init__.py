@@ -12,6 +12,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from attent import moved
+
 if TYPE_CHECKING:
     from attent import attention, errors, models, views
     from attent.attention.attend import attend, explain
@@ -47,6 +49,8 @@ __all__ = [
     "walk",
     "watch",
 ]
+
+moved.install()
 
 _MODULES = ("attention", "errors", "models", "views")
 _HOMES = {

@@ -47,7 +47,7 @@ class Internals:
     @staticmethod
     def settings(text: str) -> Any:
         """The settings in TOML text."""
-        from attent.config.settings import parse
+        from attent.tasks.settings import parse
 
         return parse(text, "frozen.toml")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import attent
-from attent.attention import masks, normalisers, positions, scores, weightings
+from attent.attention import masks, normalizers, positions, scores, weightings
 
 
 def wave(*shape: int, step: float) -> Tensor:
@@ -40,7 +40,7 @@ CALLS = {
     "gated": lambda: {"score": filled(scores.Gated(8, 8))},
     "location": lambda: {"score": filled(scores.Location(8, 9))},
     "hard": lambda: {"normaliser": "hard"},
-    "top_k": lambda: {"normaliser": normalisers.TopK(3)},
+    "top_k": lambda: {"normaliser": normalizers.TopK(3)},
     "sparsemax": lambda: {"normaliser": "sparsemax"},
     "entmax15": lambda: {"normaliser": "entmax15"},
     "sigmoid": lambda: {"normaliser": "sigmoid"},

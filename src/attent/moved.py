@@ -1,0 +1,79 @@
+"""Old import paths, which stay importable: a module that moved is found under its old name, its objects under their old names.
+
+The objects are the same ones, so `isinstance` holds across both paths. `attent` installs the finder when it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+# Old module or package → new one. A package stands for every module in it that has no row of its own.
+MODULES = {
+    "attent.attention.formula": "attent.attention.reference",
+    "attent.attention.normalisers": "attent.attention.normalizers",
+    "attent.attention.parts": "attent.attention.base",
+    "attent.config": "attent.tasks",
+    "attent.evaluation.symmetrising": "attent.evaluation.symmetrization",
+    "attent.names": "attent.registry",
+    "attent.views.arranged": "attent.views.build_scene",
+}
+# New module → the old names of its objects and the new ones.
+OBJECTS: dict[str, dict[str, str]] = {}
+
+
+def new_name(module: str) -> str | None:
+    """The module that an old one has become; None if it has not moved."""
+    package, rest = module, ""
+    while package not in MODULES:
+        package, _, last = package.rpartition(".")
+        if not package:
+            return None
+        rest = f".{last}{rest}"
+    return MODULES[package] + rest
+
+
+class OldModule(ModuleType):
+    """A module under its old name: every attribute is the new module's."""
+
+    def __init__(self, name: str, target: str) -> None:
+        super().__init__(name, f"{name} is now {target}.")
+        self.__target = target
+
+    def __getattr__(self, name: str) -> object:
+        target = importlib.import_module(self.__target)
+        return getattr(target, OBJECTS.get(self.__target, {}).get(name, name))
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self.__target))
+
+
+class OldPaths(MetaPathFinder, Loader):
+    """Finds old modules by `MODULES`; asked after Python's own finders."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The specification of an old module, or None."""
+        if new_name(fullname) is None:
+            return None
+        return ModuleSpec(fullname, self, is_package=fullname in MODULES)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Import the new module and stand for it under the old name."""
+        target = new_name(spec.name) or spec.name
+        importlib.import_module(target)
+        return OldModule(spec.name, target)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Warn, as the import that runs is one of the user's."""
+        warnings.warn(f"{module.__name__} is now {new_name(module.__name__)}", DeprecationWarning, stacklevel=2)
+
+
+def install() -> None:
+    """Let old paths be imported from now on."""
+    if not any(isinstance(finder, OldPaths) for finder in sys.meta_path):
+        sys.meta_path.append(OldPaths())
