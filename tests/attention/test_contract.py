@@ -390,11 +390,10 @@ assert MultiHeadAttention(4, 2, score="manhattan")(torch.randn(3, 5, 4)).shape =
 def test_a_new_score_is_one_file(tmp_path: Path) -> None:
     """A copy of the package, one file more, nothing else touched."""
     package = Path(str(sys.modules["attent"].__file__)).parent
-    for name in ("__init__.py", "types.py", "errors.py", "registry.py"):
-        (tmp_path / "attent").mkdir(exist_ok=True)
-        (tmp_path / "attent" / name).write_bytes((package / name).read_bytes())
     for folder in ("ops", "attention"):
         copytree(package / folder, tmp_path / "attent" / folder)
+    for name in ("__init__.py", "types.py", "errors.py", "moved.py", "registry.py"):
+        (tmp_path / "attent" / name).write_bytes((package / name).read_bytes())
     (tmp_path / "attent" / "attention" / "scores" / "manhattan.py").write_text(NEW_SCORE, encoding="utf-8")
     (tmp_path / "use.py").write_text(USE, encoding="utf-8")
     ran = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
