@@ -6,10 +6,6 @@ The public names are imported when they are first used, so that `import attent` 
 from __future__ import annotations
 
 import importlib
-import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from attent import moved
@@ -67,40 +63,6 @@ _HOMES = {
     "walk": "attent.views.walk",
     "watch": "attent.attention.capture.watch",
 }
-# former names of documented modules
-_MOVED = {
-    "attent.attention.formula": "attent.attention.reference",
-    "attent.attention.normalisers": "attent.attention.normalizers",
-    "attent.attention.parts": "attent.attention.base",
-    "attent.config": "attent.tasks",
-    "attent.evaluation.symmetrising": "attent.evaluation.symmetrization",
-    "attent.views.arranged": "attent.views.build_scene",
-}
-
-
-class _Moved(MetaPathFinder, Loader):
-    """Imports a module by its former name: both names give one module."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return a spec of a former name, None of any other."""
-        if fullname.startswith("attent."):
-            for former, name in _MOVED.items():
-                if f"{fullname}.".startswith(f"{former}."):
-                    return ModuleSpec(fullname, self, origin=name + fullname[len(former) :])
-        return None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Import the module by its present name."""
-        module = importlib.import_module(str(spec.origin))
-        spec.loader_state = module.__spec__
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Give the module its own spec back: it has run already."""
-        module.__spec__ = module.__spec__.loader_state  # pyright: ignore[reportOptionalMemberAccess]
-
-
-sys.meta_path.insert(0, _Moved())
 
 if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
 

@@ -19,8 +19,11 @@ MODULES = {
     "attent.attention.normalisers": "attent.attention.normalizers",
     "attent.attention.parts": "attent.attention.base",
     "attent.config": "attent.tasks",
+    "attent.database.exact": "attent.database.matching",
+    "attent.database.strings": "attent.database.matching",
     "attent.evaluation.symmetrising": "attent.evaluation.symmetrization",
     "attent.names": "attent.registry",
+    "attent.training.class_loss": "attent.training.loss",
     "attent.views.arranged": "attent.views.build_scene",
 }
 # New module → the old names of its objects and the new ones.
