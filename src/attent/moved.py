@@ -49,7 +49,7 @@ class OldModule(ModuleType):
         self.__target = target
 
     def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):  # such as __path__, which must not lead Python's own finders to the new files
+        if name in ("__path__", "__file__"):  # they would lead Python's own finders to the new files
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         target = importlib.import_module(self.__target)
         return getattr(target, OBJECTS.get(self.__target, {}).get(name, name))
