@@ -47,10 +47,10 @@ class OldModule(ModuleType):
     def __init__(self, name: str, target: str) -> None:
         super().__init__(name, f"{name} is now {target}.")
         self.__target = target
+        # Python's own finders must not come by it to the new files
+        self.__path__ = []
 
     def __getattr__(self, name: str) -> object:
-        if name in ("__path__", "__file__"):  # they would lead Python's own finders to the new files
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         target = importlib.import_module(self.__target)
         return getattr(target, OBJECTS.get(self.__target, {}).get(name, name))
 
