@@ -13,7 +13,7 @@ from attent.attention import reference
 from attent.attention.backends import dense, sdpa, sdpa_dropout, select, tanh, tiled, varlen
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.call import Call, Prepared, prepare
-from attent.attention.capture.watch import report, watched
+from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.autograd import without_autocast
@@ -135,7 +135,7 @@ def attend(
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
     context = run(prepared, implementation)
-    heard = watched()
+    heard = is_watched()
     if not (heard or return_map):
         return context
     weights = AttentionMap.of(prepared)

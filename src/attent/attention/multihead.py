@@ -13,7 +13,7 @@ from attent.attention.attend import run
 from attent.attention.base import Mask, Normalizer, Position, Score, Side
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import lower_key, prepare
-from attent.attention.capture.watch import report, watched
+from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
 from attent.ops.autograd import without_autocast
@@ -217,7 +217,7 @@ class MultiHeadAttention(nn.Module):
             seed=torch.randint(2**31 - 1, (1,), device=query.device) if dropout else None,
         )
         context = run(prepared)  # (B, H, Tq, Dv)
-        if watched():
+        if is_watched():
             report(self, AttentionMap.of(prepared))
         merged = context.transpose(1, 2).flatten(2)  # (B, Tq, H·Dv)
         if isinstance(self.output, nn.Linear):

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from attent.attention.attend import run
 from attent.attention.call import prepare
-from attent.attention.capture.dispatch import UNSUPPORTED, attention_classes
-from attent.attention.capture.watch import report, watched
+from attent.attention.capture.coverage import UNSUPPORTED, attention_classes
+from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ImplementationError
@@ -147,6 +147,6 @@ def attention(
         seed=torch.randint(2**31 - 1, (1,), device=query.device) if dropout else None,
     )
     context = run(prepared)
-    if watched():
+    if is_watched():
         report(module, AttentionMap.of(prepared))
     return context.transpose(1, 2).contiguous(), None

@@ -10,7 +10,7 @@ from attent.attention.attend import run
 from attent.attention.base import Score
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import Prepared, lower_key, prepare
-from attent.attention.capture.watch import report, watched
+from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores import Additive, Concat, General, Location
@@ -102,7 +102,7 @@ class RecurrentAttention(nn.Module):
     @property
     def watched(self) -> bool:
         """Whether anybody watches, so that queries are worth collecting."""
-        return watched()
+        return is_watched()
 
 
 def _score(name: str, query_width: int, key_width: int, hidden: int | None) -> Score:

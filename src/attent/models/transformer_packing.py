@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention.base import DotScore
-from attent.attention.capture.watch import watched
+from attent.attention.capture.watch import is_watched
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.rotary import Rotary
@@ -48,7 +48,7 @@ class Stack(NamedTuple):
 
 def serves(stack: Encoder | Decoder) -> bool:
     """Whether the extension computes the whole stack."""
-    if stack.training or watched() or not (_silent(stack) and all(map(_whole, stack.layers))):
+    if stack.training or is_watched() or not (_silent(stack) and all(map(_whole, stack.layers))):
         return False
     return packed_linear.possible(stack.layers[0].feed_forward.widen.weight) and all(map(plain, _attentions(stack)))
 

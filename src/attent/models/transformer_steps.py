@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.attention.capture.watch import watched
+from attent.attention.capture.watch import is_watched
 from attent.layers.residual import Stream
 from attent.models import transformer_packing as compiled
 from attent.models.encoder_decoder import Memory
@@ -87,7 +87,7 @@ class Standing:
 
 def serves(decoder: Decoder, memory: Memory) -> bool:
     """Whether the steps that follow can be computed here."""
-    if not torch.is_inference_mode_enabled() or decoder.training or watched() or torch.compiler.is_compiling():
+    if not torch.is_inference_mode_enabled() or decoder.training or is_watched() or torch.compiler.is_compiling():
         return False
     features = memory.features
     if features.dtype != torch.float32 or torch.is_autocast_enabled(features.device.type) or not features.numel():

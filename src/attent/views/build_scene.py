@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
-from attent.attention.capture.concatenated_map import Joined
+from attent.attention.capture.concatenated_map import ConcatenatedMap
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
 from attent.views.forward_passes import chosen, passes
@@ -127,7 +127,7 @@ def _said(each: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]:
     if most > 1:
         which = "the last" if call == -1 else f"number {call % most}, from 0,"
         notes.append(f"The model ran {most} times; {which} is shown.")
-    if any(isinstance(one, Joined) and one.call.batch > 1 for several in each.values() for one in several):
+    if any(isinstance(one, ConcatenatedMap) and one.call.batch > 1 for several in each.values() for one in several):
         notes.append("Several hypotheses were written side by side: a row is that of the one which stood there when it was computed.")
     return tuple(notes)
 

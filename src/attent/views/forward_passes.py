@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from attent.attention.capture.concatenated_map import Joined
+from attent.attention.capture.concatenated_map import ConcatenatedMap
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError
 
@@ -48,7 +48,7 @@ def _joined(calls: Sequence[Found]) -> list[Found | AttentionMap]:
             runs[-1].append(found)
         else:
             runs.append([found])
-    return [run[0] if len(run) == 1 else Joined([one for one in run if isinstance(one, AttentionMap)]) for run in runs]
+    return [run[0] if len(run) == 1 else ConcatenatedMap([one for one in run if isinstance(one, AttentionMap)]) for run in runs]
 
 
 def _continues(before: AttentionMap, after: AttentionMap) -> bool:

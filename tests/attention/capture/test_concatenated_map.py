@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.attend import attend
-from attent.attention.capture.concatenated_map import Joined
+from attent.attention.capture.concatenated_map import ConcatenatedMap
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
 
@@ -22,7 +22,7 @@ def steps() -> tuple[list[AttentionMap], AttentionMap]:
 
 def test_steps_below_one_another_are_the_whole() -> None:
     each, whole = steps()
-    joined = Joined(each)
+    joined = ConcatenatedMap(each)
     assert joined.shape == (2, 3, 5, 5)
     torch.testing.assert_close(joined.dense(), whole.dense())
     torch.testing.assert_close(joined[1, :, [4, 0, 3], 2:], whole[1, :, [4, 0, 3], 2:])
@@ -36,12 +36,12 @@ def test_steps_below_one_another_are_the_whole() -> None:
 )
 def test_statistics_are_those_of_the_whole(of: type[Tensor]) -> None:
     each, whole = steps()
-    torch.testing.assert_close(of(Joined(each)), of(whole))
+    torch.testing.assert_close(of(ConcatenatedMap(each)), of(whole))
 
 
 def test_it_is_detached_and_can_be_kept() -> None:
     each, whole = steps()
-    joined = Joined(each)
+    joined = ConcatenatedMap(each)
     assert joined.detach() is joined
     kept, expected = joined.keep(), whole.dense()
     each[1].query.zero_()
@@ -51,16 +51,16 @@ def test_it_is_detached_and_can_be_kept() -> None:
 def test_what_cannot_be_joined() -> None:
     each, _ = steps()
     other = torch.randn(2, 1, 3, 4)
-    with pytest.raises(ShapeError, match=r"one batch and as many heads, got \(2, 3, 3, 3\), \(2, 1, 3, 3\)"):
-        Joined([each[0], attend(other, other, other, return_map=True)[1]])
+    with pytest.raises(ShapeError, match=r"the same batch and heads, got \(2, 3, 3, 3\), \(2, 1, 3, 3\)"):
+        ConcatenatedMap([each[0], attend(other, other, other, return_map=True)[1]])
     with pytest.raises(ArgumentError, match="ask the map of one call"):
-        Joined(each).scores()
+        ConcatenatedMap(each).scores()
 
 
 def test_some_rows_of_some_heads() -> None:
     each, whole = steps()
     found = torch.zeros(whole.shape)
-    with Joined(each).tiles(range(0, 5, 2), range(1, 2), range(1, 2)) as tiles:
+    with ConcatenatedMap(each).tiles(range(0, 5, 2), range(1, 2), range(1, 2)) as tiles:
         for tile in tiles:
             found[(*tile.place, tile.columns)] = tile.weights
     expected = torch.zeros(whole.shape)

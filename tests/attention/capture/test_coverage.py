@@ -1,17 +1,29 @@
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from attent.attention.capture.coverage import advice, looks_like_attention, unseen
+from attent.attention.capture.coverage import (
+    advice,
+    attention_classes,
+    global_names,
+    is_attention,
+    is_attention_module,
+    is_dispatching,
+    needs_unsupported,
+    uncaptured,
+)
 
 
 def flex_attention(query: Tensor) -> Tensor:
     return query
 
 
-class Mixer(nn.Module):
+class FlexMixer(nn.Module):
     def forward(self, query: Tensor) -> Tensor:
         return flex_attention(query)
 
@@ -34,27 +46,144 @@ def paths_of(model: nn.Module) -> dict[nn.Module, str]:
 
 def test_the_innermost_are_listed_unless_they_were_seen() -> None:
     paths = paths_of(nn.ModuleDict({"one": AttentionBlock(), "two": AttentionBlock(), "other": nn.Linear(2, 2)}))
-    assert list(unseen(paths, {"one.attention"})) == ["two.attention"]
-    assert list(unseen(paths, set())) == ["one.attention", "two.attention"]
+    assert list(uncaptured(paths, {"one.attention"})) == ["two.attention"]
+    assert list(uncaptured(paths, set())) == ["one.attention", "two.attention"]
     # seen within it, or around it
-    assert list(unseen(paths, {"one.attention.inner", "two"})) == []
-    assert list(unseen(paths_of(SelfAttention()), set())) == [""]
-    assert list(unseen(paths_of(SelfAttention()), {""})) == []
+    assert list(uncaptured(paths, {"one.attention.inner", "two"})) == []
+    assert list(uncaptured(paths_of(SelfAttention()), set())) == [""]
+    assert list(uncaptured(paths_of(SelfAttention()), {""})) == []
 
 
 @pytest.mark.parametrize(
-    ("module", "alike"), [(nn.MultiheadAttention(2, 1), True), (Mixer(), True), (nn.Dropout(), False), (nn.Linear(1, 1), False)]
+    ("module", "alike"), [(nn.MultiheadAttention(2, 1), True), (FlexMixer(), True), (nn.Dropout(), False), (nn.Linear(1, 1), False)]
 )
 def test_what_looks_like_attention(module: nn.Module, alike: bool) -> None:
-    assert looks_like_attention(module) == alike
-    assert not looks_like_attention(type("AttentionDropout", (nn.Module,), {})())
+    assert is_attention_module(module) == alike
+    assert not is_attention_module(type("AttentionDropout", (nn.Module,), {})())
 
 
 def test_what_to_do_about_it() -> None:
-    assert "F.scaled_dot_product_attention or attent.attend in its place" in advice(Mixer())
+    assert "F.scaled_dot_product_attention or attent.attend in its place" in advice(FlexMixer())
     assert "it was not called" in advice(SelfAttention())
     model = nn.Sequential(SelfAttention())
     model.compile(backend="eager")
-    (said,) = unseen(paths_of(model), set()).values()
+    (said,) = uncaptured(paths_of(model), set()).values()
     assert 'torch.compiler.set_stance("force_eager")' in said
     torch.compiler.reset()
+
+
+class AttentionInterface(dict):
+    """As in transformers, told by its name."""
+
+
+FUNCTIONS = AttentionInterface()
+
+
+class Dispatching(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return FUNCTIONS["attent"](self, features, scaling=1.0)
+
+
+def attended(module: nn.Module, features: Tensor) -> Tensor:
+    return FUNCTIONS["attent"](module, features) if len(features) else attended(module, features)
+
+
+class ByFunction(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return attended(self, features)
+
+
+class WithSinks(Dispatching):
+    def forward(self, features: Tensor) -> Tensor:
+        return FUNCTIONS["attent"](self, features, s_aux=features)
+
+
+class HoldingAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.self = Dispatching()
+
+
+class OwnAttention(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return (features @ features.mT).softmax(-1) @ features
+
+
+class OtherAttention(OwnAttention):
+    pass
+
+
+TERM = torch.zeros(3)
+
+
+class Adding(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return features + TERM
+
+
+BY_NAME = {"eager": OwnAttention, "other": OtherAttention}
+
+
+class Mixer(nn.Module):
+    def forward(self, features: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(features, features, features)
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([HoldingAttention() for _ in range(2)])
+
+    def _init_weights(self, module: nn.Module) -> None:
+        assert not isinstance(module, OwnAttention)
+
+
+class Encoder(nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.attention = BY_NAME[name]()
+
+
+class Both(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = Encoder("eager"), Decoder()
+
+
+def test_a_class_that_looks_its_function_up_dispatches() -> None:
+    assert all(map(is_dispatching, (Dispatching, ByFunction)))
+    assert not any(map(is_dispatching, (HoldingAttention, OwnAttention, Decoder, nn.MultiheadAttention)))
+
+
+def test_what_a_model_may_be_built_of_is_read_from_its_code() -> None:
+    assert attention_classes(Decoder) == ([Dispatching], [])
+    assert attention_classes(Encoder)[0] == []
+    assert set(attention_classes(Encoder)[1]) == {OwnAttention, OtherAttention}
+    dispatching, computing = attention_classes(Both)
+    assert (dispatching, set(computing)) == ([Dispatching], {OwnAttention, OtherAttention})
+    assert attention_classes(nn.Linear) == ([], [])
+
+
+def test_attention_is_known_by_its_name_or_by_what_it_calls() -> None:
+    assert all(map(is_attention, (OwnAttention, HoldingAttention, Mixer, nn.MultiheadAttention)))
+    assert not any(map(is_attention, (Encoder, Dispatching, nn.Linear)))
+    assert not is_attention(type("AttentionDropout", (nn.Module,), {}))
+    assert is_attention(torch.jit.ScriptModule, "SelfAttention")
+
+
+def test_what_attend_does_not_have_is_read_from_the_arguments() -> None:
+    assert needs_unsupported(WithSinks)
+    assert not needs_unsupported(Dispatching)
+
+
+def test_names_have_their_global_values() -> None:
+    assert global_names(Dispatching)["FUNCTIONS"] is FUNCTIONS
+    assert global_names(Mixer)["scaled_dot_product_attention"] is None
+    assert global_names(nn.Linear) == {}
+
+
+def test_what_a_class_names_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "TERM", torch.ones(3))
+    term = weakref.ref(global_names(Adding)["TERM"])
+    globals()["TERM"] = None
+    assert term() is None

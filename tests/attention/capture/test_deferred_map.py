@@ -2,17 +2,26 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.attention.call import Prepared
-from attent.attention.capture.deferred_map import BareSoftmax, Recorded, scaled_dot_product
-from attent.attention.capture.nested_tensors import within
+from attent.attention.call import Prepared, prepare
+from attent.attention.capture.deferred_map import (
+    BareSoftmax,
+    DeferredMap,
+    Snapshot,
+    may_be_overwritten,
+    pad_nested,
+    padding_mask,
+    scaled_dot_product,
+)
+from attent.attention.reference import steps
+from attent.errors import StaleMapError
 
 
 def weights_of(query: Tensor, key: Tensor, mask: Tensor | None = None, **options: bool | float) -> Tensor:
     """What PyTorch's own attention does, read off values that are the identity."""
-    options = {"enable_gqa" if name == "grouped" else "is_causal" if name == "causal" else name: it for name, it in options.items()}
+    options = {"enable_gqa" if name == "is_grouped" else name: it for name, it in options.items()}
     identity = torch.eye(key.shape[-2], dtype=key.dtype).expand(*key.shape[:-1], -1)
     return F.scaled_dot_product_attention(query, key, identity, attn_mask=mask, **options)
 
@@ -21,9 +30,9 @@ def weights_of(query: Tensor, key: Tensor, mask: Tensor | None = None, **options
     ("query", "key", "mask", "options"),
     [
         ((2, 3, 5, 4), (2, 3, 7, 4), None, {}),
-        ((2, 3, 5, 4), (2, 3, 7, 4), None, {"causal": True}),
-        ((2, 3, 7, 4), (2, 3, 5, 4), None, {"causal": True, "scale": 0.3}),
-        ((2, 6, 5, 4), (2, 3, 7, 4), (2, 1, 5, 7), {"grouped": True}),
+        ((2, 3, 5, 4), (2, 3, 7, 4), None, {"is_causal": True}),
+        ((2, 3, 7, 4), (2, 3, 5, 4), None, {"is_causal": True, "scale": 0.3}),
+        ((2, 6, 5, 4), (2, 3, 7, 4), (2, 1, 5, 7), {"is_grouped": True}),
         ((2, 3, 5, 4), (2, 3, 7, 4), (5, 7), {}),
         ((2, 3, 5, 4), (2, 3, 7, 4), (3, 1, 7), {}),
         ((3, 5, 4), (3, 7, 4), (5, 7), {}),
@@ -40,7 +49,7 @@ def test_every_form_of_pytorchs_attention(
 ) -> None:
     ours, theirs = torch.randn(query), torch.randn(key)
     given = None if mask is None else torch.rand(mask) > 0.3 if boolean else torch.randn(mask)
-    found = Recorded(lambda: scaled_dot_product(ours, theirs, given, **options))
+    found = DeferredMap(lambda: scaled_dot_product(ours, theirs, given, **options))
     expected = weights_of(ours, theirs, given, **options)
     if expected.dim() > 4:
         expected = expected.flatten(0, -4)
@@ -56,7 +65,7 @@ def test_a_query_that_may_see_nothing_looks_as_in_pytorch(kind: str, dtype: torc
     seen[0, :, 2] = False
     hidden = -torch.inf if kind == "minus_infinity" else torch.finfo(dtype).min
     mask = seen if kind == "boolean" else torch.zeros(2, 1, 5, 7, dtype=dtype).masked_fill(~seen, hidden)
-    found = Recorded(lambda: scaled_dot_product(query, key, mask))
+    found = DeferredMap(lambda: scaled_dot_product(query, key, mask))
     torch.testing.assert_close(found.dense(), weights_of(query, key, mask))
     torch.testing.assert_close(found[0, :, 2], torch.full((3, 7), 1 / 7 if kind == "lowest" else 0.0, dtype=dtype))
 
@@ -75,7 +84,7 @@ def test_nothing_is_prepared_before_it_is_looked_at() -> None:
         asked.append(1)
         return scaled_dot_product(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4))
 
-    found = Recorded(prepared)
+    found = DeferredMap(prepared)
     assert not asked
     assert found.shape == (2, 3, 5, 7)
     assert found.detach().dense().shape == (2, 3, 5, 7)
@@ -87,13 +96,77 @@ def test_nothing_is_prepared_before_it_is_looked_at() -> None:
 
 def test_a_mask_of_ours_and_causality_together() -> None:
     query, lengths = torch.randn(2, 3, 5, 4), torch.tensor([5, 2])
-    found = Recorded(lambda: scaled_dot_product(query, query, within(lengths, 5, lengths), causal=True)).dense()
-    torch.testing.assert_close(found[0], weights_of(query, query, causal=True)[0])
-    torch.testing.assert_close(found[1, :, :2, :2], weights_of(query[1:, :, :2], query[1:, :, :2], causal=True)[0])
+    found = DeferredMap(lambda: scaled_dot_product(query, query, padding_mask(lengths, 5, lengths), is_causal=True)).dense()
+    torch.testing.assert_close(found[0], weights_of(query, query, is_causal=True)[0])
+    torch.testing.assert_close(found[1, :, :2, :2], weights_of(query[1:, :, :2], query[1:, :, :2], is_causal=True)[0])
     assert not found[1, :, 2:].any()
 
 
 def test_positions_are_counted_from_the_first_key_only_where_pytorch_does() -> None:
     query, key = torch.randn(1, 1, 2, 4), torch.randn(1, 1, 5, 4)
-    assert scaled_dot_product(query, key, causal=True).call.start == 0
+    assert scaled_dot_product(query, key, is_causal=True).call.start == 0
     assert scaled_dot_product(query, key).call.start == 3
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_sequences_are_filled_up() -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(5, 3)])
+    features, lengths = pad_nested(nested)
+    assert features.shape == (2, 5, 3)
+    assert lengths.tolist() == [2, 5]
+    assert features.sum((1, 2)).tolist() == [6.0, 15.0]
+    assert pad_nested(nested, 7)[0].shape == (2, 7, 3)
+
+
+def test_padding_looks_at_nothing_and_is_not_looked_at() -> None:
+    query, key = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 5, 4)
+    weights = steps(*prepare(query, key, key, mask=padding_mask(torch.tensor([1, 3]), 3, torch.tensor([5, 2]))))["weights"]
+    assert (weights > 0).sum((1, 3)).tolist() == [[5, 0, 0], [2, 2, 2]]
+
+
+def shares(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+def test_what_was_just_computed_is_not_copied() -> None:
+    whole = torch.randn(2, 5, 9, requires_grad=True) * 2
+    for part in (whole, *whole.chunk(3, -1)):
+        kept = Snapshot.of(part)
+        assert shares(kept.get(), part)
+        assert not kept.get().requires_grad
+
+
+@pytest.mark.parametrize("what", ["written", "buffer", "parameter", "inference"])
+def test_what_may_be_written_over_is_copied(what: str) -> None:
+    if what == "written":
+        tensor = torch.zeros(3).fill_(2.0)
+    elif what == "buffer":
+        tensor = torch.zeros(2, 40, 3)[:, :5]
+    elif what == "parameter":
+        with torch.no_grad():
+            tensor = nn.Parameter(torch.zeros(2, 3)).view(3, 2)
+    else:
+        with torch.inference_mode():
+            tensor = torch.zeros(3) + 1
+    expected = tensor.clone()
+    assert may_be_overwritten(tensor)
+    kept = Snapshot.of(tensor)
+    with torch.inference_mode():
+        tensor.add_(1.0)
+    assert torch.equal(kept.get(), expected)
+
+
+def test_what_has_no_graph_is_held_as_it_is() -> None:
+    tensor = torch.randn(3) + 1
+    assert Snapshot.of(tensor).get() is tensor
+
+
+def test_a_change_in_place_is_noticed() -> None:
+    tensor, parameter = torch.zeros(3) + 1, nn.Parameter(torch.zeros(3))
+    kept, held = Snapshot.of(tensor), Snapshot.of_parameter(parameter)
+    assert shares(held.get(), parameter)
+    tensor.add_(1.0)
+    nn.init.ones_(parameter)
+    for each in (kept, held):
+        with pytest.raises(StaleMapError, match="changed in place after the call"):
+            each.get()

@@ -70,7 +70,7 @@ def test_modules_have_the_paths_that_pytorch_gives_them() -> None:
         }
     )
     model.register_module("none", None)
-    assert list(module._paths(model).items()) == [(each, path) for path, each in model.named_modules()]
+    assert list(module._module_paths(model).items()) == [(each, path) for path, each in model.named_modules()]
 
 
 def test_maps_are_had_while_the_model_runs_on() -> None:
@@ -80,7 +80,7 @@ def test_maps_are_had_while_the_model_runs_on() -> None:
             attention(torch.randn(1, 2, 6))
             assert len(seen) == call
     assert list(seen) == ["", "#2", "#3"]
-    assert seen.joined("").shape == (1, 3, 6, 2)
+    assert seen.concatenated("").shape == (1, 3, 6, 2)
 
 
 def test_maps_are_detached_and_the_model_is_as_before() -> None:
@@ -98,11 +98,11 @@ def test_only_the_watched_part_is_seen_by_each_watcher() -> None:
     model, other = Twice(), MultiHeadAttention(6, 1)
     with watch(model) as outer, watch(model.first) as inner:
         model(other(torch.randn(2, 5, 6)))
-        assert module.watched()
+        assert module.is_watched()
     assert list(outer) == ["first", "first#2", "second"]
     assert list(inner) == ["", "#2"]
     assert isinstance(inner["#2"], AttentionMap)
-    assert not module.watched()
+    assert not module.is_watched()
     assert outer == outer
     assert outer != inner
     assert len({outer, inner, outer}) == 2
@@ -115,7 +115,7 @@ def test_it_ends_with_an_error_too() -> None:
 
     with pytest.raises(ValueError, match="features must be"):
         fail(MultiHeadAttention(6, 3))
-    assert not module.watched()
+    assert not module.is_watched()
 
 
 def test_nobody_watching_no_map_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,8 @@ def test_maps_keep_what_the_call_saw_though_a_cache_is_written_over() -> None:
     model.keys.fill_(7.0)
     for weights, each in zip(seen.values(), expected, strict=True):
         torch.testing.assert_close(weights.dense(), each)
-    joined = seen.joined("")
+    assert watch.joined is watch.concatenated
+    joined = seen.concatenated("")
     assert joined.shape == (1, 2, 3, 3)
     torch.testing.assert_close(joined[:, :, 1, :2], expected[1][:, :, 0])
     assert not joined.dense().triu(1).any()
@@ -250,7 +251,7 @@ def test_a_missing_path_names_the_nearest() -> None:
     assert seen.get("other") is None
     assert "other" not in seen
     with pytest.raises(UnseenError):
-        seen.joined("other")
+        seen.concatenated("other")
 
 
 def test_printed_it_says_what_was_seen_and_what_was_not() -> None:

@@ -1,4 +1,4 @@
-"""The maps of one module over many calls, such as the steps of a decoder, as one."""
+"""The maps of one module over several calls, such as the steps of a decoder, as one map."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from attent.attention.maps.attention_map import AttentionMap, ScoreMap, Stage
 from attent.errors import ArgumentError, ShapeError
 
 
-class Joined(AttentionMap):
-    """The rows of several maps below one another; a key that a call did not have yet weighs nothing in its rows.
+class ConcatenatedMap(AttentionMap):
+    """The rows of several maps, one map after the other; keys that a call did not have yet weigh nothing in its rows.
 
     Args:
         maps: in the order of their calls.
 
     Raises:
-        ShapeError: they are of different batches or heads.
+        ShapeError: they differ in batch or heads.
     """
 
     def __init__(self, maps: Sequence[AttentionMap]) -> None:
-        found = {(each.call.batch, each.call.heads, each.call.axes) for each in maps}
-        if len(found) > 1:
-            raise ShapeError(f"maps to be joined must have one batch and as many heads, got {', '.join(str(each.shape) for each in maps)}")
-        longest = max(maps, key=lambda each: each.call.keys)
-        call = replace(longest.call, queries=sum(each.call.queries for each in maps), mask=None, bias=None, start=0)
-        super().__init__(call, torch.cat([each.query for each in maps], 2), longest.key, detached=True)
+        if len({(part.call.batch, part.call.heads, part.call.axes) for part in maps}) > 1:
+            shapes = ", ".join(str(part.shape) for part in maps)
+            raise ShapeError(f"maps can be concatenated if they have the same batch and heads, got {shapes}")
+        longest = max(maps, key=lambda part: part.call.keys)
+        call = replace(longest.call, queries=sum(part.call.queries for part in maps), mask=None, bias=None, start=0)
+        super().__init__(call, torch.cat([part.query for part in maps], 2), longest.key, detached=True)
         self._maps = tuple(maps)
 
     def detach(self) -> AttentionMap:
         return self
 
     def keep(self) -> AttentionMap:
-        return Joined([each.keep() for each in self._maps])
+        return ConcatenatedMap([part.keep() for part in self._maps])
 
     def scores(self, stage: Stage = "raw") -> ScoreMap:
-        raise ArgumentError("joined maps have no scores; ask the map of one call")
+        raise ArgumentError("concatenated maps have no scores; ask the map of one call")
 
     @contextmanager
     def tiles(
         self, rows: range | None = None, heads: range | None = None, sequences: range | None = None
     ) -> Iterator[Iterator[tile_stream.Tile]]:
         with torch.no_grad(), torch.autocast(self.call.device.type, enabled=False):
-            yield self._below_one_another(range(self.call.queries) if rows is None else rows, heads, sequences)
+            yield self._tiles(range(self.call.queries) if rows is None else rows, heads, sequences)
 
-    def _below_one_another(self, rows: range, heads: range | None, sequences: range | None) -> Iterator[tile_stream.Tile]:
-        first = 0
-        for each in self._maps:
-            last = first + each.call.queries
-            here = rows[bisect_left(rows, first) : bisect_left(rows, last)]
-            for tile in tile_stream.tiles(each, range(here.start - first, here.stop - first, here.step), heads, sequences):
-                yield replace(tile, rows=slice(tile.rows.start + first, tile.rows.stop + first, tile.rows.step))
-            first = last
+    def _tiles(self, rows: range, heads: range | None, sequences: range | None) -> Iterator[tile_stream.Tile]:
+        begin = 0
+        for part in self._maps:
+            end = begin + part.call.queries
+            own = rows[bisect_left(rows, begin) : bisect_left(rows, end)]
+            for tile in tile_stream.tiles(part, range(own.start - begin, own.stop - begin, own.step), heads, sequences):
+                yield replace(tile, rows=slice(tile.rows.start + begin, tile.rows.stop + begin, tile.rows.step))
+            begin = end
 
     def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
-        return [self._at(rows) for rows in runs]
+        return [self._weights(rows) for rows in runs]
 
-    def _at(self, rows: Tensor) -> Tensor:
-        call, first = self.call, 0
+    def _weights(self, rows: Tensor) -> Tensor:
+        call, begin = self.call, 0
         weights = torch.zeros(call.batch, call.heads, len(rows), call.keys, dtype=call.exact, device=call.device)
-        for each in self._maps:
-            here = (rows >= first) & (rows < first + each.call.queries)
-            if here.any():
-                weights[:, :, here, : each.call.keys] = each.rows(rows[here] - first)
-            first += each.call.queries
+        for part in self._maps:
+            is_own = (rows >= begin) & (rows < begin + part.call.queries)
+            if is_own.any():
+                weights[:, :, is_own, : part.call.keys] = part.rows(rows[is_own] - begin)
+            begin += part.call.queries
         return weights

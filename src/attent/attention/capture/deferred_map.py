@@ -1,56 +1,103 @@
-"""The map of a call that was not ours, prepared when it is first looked at."""
+"""The map of a call of PyTorch's attention, prepared when it is first read, from snapshots of the call's tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attent.attention.base import Mask, Normalizer
 from attent.attention.call import Prepared, prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.versions import Versions
 from attent.attention.masks.causal import Causal
+from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores.scaled_dot import ScaledDot
+from attent.errors import StaleMapError
+
+# Tensors of one size that may share a storage: queries, keys and values come from one product.
+MAX_SHARING = 3
 
 
-class Recorded(AttentionMap):
-    """A map that costs nothing until it is looked at.
+class Snapshot(NamedTuple):
+    """A tensor of a call, without its graph, and its version at the time of the call; no version if it is a copy."""
+
+    tensor: Tensor
+    version: int | None = None
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Self:
+        """Return the snapshot of queries, keys or a mask: a copy if the model may overwrite them, as in a cache."""
+        if tensor.is_nested:
+            return cls(tensor.detach())
+        if may_be_overwritten(tensor):
+            return cls(tensor.detach().clone())
+        # a tensor without a graph needs no detached view
+        return cls(tensor.detach() if tensor.requires_grad else tensor, tensor._version)
+
+    @classmethod
+    def of_parameter(cls, tensor: Tensor) -> Self:
+        """Return the snapshot of a parameter: no copy, but `get` notices a change."""
+        return cls(tensor.detach(), None if tensor.is_inference() else tensor._version)
+
+    def get(self) -> Tensor:
+        """Return the tensor.
+
+        Raises:
+            StaleMapError: it was changed in place since the call.
+        """
+        if self.version is not None and self.tensor._version != self.version:
+            raise StaleMapError("a tensor of this map was changed in place after the call; read the map before the change")
+        return self.tensor
+
+
+def may_be_overwritten(tensor: Tensor) -> bool:
+    """Return whether the model may write to a tensor: it did before, or the tensor is a parameter or part of a larger buffer."""
+    if tensor.is_inference() or tensor._version:
+        # inference mode does not count writes
+        return True
+    owner = tensor if tensor._base is None else tensor._base
+    is_parameter = owner.requires_grad and owner.is_leaf
+    return is_parameter or tensor.untyped_storage().nbytes() > MAX_SHARING * tensor.nbytes
+
+
+class DeferredMap(AttentionMap):
+    """A map that costs nothing until it is read.
 
     Args:
-        prepared: makes the call and its tensors of what was kept.
-        kept: what it makes them of.
+        prepare: makes the call and its tensors from the arguments.
+        arguments: snapshots and settings of the call.
     """
 
-    # what LazyMatrix holds, but for that which is made later
+    # the fields of LazyMatrix that do not depend on the call
     _detached, _lowered = True, None
 
-    def __init__(self, prepared: Callable[..., Prepared], *kept: object) -> None:
-        self._prepared = prepared, kept
+    def __init__(self, prepare: Callable[..., Prepared], *arguments: object) -> None:
+        self._deferred = prepare, arguments
 
     def __getattr__(self, name: str) -> Any:
-        """The call, its queries and its keys, made when the first of them is asked for."""
+        """Prepare the call, its queries and its keys at the first access to one of them."""
         if name not in ("call", "query", "key", "_versions"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        prepared, kept = self._prepared
-        self.call, self.query, self.key, _ = prepared(*kept)
+        prepare, arguments = self._deferred
+        self.call, self.query, self.key, _ = prepare(*arguments)
         self._versions = Versions(self.call, self.query, self.key)
-        # what was kept is in these three now
-        del self._prepared
+        del self._deferred
         return getattr(self, name)
 
 
 @dataclass(frozen=True)
 class BareSoftmax(Normalizer):
-    """The softmax without our rule for a query that may see nothing: 0/0, which is NaN."""
+    """The softmax as in PyTorch: the row of a query that may see nothing is 0/0, which is NaN."""
 
     def normalize(self, scores: Tensor) -> Tensor:
-        """The softmax of each row of scores (…, Tk)."""
+        """Return the softmax of each row of scores (…, Tk)."""
         return scores.softmax(-1)
 
     def __call__(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -63,49 +110,68 @@ def scaled_dot_product(
     key: Tensor,
     mask: Tensor | Mask | None = None,
     *,
-    causal: bool = False,
+    is_causal: bool = False,
     scale: float | None = None,
-    grouped: bool = False,
-    bare: bool = False,
+    is_grouped: bool = False,
+    is_bare: bool = False,
 ) -> Prepared:
-    """PyTorch's attention as a call of ours.
+    """Prepare a call of PyTorch's attention as a call of ours.
 
     Args:
-        query: (…, H, Tq, D), up to two axes in front as attend has them; more are taken together as the batch.
+        query: (…, H, Tq, D); more than one leading axis is flattened to one batch.
         key: (…, G, Tk, D).
         mask: a mask of ours, or a tensor that broadcasts to (…, H, Tq, Tk): boolean, True where a query may attend, or a float term.
-        causal: whether query i sees the keys up to i, counted from the first key.
+        is_causal: query i sees the keys up to i, counted from the first key.
         scale: the factor on qᵀk; 1/√D if not given.
-        grouped: whether query heads share key heads.
-        bare: whether the weights of a query that may see nothing are NaN; zeros if not.
+        is_grouped: query heads share key heads.
+        is_bare: the weights of a query that may see nothing are NaN, not zero.
     """
-    own = 3 if grouped else 2
-    front = torch.broadcast_shapes(query.shape[:-own], key.shape[:-own])
-    query, key = (side.expand(*front, *side.shape[-own:]) for side in (query, key))
-    axes = len(front) + own
+    own_axes = 3 if is_grouped else 2
+    leading = torch.broadcast_shapes(query.shape[:-own_axes], key.shape[:-own_axes])
+    query, key = (side.expand(*leading, *side.shape[-own_axes:]) for side in (query, key))
     if isinstance(mask, Tensor):
-        mask = _with_axes(mask, query)
-    if axes > 4:
+        mask = _broadcast(mask, query)
+    if len(leading) + own_axes > 4:
         query, key = query.flatten(0, -4), key.flatten(0, -4)
-    added = mask if isinstance(mask, Tensor) and mask.dtype != torch.bool else None
-    chosen = None if added is not None else Table(mask) if isinstance(mask, Tensor) else mask
+    bias = mask if isinstance(mask, Tensor) and mask.dtype != torch.bool else None
+    if isinstance(mask, Tensor):
+        mask = Table(mask) if bias is None else None
     return prepare(
         query,
         key,
         key[..., :0],
         score=ScaledDot(scale),
-        normalizer=BareSoftmax() if bare else Softmax(),
-        mask=chosen if not causal else Causal() if chosen is None else chosen & Causal(),
-        bias=added,
-        # PyTorch's causal mask counts from the first key; elsewhere the last query stands on the last key, as with a cache
-        query_start=0 if causal else None,
+        normalizer=BareSoftmax() if is_bare else Softmax(),
+        mask=mask if not is_causal else Causal() if mask is None else mask & Causal(),
+        bias=bias,
+        # PyTorch's causal mask counts from the first key; ours aligns the last query with the last key, as a cache needs
+        query_start=0 if is_causal else None,
     )
 
 
-def _with_axes(mask: Tensor, query: Tensor) -> Tensor:
-    """A mask that broadcasts to (…, Tq, Tk) beside these queries, with two axes or four, as ours have."""
+def _broadcast(mask: Tensor, query: Tensor) -> Tensor:
+    """Return a mask that broadcasts to (…, Tq, Tk) of these queries with the two or four axes that our masks have."""
     if query.dim() > 4:
         return mask.expand(*query.shape[:-2], *mask.shape[-2:]).flatten(0, -4)
     if query.dim() == 3 and mask.dim() == 3:
         return mask[:, None]
     return mask if mask.dim() == 2 else mask[(None,) * (4 - mask.dim())]
+
+
+def pad_nested(features: Tensor, length: int | None = None) -> tuple[Tensor, Tensor]:
+    """Pad nested sequences (…, T_b, D) with zeros to (B, …, length, D); return them with their lengths (B,).
+
+    Args:
+        features: a nested tensor.
+        length: the longest sequence's if not given.
+    """
+    sequences = features.unbind()
+    lengths = torch.tensor([sequence.shape[-2] for sequence in sequences], device=features.device)
+    padded = length or int(lengths.max())
+    return torch.stack([F.pad(sequence, (0, 0, 0, padded - sequence.shape[-2])) for sequence in sequences]), lengths
+
+
+def padding_mask(query_lengths: Tensor, queries: int, key_lengths: Tensor) -> Mask:
+    """Return the mask that hides padding, as query and as key, of sequences with these lengths (B,)."""
+    is_query = torch.arange(queries, device=query_lengths.device) < query_lengths[:, None]  # (B, Tq)
+    return Table(is_query[:, None, :, None]) & Padding(key_lengths)
