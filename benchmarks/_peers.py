@@ -67,7 +67,7 @@ def python(environment: str) -> Path:
 
 def write(folder: Path, data: Bitext, model: ModelSettings, pieces: int, tokens: int, batches: int) -> None:
     """Write what is to be trained on: the pairs of so many of attent's batches, in their order; the vocabulary; the model."""
-    order = data.endless(BatchSize(tokens=tokens), 1)
+    order = data.stream(BatchSize(tokens=tokens), 1)
     rows = [order.next_rows() for _ in range(batches)]
     (folder / "batches.json").write_text(json.dumps([len(some) for some in rows]), encoding="utf-8")
     every = list(itertools.chain.from_iterable(rows))

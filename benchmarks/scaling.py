@@ -45,7 +45,7 @@ def point(
     torch.manual_seed(0)
     model = training.transformer(asked.preset)
     sides = [training.Side(str(pace), pace, training.ours(model, pieces, pace, data, tokens)) for pace in paces]
-    found = training.measure(sides, data.endless(BatchSize(tokens=tokens), 1), asked.rounds, asked.updates)
+    found = training.measure(sides, data.stream(BatchSize(tokens=tokens), 1), asked.rounds, asked.updates)
     return {name: 1e6 / max(rates) for name, rates in found.items()}
 
 

@@ -60,7 +60,7 @@ def test_what_is_written_is_what_attent_learns_from(peers: ModuleType, data: Bit
     assert len(rows) == 3
     assert len(sources) == len(targets) == sum(rows)
     first = 0
-    for number, batch in zip(rows, data.endless(BatchSize(tokens=TOKENS), 1), strict=False):
+    for number, batch in zip(rows, data.stream(BatchSize(tokens=TOKENS), 1), strict=False):
         assert len(batch.source) == number
         for row, source in enumerate(sources[first : first + number]):
             assert source == [token for token in batch.source[row].tolist() if token != PAD]

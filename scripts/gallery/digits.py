@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.data.labelled.corpus import of_images
+from attent.data.labelled.corpus import image_corpus
 from attent.data.labelled.inputs import PictureInputs
 from attent.data.labelled.pictures import Pictures
 from attent.data.labelled.settings import ImagesSettings
@@ -33,7 +33,7 @@ def plate(run: Path) -> Plate:
     """A test picture of each class, and over it the weights of the vector in front: of its last layer, and through all."""
     classifier = load(run)
     how = classifier.inputs.inputs
-    corpus = of_images(ImagesSettings.model_validate(read_config(run).corpus["images"]))
+    corpus = image_corpus(ImagesSettings.model_validate(read_config(run).corpus["images"]))
     assert isinstance(how, PictureInputs) and isinstance(corpus.data, Pictures)
     pixels, classes = corpus.data.pixels[corpus.test], corpus.classes[corpus.test]
     grid = patch_grid(how.height, how.width, how.patch)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.data.batches import ROWS, Batch, BatchSize, Bitext, Sequences, cut, round_up
+from attent.data.batches import ROW_MULTIPLE, Batch, BatchSize, Bitext, Sequences, cut_batches, round_up
 from attent.data.text import Pair
 from attent.data.tokenizer import BOS, EOS, PAD, CharTokenizer
 from attent.errors import ArgumentError, DataError
@@ -14,7 +14,7 @@ TOKENIZER = CharTokenizer("abcde")
 
 
 def bitext(pairs: list[tuple[str, str]], keys: int = 16) -> Bitext:
-    return Bitext([Pair(*pair) for pair in pairs], TOKENIZER, TOKENIZER, keys=keys)
+    return Bitext([Pair(*pair) for pair in pairs], TOKENIZER, TOKENIZER, length_multiple=keys)
 
 
 def many(count: int) -> Bitext:
@@ -50,13 +50,13 @@ def test_a_batch_holds_every_token_and_padding_only(pairs: list[tuple[str, str]]
 def test_every_pair_comes_once_an_epoch() -> None:
     data = many(101)
     for size in (BatchSize(pairs=7), BatchSize(tokens=61)):
-        rows = np.concatenate(data.shuffled(size, seed=3, epoch=2))
+        rows = np.concatenate(data.epoch_plan(size, seed=3, epoch=2))
         assert sorted(rows) == list(range(101))
 
 
 def test_epochs_differ_and_can_be_had_again() -> None:
     data, size = many(53), BatchSize(pairs=5)
-    first, again, second, other = (np.concatenate(data.shuffled(size, *place)) for place in ((1, 0), (1, 0), (1, 1), (2, 0)))
+    first, again, second, other = (np.concatenate(data.epoch_plan(size, *place)) for place in ((1, 0), (1, 0), (1, 1), (2, 0)))
     assert (first == again).all()
     assert (first != second).any()
     assert (first != other).any()
@@ -64,10 +64,10 @@ def test_epochs_differ_and_can_be_had_again() -> None:
 
 def test_batches_by_tokens_keep_to_their_size_in_multiples_of_eight() -> None:
     data, size = many(503), BatchSize(tokens=211)
-    batches = [data.batch(rows) for rows in data.shuffled(size, seed=1, epoch=0)]
+    batches = [data.batch(rows) for rows in data.epoch_plan(size, seed=1, epoch=0)]
     longest = [max(int(batch.source_lengths.max()), int(batch.target_lengths.max())) for batch in batches]
     assert all(len(batch.source) * length <= 211 for batch, length in zip(batches, longest, strict=True))
-    odd = [batch for batch in batches if len(batch.source) > ROWS and len(batch.source) % ROWS]
+    odd = [batch for batch in batches if len(batch.source) > ROW_MULTIPLE and len(batch.source) % ROW_MULTIPLE]
     assert len(odd) <= 1
 
 
@@ -77,32 +77,32 @@ def test_batches_by_tokens_hold_at_least_one_pair() -> None:
 
 def test_batches_hold_pairs_of_like_length() -> None:
     data = many(503)
-    spread = [np.ptp(data.source.lengths[rows]) for rows in data.shuffled(BatchSize(pairs=8), seed=1, epoch=0)]
+    spread = [np.ptp(data.source.lengths[rows]) for rows in data.epoch_plan(BatchSize(pairs=8), seed=1, epoch=0)]
     assert np.mean(spread) < 3 < np.ptp(data.source.lengths)
 
 
 def test_an_endless_stream_goes_through_epochs() -> None:
     data, size = many(11), BatchSize(pairs=4)
-    batches: list[Batch] = list(itertools.islice(data.endless(size, seed=1), 6))
+    batches: list[Batch] = list(itertools.islice(data.stream(size, seed=1), 6))
     assert sum(len(batch.source) for batch in batches) == 22
 
 
 def test_an_endless_stream_can_be_taken_up_at_any_place() -> None:
     data, size = many(11), BatchSize(pairs=4)
-    stream = data.endless(size, seed=1)
+    stream = data.stream(size, seed=1)
     places, batches = [], []
     for _ in range(7):
-        places.append(stream.place)
+        places.append(stream.position)
         batches.append(next(stream))
     assert places[:4] == [(0, 0), (0, 1), (0, 2), (0, 3)]
     assert places[4] == (1, 1)
     for place, batch in zip(places, batches, strict=True):
-        assert next(data.endless(size, seed=1, place=place)).source.equal(batch.source)
+        assert next(data.stream(size, seed=1, position=place)).source.equal(batch.source)
 
 
 def test_once_gives_each_batch_with_its_rows() -> None:
     data = many(11)
-    seen = list(data.once(BatchSize(pairs=4)))
+    seen = list(data.sorted_batches(BatchSize(pairs=4)))
     assert sorted(np.concatenate([rows for rows, _ in seen])) == list(range(11))
     assert all((batch.source_lengths.numpy() == data.source.lengths[rows]).all() for rows, batch in seen)
     lengths = np.concatenate([data.source.lengths[rows] for rows, _ in seen])
@@ -113,11 +113,11 @@ def test_once_gives_each_batch_with_its_rows() -> None:
 @given(st.lists(st.integers(0, 31), min_size=1, max_size=61), st.integers(1, 67))
 def test_a_cut_keeps_the_order(lengths: list[int], tokens: int) -> None:
     order = np.arange(len(lengths))[::-1]
-    assert (np.concatenate(list(cut(order, np.array(lengths), BatchSize(tokens=tokens)))) == order).all()
+    assert (np.concatenate(list(cut_batches(order, np.array(lengths), BatchSize(tokens=tokens)))) == order).all()
 
 
 def test_sequences_may_be_empty() -> None:
-    assert Sequences([[], [5]]).padded(np.array([0])).tolist() == [[PAD]]
+    assert Sequences([[], [5]]).pad(np.array([0])).tolist() == [[PAD]]
 
 
 @pytest.mark.parametrize("size", [{}, {"pairs": 3, "tokens": 5}])
@@ -128,7 +128,7 @@ def test_a_size_is_one_or_the_other(size: dict[str, int]) -> None:
 
 def test_nothing_makes_no_batch() -> None:
     with pytest.raises(DataError, match="no pair"):
-        next(bitext([]).endless(BatchSize(pairs=3), seed=1))
+        next(bitext([]).stream(BatchSize(pairs=3), seed=1))
 
 
 @pytest.mark.parametrize(("number", "rounded"), [(0, 0), (1, 8), (8, 8), (9, 16)])
@@ -149,17 +149,17 @@ def pieces(batch: Batch) -> list[tuple[list[int], list[int]]]:
 def test_parts_are_the_whole_without_loss_or_repeat(parts: int, size: BatchSize) -> None:
     """Also where there are more of them than pairs, and from the same place on whatever their number."""
     data = many(53)
-    whole = data.endless(size, 1, (0, 2))
-    each = [data.endless(size, 1, (0, 2)) for _ in range(parts)]
-    for _ in range(2 * len(data.shuffled(size, 1, 0))):
+    whole = data.stream(size, 1, (0, 2))
+    each = [data.stream(size, 1, (0, 2)) for _ in range(parts)]
+    for _ in range(2 * len(data.epoch_plan(size, 1, 0))):
         batch = next(whole)
-        found = [batches.next_part(number, parts) for number, batches in enumerate(each)]
+        found = [batches.next_shard(number, parts) for number, batches in enumerate(each)]
         assert {tokens for _, tokens in found} == {batch.tokens} == {sum(part.tokens for part, _ in found)}
         assert sorted(pair for part, _ in found for pair in pieces(part)) == sorted(pieces(batch))
         assert all(len(part.source) for part, _ in found)
-        assert {batches.place for batches in each} == {whole.place}
+        assert {batches.position for batches in each} == {whole.position}
         for number, (part, _) in enumerate(found):
-            again = batch.part(number, parts)
+            again = batch.shard(number, parts)
             assert again.tokens == part.tokens
             assert pieces(again) == pieces(part)
             assert part.target_in[:, : again.target_in.shape[1]].equal(again.target_in)
@@ -167,7 +167,7 @@ def test_parts_are_the_whole_without_loss_or_repeat(parts: int, size: BatchSize)
 
 def test_a_bitext_has_the_tokens_of_both_sides() -> None:
     bitext = Bitext([Pair("ab", "c")], CharTokenizer("ab"), CharTokenizer("c"))
-    assert {side: sequences.joined(np.arange(1)).tolist() for side, sequences in bitext.sides.items()} == {
+    assert {side: sequences.concatenate(np.arange(1)).tolist() for side, sequences in bitext.token_sequences.items()} == {
         "source": [4, 5],
         "target": [BOS, 4, EOS],
     }

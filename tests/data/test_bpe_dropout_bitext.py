@@ -42,7 +42,7 @@ def data(tmp_path: Path, tokenizer: BpeTokenizer) -> ResampledBitext:
 
 def drawn(data: ResampledBitext, batches: int) -> list[list[list[list[int]]]]:
     """The ids of the sources and the targets of the first batches."""
-    return [[batch.source.tolist(), batch.target_out.tolist()] for batch in itertools.islice(data.endless(SIZE, 1), batches)]
+    return [[batch.source.tolist(), batch.target_out.tolist()] for batch in itertools.islice(data.stream(SIZE, 1), batches)]
 
 
 def texts(tokenizer: BpeTokenizer, batch: Batch) -> list[tuple[str, str]]:
@@ -53,7 +53,7 @@ def texts(tokenizer: BpeTokenizer, batch: Batch) -> list[tuple[str, str]]:
 
 
 def test_each_epoch_has_every_pair_in_other_pieces(data: ResampledBitext, tokenizer: BpeTokenizer) -> None:
-    batches = list(itertools.islice(data.endless(SIZE, 1), 12))
+    batches = list(itertools.islice(data.stream(SIZE, 1), 12))
     epochs: list[set[tuple[int, ...]]] = []
     for epoch in (batches[:6], batches[6:]):
         found = [pair for batch in epoch for pair in texts(tokenizer, batch)]
@@ -89,10 +89,10 @@ print(json.dumps(test.drawn(test.resampled(pathlib.Path(sys.argv[2]), test.learn
 
 
 def test_a_stream_taken_up_again_goes_on_the_same(data: ResampledBitext) -> None:
-    stream = data.endless(SIZE, 1)
+    stream = data.stream(SIZE, 1)
     for _ in range(7):
         next(stream)
-    again = data.endless(SIZE, 1, stream.place)
+    again = data.stream(SIZE, 1, stream.position)
     for _ in range(3):
         one, other = next(stream), next(again)
         assert one.source.equal(other.source)
@@ -100,15 +100,15 @@ def test_a_stream_taken_up_again_goes_on_the_same(data: ResampledBitext) -> None
 
 
 def test_outside_training_pieces_are_the_likeliest(data: ResampledBitext, tokenizer: BpeTokenizer) -> None:
-    rows, batch = next(data.once(SIZE))
+    rows, batch = next(data.sorted_batches(SIZE))
     expected = [tokenizer.encode(PAIRS[row].source) for row in rows]
     assert [row[:length] for row, length in zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)] == expected
 
 
 def test_parts_are_cut_into_the_pieces_of_the_whole(data: ResampledBitext) -> None:
-    whole, *parts = (data.endless(SIZE, 1) for _ in range(4))
+    whole, *parts = (data.stream(SIZE, 1) for _ in range(4))
     for _ in range(12):
-        batch, found = next(whole), [part.next_part(number, 3) for number, part in enumerate(parts)]
+        batch, found = next(whole), [part.next_shard(number, 3) for number, part in enumerate(parts)]
         assert sum(part.tokens for part, _ in found) == batch.tokens == found[0][1]
         for number, (part, _) in enumerate(found):
             if not part.tokens:
@@ -124,7 +124,7 @@ def test_no_side_grows_beyond_what_a_model_can_read(tmp_path: Path, tokenizer: B
     longest = max(len(tokenizer.encode(pair.source)) for pair in PAIRS[:-1])
     encoded = index(pairs, tokenizer, tokenizer, tmp_path, maximum_length=longest)
     limited, free = (ResampledBitext(encoded, pairs, tokenizer, tokenizer, 0.3, maximum_length=most) for most in (longest, None))
-    assert max(int(batch.source_lengths.max()) for batch in itertools.islice(free.endless(SIZE, 1), 12)) > longest
-    batches = list(itertools.islice(limited.endless(SIZE, 1), 12))
+    assert max(int(batch.source_lengths.max()) for batch in itertools.islice(free.stream(SIZE, 1), 12)) > longest
+    batches = list(itertools.islice(limited.stream(SIZE, 1), 12))
     assert max(int(batch.source_lengths.max()) for batch in batches) == longest
-    assert sorted(texts(tokenizer, batches[0])) == sorted(texts(tokenizer, next(free.endless(SIZE, 1))))
+    assert sorted(texts(tokenizer, batches[0])) == sorted(texts(tokenizer, next(free.stream(SIZE, 1))))

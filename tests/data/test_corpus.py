@@ -7,8 +7,8 @@ import pytest
 
 from attent.data.batches import BatchSize
 from attent.data.bpe_dropout_bitext import ResampledBitext
-from attent.data.corpus import bitext, lent, text, tokenizers
-from attent.data.index import StoredBitext
+from attent.data.corpus import bitext, open_bitext, text, tokenizers
+from attent.data.index import DiskBitext
 from attent.data.settings import TextSettings
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
@@ -30,7 +30,7 @@ def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
     corpus = text(TextSettings(train=pairs(tmp_path / "a.tsv", 101), valid=pairs(tmp_path / "b.tsv", 7, first=98)))
     assert (len(corpus.train), len(corpus.validation)) == (98, 7)
     assert corpus.train[3] == Pair("the dog 3", "der Hund 3")
-    assert [report.said() for report in corpus.reports] == [
+    assert [report.summary() for report in corpus.reports] == [
         [f"{tmp_path / 'a.tsv'}: 101 lines read, 98 kept", "  3 dropped: also in validation (lines 99, 100, 101)"],
         [f"{tmp_path / 'b.tsv'}: 7 lines read, 7 kept"],
     ]
@@ -72,7 +72,7 @@ def test_pairs_that_are_too_long_are_left_out_and_reported(tmp_path: Path) -> No
     settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", maximum_length=10)
     corpus = text(settings)
     data = bitext(corpus, settings, *tokenizers(corpus, settings))
-    assert isinstance(data, StoredBitext)
+    assert isinstance(data, DiskBitext)
     short = [pair for pair in corpus.train if len(pair.target) <= 10]
     assert len(data) == len(short) < 11
     assert corpus.reports[0].dropped["longer than the maximum length"].count == len(corpus.train) - len(short)
@@ -92,9 +92,9 @@ def test_another_process_opens_what_was_encoded(tmp_path: Path, dropout: float) 
     settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=dropout, maximum_length=12)
     corpus = text(settings)
     both = tokenizers(corpus, settings)
-    mine, theirs = bitext(corpus, settings, *both), lent(corpus.folder.path, settings, *both)
+    mine, theirs = bitext(corpus, settings, *both), open_bitext(corpus.folder.path, settings, *both)
     assert len(mine) == len(theirs) > 0
-    for _, one, other in zip(range(20), mine.endless(BatchSize(7), 1), theirs.endless(BatchSize(7), 1), strict=False):
+    for _, one, other in zip(range(20), mine.stream(BatchSize(7), 1), theirs.stream(BatchSize(7), 1), strict=False):
         assert one.source.equal(other.source)
         assert one.target_out.equal(other.target_out)
 
@@ -108,7 +108,7 @@ def test_real_text(data_folder: Path) -> None:
     settings = TextSettings(**files, vocabulary=1000)
     corpus = text(settings)
     source, target = tokenizers(corpus, settings)
-    batches = list(itertools.islice(bitext(corpus, settings, source, target).endless(BatchSize(tokens=1021), 1), 7))
+    batches = list(itertools.islice(bitext(corpus, settings, source, target).stream(BatchSize(tokens=1021), 1), 7))
     seen = {target.decode(row.tolist()) for batch in batches for row in batch.target_out}
     assert len(seen) > 100
     assert seen <= {pair.target for pair in corpus.train}
@@ -122,7 +122,7 @@ from attent.data.settings import TextSettings
 settings = TextSettings(train=sys.argv[1], vocabulary=2000)
 corpus = text(settings, sys.argv[2])
 data = bitext(corpus, settings, *tokenizers(corpus, settings))
-tokens = sum(batch.tokens for batch in itertools.islice(data.endless(BatchSize(tokens=4096), 1), 2000))
+tokens = sum(batch.tokens for batch in itertools.islice(data.stream(BatchSize(tokens=4096), 1), 2000))
 print(len(data), tokens, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

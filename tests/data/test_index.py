@@ -5,8 +5,8 @@ import pytest
 
 from attent.data.batches import BatchSize, Bitext, Sequences
 from attent.data.disk_pairs import StoredPairs, WorkingFolder, store
-from attent.data.index import EncodedBitext, StoredBitext, index, put
-from attent.data.readers import Report
+from attent.data.index import DiskBitext, EncodedBitext, index, save_bitext
+from attent.data.readers import ReadReport
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import DataError
@@ -24,11 +24,11 @@ def test_batches_from_disk_are_those_from_memory(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("attent.data.index.APART", 4)
     in_memory, size = Bitext(PAIRS, TOKENIZER, TOKENIZER), BatchSize(tokens=97)
     on_disk = index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path / "index", maximum_length=99)
-    put(in_memory, tmp_path / "put")
-    for data in (on_disk, StoredBitext(tmp_path / "index"), StoredBitext(tmp_path / "put")):
+    save_bitext(in_memory, tmp_path / "put")
+    for data in (on_disk, DiskBitext(tmp_path / "index"), DiskBitext(tmp_path / "put")):
         assert len(data) == 101
         assert not hasattr(data.source, "tokens")
-        for _, (mine, other) in zip(range(19), zip(data.endless(size, 3), in_memory.endless(size, 3), strict=False), strict=False):
+        for _, (mine, other) in zip(range(19), zip(data.stream(size, 3), in_memory.stream(size, 3), strict=False), strict=False):
             for name in ("source", "source_lengths", "target_in", "target_out", "target_lengths"):
                 assert getattr(mine, name).equal(getattr(other, name))
                 assert getattr(mine, name).dtype == getattr(other, name).dtype
@@ -36,7 +36,7 @@ def test_batches_from_disk_are_those_from_memory(tmp_path: Path, monkeypatch: py
 
 
 def test_what_is_too_long_is_left_out_and_reported(tmp_path: Path) -> None:
-    report = Report("pairs", lines=101)
+    report = ReadReport("pairs", lines=101)
     data = index(stored(PAIRS), TOKENIZER, TOKENIZER, tmp_path, maximum_length=4, report=report)
     short = [row for row, pair in enumerate(PAIRS) if max(len(pair.source), len(pair.target)) <= 4]
     assert data.rows.tolist() == short
@@ -63,4 +63,6 @@ def test_texts_may_be_empty(tmp_path: Path) -> None:
 
 
 def test_encoded_pairs_make_batches() -> None:
-    assert EncodedBitext(Sequences([[5, 6]]), Sequences([[2, 7, 3]]), keys=1).batch(np.array([0])).target_out.tolist() == [[7, 3]]
+    assert EncodedBitext(Sequences([[5, 6]]), Sequences([[2, 7, 3]]), length_multiple=1).batch(np.array([0])).target_out.tolist() == [
+        [7, 3]
+    ]

@@ -23,15 +23,15 @@ def test_lines_are_read_split_encoded_and_lent(tmp_path: Path, name: str) -> Non
     corpus = text(settings)
     assert (len(corpus.train), len(corpus.validation)) == (38, 2)
     made = tokenizer(corpus, settings)
-    data = encoded(corpus, settings, made, keys=1)
+    data = encoded(corpus, settings, made, length_multiple=1)
     assert data.lines.lengths.tolist() == [len(made.encode(pair.source)) for pair in corpus.train if len(pair.source.split()) <= 31]
-    said = " ".join(line for report in corpus.reports for line in report.said())
+    said = " ".join(line for report in corpus.reports for line in report.summary())
     assert "42 lines read" in said
     assert "2 dropped: empty line (lines 41, 42)" in said
     assert "dropped: longer than the maximum length" in said
-    other = lent(corpus.folder.path, settings, made, keys=1)
+    other = lent(corpus.folder.path, settings, made, length_multiple=1)
     rows = np.arange(len(data))
-    assert (other.batch(rows).lines == data.batch(rows).lines).all()
+    assert (other.batch(rows).token_ids == data.batch(rows).token_ids).all()
 
 
 def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
     corpus = text(settings)
     assert [pair.source for pair in corpus.validation] == LINES[:3]
     assert len(corpus.train) == 37
-    assert "3 dropped: also in validation (lines 1, 2, 3)" in " ".join(corpus.reports[0].said())
+    assert "3 dropped: also in validation (lines 1, 2, 3)" in " ".join(corpus.reports[0].summary())
 
 
 @pytest.mark.parametrize(

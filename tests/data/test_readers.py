@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.data.readers import Report, lines, pairs, parallel
+from attent.data.readers import ReadReport, read_lines, read_pairs, read_parallel
 from attent.data.text import Pair
 from attent.errors import ArgumentError, DataError
 
@@ -15,9 +15,9 @@ def written(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def read(path: Path | str) -> tuple[list[Pair], Report]:
-    report = Report(str(path))
-    return [pair for _, pair in pairs(path, report)], report
+def read(path: Path | str) -> tuple[list[Pair], ReadReport]:
+    report = ReadReport(str(path))
+    return [pair for _, pair in read_pairs(path, report)], report
 
 
 class Stdin:
@@ -45,20 +45,20 @@ def test_standard_input_is_tsv_or_jsonl(monkeypatch: pytest.MonkeyPatch, content
 
 def test_two_files_are_read_side_by_side(tmp_path: Path) -> None:
     source, target = written(tmp_path / "a.en", "a b\n\nd"), written(tmp_path / "a.de.gz", "c\nx\ne f\n")
-    report = Report("both")
-    assert list(parallel(source, target, report)) == [(1, BOTH[0]), (3, BOTH[1])]
+    report = ReadReport("both")
+    assert list(read_parallel(source, target, report)) == [(1, BOTH[0]), (3, BOTH[1])]
     assert report.dropped["empty source"].first == [2]
 
 
 def test_one_of_two_files_may_be_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Stdin(b"c\ne f\n"))
-    found = parallel(written(tmp_path / "a", "a b\nd\n"), "-", Report("both"))
+    found = read_parallel(written(tmp_path / "a", "a b\nd\n"), "-", ReadReport("both"))
     assert [pair for _, pair in found] == BOTH
 
 
 def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
     path = written(tmp_path / "a", "\ufeffa\u2028b\x0bc\r\nd\x85e\r \n")
-    assert list(lines(path)) == ["a\u2028b\x0bc", "d\x85e\r "]
+    assert list(read_lines(path)) == ["a\u2028b\x0bc", "d\x85e\r "]
 
 
 def test_two_thousand_lines_and_what_was_done_with_the_strange_ones(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_two_thousand_lines_and_what_was_done_with_the_strange_ones(tmp_path: Pa
     found, report = read(written(tmp_path / "own.tsv", "\n".join(texts) + "\n"))
     assert len(found) == 1997
     assert Pair("I 👍 it", "mir gefällt's 👍") in found
-    assert report.said() == [
+    assert report.summary() == [
         f"{tmp_path / 'own.tsv'}: 2,000 lines read, 1,997 kept",
         "  1 dropped: empty line (line 42)",
         "  1 dropped: more than one tab (line 100)",
@@ -78,7 +78,7 @@ def test_two_thousand_lines_and_what_was_done_with_the_strange_ones(tmp_path: Pa
 
 def test_a_report_names_the_first_lines_alone(tmp_path: Path) -> None:
     _, report = read(written(tmp_path / "a.tsv", "\n" * 7 + "a\tb\n \tc\nd\t\n"))
-    assert report.said()[1:] == [
+    assert report.summary()[1:] == [
         "  7 dropped: empty line (lines 1, 2, 3, …)",
         "  1 dropped: empty source (line 9)",
         "  1 dropped: empty target (line 10)",
@@ -98,7 +98,7 @@ def test_json_that_is_no_pair_is_dropped(tmp_path: Path, line: str) -> None:
 def test_unequal_files_are_both_named_with_their_lines(tmp_path: Path, left: int, right: int) -> None:
     source, target = written(tmp_path / "a.en", "x\n" * left), written(tmp_path / "a.de", "y\n" * right)
     with pytest.raises(DataError, match=rf"a\.en has {left} and .*a\.de has {right}"):
-        list(parallel(source, target, Report("both")))
+        list(read_parallel(source, target, ReadReport("both")))
 
 
 def test_what_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:

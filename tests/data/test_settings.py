@@ -30,6 +30,6 @@ def test_what_does_not_fit_together_is_refused(given: dict[str, Any], message: s
 
 def test_a_side_may_differ() -> None:
     settings = TextSettings(train="a.tsv", vocabulary=500, target_tokenizer="char", target_vocabulary="auto")
-    assert settings.of("source") == ("bpe", 500)
-    assert settings.of("target") == ("char", None)
-    assert TextSettings(train="a.tsv").of("target") == ("bpe", None)
+    assert settings.tokenizer_of("source") == ("bpe", 500)
+    assert settings.tokenizer_of("target") == ("char", None)
+    assert TextSettings(train="a.tsv").tokenizer_of("target") == ("bpe", None)

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from attent.data.text import Corpus, Pair, tagged
+from attent.data.text import Pair, TranslationCorpus, tagged
 
 
 def test_a_pair_is_a_value() -> None:
@@ -13,7 +13,7 @@ def test_a_pair_is_a_value() -> None:
 
 
 def test_a_corpus_keeps_its_test_sets_in_order() -> None:
-    corpus = Corpus([Pair("a", "b")], [], {"z": [], "a": [Pair("c", "d")]})
+    corpus = TranslationCorpus([Pair("a", "b")], [], {"z": [], "a": [Pair("c", "d")]})
     assert list(corpus.held_out) == ["z", "a"]
 
 

@@ -1,14 +1,14 @@
 import pytest
 
 from attent.data.disk_pairs import StoredPairs, WorkingFolder, store
-from attent.data.readers import Report
+from attent.data.readers import ReadReport
 from attent.data.text import Pair
 from attent.data.train_valid_split import split, without
 from attent.errors import DataError
 
 
-def stored(pairs: list[Pair]) -> tuple[StoredPairs, Report]:
-    return store(enumerate(pairs, start=1), WorkingFolder(), "pairs"), Report("pairs.tsv", lines=len(pairs))
+def stored(pairs: list[Pair]) -> tuple[StoredPairs, ReadReport]:
+    return store(enumerate(pairs, start=1), WorkingFolder(), "pairs"), ReadReport("pairs.tsv", lines=len(pairs))
 
 
 def different(count: int) -> list[Pair]:
@@ -45,7 +45,7 @@ def test_a_shared_pair_is_the_same_on_both_sides() -> None:
     pairs, report = stored(different(7))
     validation = [Pair("source 2", "target 2"), Pair("source 3", "another"), Pair("more", "target 4")]
     assert list(without(pairs, validation, report)) == [pair for pair in different(7) if pair.source != "source 2"]
-    assert report.said() == ["pairs.tsv: 7 lines read, 6 kept", "  1 dropped: also in validation (line 3)"]
+    assert report.summary() == ["pairs.tsv: 7 lines read, 6 kept", "  1 dropped: also in validation (line 3)"]
 
 
 def test_too_few_pairs_are_an_error() -> None:
@@ -56,6 +56,6 @@ def test_too_few_pairs_are_an_error() -> None:
         split(pairs, 0, report)
 
 
-def reversed_arguments(count: int) -> tuple[StoredPairs, int, Report]:
+def reversed_arguments(count: int) -> tuple[StoredPairs, int, ReadReport]:
     pairs, report = stored(different(count))
     return pairs, 0, report

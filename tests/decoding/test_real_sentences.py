@@ -97,7 +97,7 @@ def translator(corpus: list[Pair], request: pytest.FixtureRequest) -> Translator
     source, target = (WordTokenizer.learn([getattr(pair, side) for pair in pairs], 800) for side in ("source", "target"))
     model = build(MODELS[request.param], source.size, target.size)
     optimizer = torch.optim.Adam(model.parameters(), 5e-3)
-    batches = Bitext(pairs, source, target).endless(BatchSize(pairs=32), seed=1)
+    batches = Bitext(pairs, source, target).stream(BatchSize(pairs=32), seed=1)
     for _ in range(UPDATES):
         optimizer.zero_grad()
         translation_loss(model, next(batches), 0.0, "float32")[0].backward()

@@ -35,8 +35,8 @@ def test_dates_are_the_corpus_unless_text_is() -> None:
     assert list(made.table) == ["dates"]
     theirs = borrowed(settings, made.lend(encoded), source, target)
     rows = np.arange(11)
-    assert theirs.source.padded(rows).tolist() == encoded.source.padded(rows).tolist()
-    assert theirs.target.padded(rows).tolist() == encoded.target.padded(rows).tolist()
+    assert theirs.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
+    assert theirs.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
 
 
 def test_text_is_read_split_and_encoded(pairs: Path) -> None:

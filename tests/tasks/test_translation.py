@@ -45,7 +45,7 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     assert len(said) == 3
     assert list(judged.results(scores)) == ["held-out dates", "held-out combinations"]
     encoded = task.encoded(corpus, learnt)
-    loss, width = task.loss(model.train(), next(encoded.endless(BatchSize(4), 1)), 0.1, "float32")
+    loss, width = task.loss(model.train(), next(encoded.stream(BatchSize(4), 1)), 0.1, "float32")
     assert (loss.shape, width) == (torch.Size([]), 8)
     borrowed = task.borrowed(SETTINGS, corpus.lend(encoded), learnt)
     assert len(borrowed) == len(encoded) == 11

@@ -92,7 +92,7 @@ def _received(answer: Any) -> Any:
 
 TOKENIZER = CharTokenizer("abcde")
 PAIRS = [Pair(text, text[::-1]) for text in ("a", "bc", "deb", "cead", "ba", "e", "dd", "abcdeabc", "ecb", "ddca", "bbbbbbbbbbb")]
-DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER, keys=1)
+DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER, length_multiple=1)
 
 
 class BrokenError(Exception):
@@ -129,8 +129,8 @@ def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, 
             torch.nn.init.zeros_(made.to_logits.weight)
 
         class Counted(Bitext):
-            def endless(self, *arguments: Any, **named: Any) -> Any:
-                batches, turns = super().endless(*arguments, **named), [0]
+            def stream(self, *arguments: Any, **named: Any) -> Any:
+                batches, turns = super().stream(*arguments, **named), [0]
                 plain = batches.next_rows
 
                 def next_rows() -> np.ndarray:
@@ -146,7 +146,7 @@ def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, 
                 batches.next_rows = next_rows
                 return batches
 
-        data = Counted(PAIRS, TOKENIZER, TOKENIZER, keys=1)
+        data = Counted(PAIRS, TOKENIZER, TOKENIZER, length_multiple=1)
         checkpoints = Checkpoints(folder, how) if folder else None
         trained = train(
             made,

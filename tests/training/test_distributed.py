@@ -165,8 +165,8 @@ def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
     settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
     with process_group() as processes, patch.object(files, "text", wraps=files.text) as reading:
         bitext, corpus = prepared(processes, settings, DIGITS, DIGITS)
-        batches, seen = bitext.endless(BatchSize(7), 1), list[str]()
-        for _ in range(len(bitext.shuffled(BatchSize(7), 1, 0))):
+        batches, seen = bitext.stream(BatchSize(7), 1), list[str]()
+        for _ in range(len(bitext.epoch_plan(BatchSize(7), 1, 0))):
             batch, _ = processes.next_part(batches)
             pairs = zip(batch.source, batch.source_lengths, batch.target_out, strict=True) if batch.tokens else ()
             seen += [f"{DIGITS.decode(source[:length].tolist())} {DIGITS.decode(target.tolist())}" for source, length, target in pairs]

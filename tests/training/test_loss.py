@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from attent.data.batches import BatchSize, Bitext, Sequences
 from attent.data.labelled.examples import LabelledBatch
-from attent.data.masked_lm import BlankedLines
+from attent.data.masked_lm import MaskedLines
 from attent.data.text import Pair
 from attent.data.tokenizer import PAD, CharTokenizer
 from attent.models.encoder import EncoderModel
@@ -32,8 +32,8 @@ def tiny() -> Transformer:
 
 
 def test_padding_counts_for_nothing() -> None:
-    data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), keys=1)
-    (_, batch), model = next(iter(data.once(BatchSize(pairs=2)))), tiny()
+    data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1)
+    (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=2)))), tiny()
     assert (batch.target_out == PAD).any()
     loss, width = translation_loss(model, batch, 0.1, "float32")
     logits = model.output(model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in))
@@ -45,7 +45,7 @@ def test_padding_counts_for_nothing() -> None:
 
 def test_in_16_bits_the_loss_is_summed_in_32() -> None:
     data = Bitext([Pair("abcd", "ecb")], CharTokenizer("abcde"), CharTokenizer("abcde"))
-    (_, batch), model = next(iter(data.once(BatchSize(pairs=1)))), tiny()
+    (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=1)))), tiny()
     loss = translation_loss(model, batch, 0.1, "bfloat16")[0]
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, translation_loss(model, batch, 0.1, "float32")[0], atol=3e-2, rtol=3e-2)
@@ -79,7 +79,7 @@ def test_an_update_leaves_nothing_in_memory(name: str, precision: Precision) -> 
     """A tensor that a function has returned and keeps besides would hold the function, and be held by it, for ever."""
     tokenizer = CharTokenizer("abcde")
     data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], tokenizer, tokenizer)
-    (_, batch), model = next(iter(data.once(BatchSize(pairs=2)))), build(MODELS[name], tokenizer.size, tokenizer.size).train()
+    (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=2)))), build(MODELS[name], tokenizer.size, tokenizer.size).train()
 
     def tensors() -> int:
         translation_loss(model, batch, 0.1, precision)[0].backward()
@@ -126,7 +126,7 @@ def test_the_gradient_reaches_the_vector_in_front_and_the_projection() -> None:
 
 
 SIZE = 11
-LINES = BlankedLines(Sequences([[4, 5, 6], [7], [8, 9, 10, 4, 5, 6, 7, 8, 9, 10, 4]]), SIZE, 0.3, keys=1)
+LINES = MaskedLines(Sequences([[4, 5, 6], [7], [8, 9, 10, 4, 5, 6, 7, 8, 9, 10, 4]]), SIZE, 0.3, keys=1)
 MASKED_LM = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, dropout=0.0)
 
 
@@ -138,8 +138,8 @@ def masked_lm() -> EncoderModel:
 def test_the_loss_is_the_cross_entropy_of_the_blanks_alone(smoothing: float) -> None:
     made, batch = masked_lm(), LINES.drawn(np.arange(3), 1, 0)
     loss, width = masked_lm_loss(made, batch, smoothing, "float32")
-    logits = made.output(made(batch.lines, batch.lengths)).flatten(0, 1)[batch.places]
-    torch.testing.assert_close(loss, F.cross_entropy(logits, batch.told, label_smoothing=smoothing))
+    logits = made.output(made(batch.token_ids, batch.lengths)).flatten(0, 1)[batch.positions]
+    torch.testing.assert_close(loss, F.cross_entropy(logits, batch.labels, label_smoothing=smoothing))
     assert width == 8
     loss.backward()
     assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in made.parameters())
@@ -147,7 +147,7 @@ def test_the_loss_is_the_cross_entropy_of_the_blanks_alone(smoothing: float) -> 
 
 def test_without_a_blank_there_is_nothing_to_learn() -> None:
     made = masked_lm()
-    loss, _ = masked_lm_loss(made, LINES.drawn(np.arange(3), 1, 0).silent(), 0.1, "float32")
+    loss, _ = masked_lm_loss(made, LINES.drawn(np.arange(3), 1, 0).zero_weight(), 0.1, "float32")
     loss.backward()
     assert loss.item() == 0
     assert all(not weight.grad.any() for weight in made.parameters())
@@ -169,7 +169,7 @@ def go(**values: object) -> tuple[dict[int, float], list[float]]:
     with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
         train(
             made,
-            BlankedLines(Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]), SIZE, 0.3, keys=1),
+            MaskedLines(Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]), SIZE, 0.3, keys=1),
             TrainingSettings.model_validate(least | values),
             loss=masked_lm_loss,
             log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),

@@ -214,9 +214,9 @@ def pairs_of(pairs: str | None, source: str | None, target: str | None) -> Itera
 
 def _tabs(name: str) -> Iterator[tuple[str, str]]:
     from attent.cli.lines import where
-    from attent.data.readers import lines
+    from attent.data.readers import read_lines
 
-    for number, line in enumerate(lines(name), start=1):
+    for number, line in enumerate(read_lines(name), start=1):
         source, *targets = line.split("\t")
         if len(targets) != 1:
             raise DataError(f"{where(name)}, line {number}: must be source, tab, target, got {len(targets)} tabs")
@@ -225,9 +225,9 @@ def _tabs(name: str) -> Iterator[tuple[str, str]]:
 
 def _side_by_side(source: str, target: str) -> Iterator[tuple[str, str]]:
     from attent.cli.lines import where
-    from attent.data.readers import lines
+    from attent.data.readers import read_lines
 
-    for number, (left, right) in enumerate(itertools.zip_longest(lines(source), lines(target)), start=1):
+    for number, (left, right) in enumerate(itertools.zip_longest(read_lines(source), read_lines(target)), start=1):
         if left is None or right is None:
             ended, on = (source, target) if left is None else (target, source)
             raise DataError(f"{where(ended)} ends before line {number}, which {where(on)} has")

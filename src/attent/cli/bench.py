@@ -150,7 +150,7 @@ def translate(
 
     Greedily and with a beam of 5; of one line at a time, the middle of all times and what 95 of 100 lines stay below.
     """
-    from attent.data.readers import lines as read
+    from attent.data.readers import read_lines as read
     from attent.experiments.benchmarking.translating import compare
 
     where = device_of(device)

@@ -48,12 +48,12 @@ def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labe
 
 def _readable(classifier: Classifier, examples: LabelledExamples, lines: Sequence[int]) -> LabelledExamples:
     """The examples that the model can read; the others are said."""
-    from attent.data.labelled.corpus import dropped
+    from attent.data.labelled.corpus import describe_dropped
     from attent.data.labelled.examples import LabelledExamples
 
     if classifier.longest is None or not len(long := classifier.too_long(examples)):
         return examples
-    say(dropped(examples.chosen[long], classifier.longest, lines))
+    say(describe_dropped(examples.chosen[long], classifier.longest, lines))
     if len(long) == len(examples):
         raise DataError("no example is left to be judged on")
     return LabelledExamples(examples.rows, examples.all_classes, np.delete(examples.chosen, long))
@@ -63,7 +63,7 @@ def _held_out(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequ
     """What the run was never trained on: the test of its corpus, or else the validation; and the lines that its texts come from."""
     from pydantic import ValidationError
 
-    from attent.data.labelled.corpus import fitting, of_images, of_texts
+    from attent.data.labelled.corpus import drop_long, image_corpus, labelled_text_corpus
     from attent.data.labelled.settings import ImagesSettings, LabelledSettings
     from attent.data.readers import OVER_LONG
     from attent.runs.config import read_config
@@ -72,27 +72,27 @@ def _held_out(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequ
     corpus = config.corpus
     try:
         if "images" in corpus:
-            found = of_images(ImagesSettings.model_validate(corpus["images"]))
+            found = image_corpus(ImagesSettings.model_validate(corpus["images"]))
         else:
             settings = LabelledSettings.model_validate(corpus["labelled"])
-            found = of_texts(settings)
+            found = labelled_text_corpus(settings)
     except (KeyError, ValidationError) as error:
         raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
     if not len(found.test) and not len(found.validation):
         raise ArgumentError(f"{run} holds nothing out to be judged on: --images or --labelled names other examples")
     if found.inputs.labels != classifier.labels:
         raise DataError(f"the corpus of {run} has other labels than it had")
-    if config.digests.get("held out") not in (None, found.held_out):
+    if config.digests.get("held out") not in (None, found.held_out_digest):
         changed = f"the corpus of {run} has changed, and what it holds out now may have been trained on"
         raise DataError(f"{changed}: --images or --labelled names others")
     if len(found.test):
         return classifier.examples(found.data, found.classes, found.test), found.lines
     if settings is not None:
         # as training has validated it
-        found = fitting(found, classifier.examples(found.data).lengths(), settings.maximum_length, "validation")
+        found = drop_long(found, classifier.examples(found.data).lengths(), settings.maximum_length, "validation")
         for reason, tally in found.reports[0].dropped.items():
             if reason == OVER_LONG:
-                say(f"{tally.count:,} dropped: {reason} ({tally.where()})")
+                say(f"{tally.count:,} dropped: {reason} ({tally.location()})")
     return classifier.examples(found.data, found.classes, found.validation), found.lines
 
 
@@ -111,12 +111,12 @@ def _images(classifier: Classifier, source: str) -> LabelledExamples:
 
 
 def _texts(classifier: Classifier, path: Path) -> tuple[LabelledExamples, Sequence[int]]:
-    from attent.data.labelled.texts import labelled
-    from attent.data.readers import Report
+    from attent.data.labelled.texts import read_labelled
+    from attent.data.readers import ReadReport
 
-    report = Report(str(path))
-    lines, found = zip(*labelled(str(path), report), strict=True)
-    for line in report.said():
+    report = ReadReport(str(path))
+    lines, found = zip(*read_labelled(str(path), report), strict=True)
+    for line in report.summary():
         say(line)
     classes = _known(classifier, [example.label for example in found], str(path))
     return classifier.examples(classifier.data([example.text for example in found]), classes), lines

@@ -51,7 +51,7 @@ def date_languages(
         raise ArgumentError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
     made = make(settings)
     made.write(to)
-    for line in made.said:
+    for line in made.remarks:
         say(line)
     languages = len({label for _, label in made.train})
     held = f"{len(made.validation):,} to validate on and {len(made.test):,} to judge by"

@@ -15,7 +15,7 @@ from attent.devices import AUTO
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
-    from attent.data.text import Corpus
+    from attent.data.text import TranslationCorpus
     from attent.decoding.settings import SearchSettings
     from attent.decoding.translator import Translator
     from attent.evaluation.metrics import Measured
@@ -121,7 +121,7 @@ def _held_out(run: Path, translator: Translator) -> Results:
     return judge(translator, corpus.held_out)
 
 
-def corpus_of(run: Path) -> Corpus:
+def corpus_of(run: Path) -> TranslationCorpus:
     """The corpus that a run was trained on, made again.
 
     Raises:
@@ -192,7 +192,7 @@ def _counted(scores: Mapping[str, float]) -> str:
 def _evaluate_files(
     translator: Translator, source: Path, target: Path, settings: SearchSettings, tokenize: str, *, lowercase: bool, as_json: bool
 ) -> None:
-    from attent.data.readers import lines as read_lines
+    from attent.data.readers import read_lines as read_lines
     from attent.evaluation.metrics import bleu, chrf
 
     sources, references = list(read_lines(source)), list(read_lines(target))

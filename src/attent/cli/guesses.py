@@ -25,10 +25,10 @@ def evaluate_blanks(run: Path, filler: Filler, text: Path, against: Path | None,
         ArgumentError: there is no word to guess.
         DataError: a file cannot be read.
     """
-    from attent.data.readers import lines
+    from attent.data.readers import read_lines
     from attent.evaluation.masked_lm import guessed
 
-    some = list(lines(text))
+    some = list(read_lines(text))
     counted = _counted(run, against, filler.tokenizer)
     say(f"guessing every word of {len(some):,} lines of {text}")
     found = guessed(filler, some, counted)
@@ -48,11 +48,11 @@ def said(found: BlanksJudged) -> list[str]:
 
 def _counted(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams | None:
     """What is counted in the training text; None, and said, where that is not to be had."""
-    from attent.data.readers import lines
+    from attent.data.readers import read_lines
     from attent.evaluation.ngrams import Trigrams
 
     try:
-        texts = _learnt(run, tokenizer) if against is None else (tokenizer.encode(line) for line in lines(against) if line.strip())
+        texts = _learnt(run, tokenizer) if against is None else (tokenizer.encode(line) for line in read_lines(against) if line.strip())
         return None if texts is None else Trigrams(texts, tokenizer.size)
     except ValueError as error:
         if isinstance(error, DataError):

@@ -114,19 +114,19 @@ def placed(files: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 def _images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:
     """How many examples there are, and what suggests settings for so many."""
-    from attent.data.labelled.corpus import counted
+    from attent.data.labelled.corpus import count_examples
     from attent.tasks.suggestions import suggested_pictures, suggested_vectors
 
     if "source" not in files:
         raise ArgumentError("--size goes with --images, or with settings that have [images]")
-    examples, pictures = counted(files["source"])
+    examples, pictures = count_examples(files["source"])
     return examples, suggested_pictures if pictures else suggested_vectors
 
 
 def _lines(files: Mapping[str, str]) -> int:
-    from attent.data.readers import STANDARD_INPUT, lines
+    from attent.data.readers import STANDARD_INPUT, read_lines
 
     file = files.get("train") or files.get("train_source")
     if file is None:
         raise ArgumentError("there is nothing to train on: give --train, --train-source and --train-target, --text, --images or --labelled")
-    return UNCOUNTED if file == STANDARD_INPUT else sum(1 for _ in lines(file))
+    return UNCOUNTED if file == STANDARD_INPUT else sum(1 for _ in read_lines(file))

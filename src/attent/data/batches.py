@@ -20,13 +20,13 @@ from attent.data.text import Pair
 from attent.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from attent.errors import ArgumentError, DataError
 
-ROWS = 8
-KEYS = 16
+ROW_MULTIPLE = 8
+KEY_MULTIPLE = 16
 # Sentences are sorted by length within a pool of this many batches, so that batches differ from epoch to epoch.
 POOL = 32
 
 
-class Learnable(Protocol):
+class TrainingBatch(Protocol):
     """What training needs of a batch, whatever task it is for; the loss of the task knows the rest."""
 
     @property
@@ -38,12 +38,12 @@ class Learnable(Protocol):
         """The same batch on another device."""
         ...
 
-    def silent(self) -> Self:
+    def zero_weight(self) -> Self:
         """A batch like this one of which no answer counts, for a process that has no row of a batch."""
         ...
 
 
-B = TypeVar("B", bound=Learnable)
+B = TypeVar("B", bound=TrainingBatch)
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,18 @@ class Batch:
         fields = (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
         return Batch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
 
-    def within(self, longest: int | None) -> Batch:
+    def trim_padding(self, longest: int | None) -> Batch:
         """The same pairs without the padding beyond what a model can read; its real tokens are no more than that."""
         target_in, target_out = self.target_in[:, :longest], self.target_out[:, :longest]
         return replace(self, source=self.source[:, :longest], target_in=target_in, target_out=target_out)
 
-    def silent(self) -> Batch:
+    def zero_weight(self) -> Batch:
         """The same pairs, of which no token counts."""
         return replace(self, tokens=0)
 
-    def part(self, number: int, parts: int) -> Batch:
+    def shard(self, index: int, count: int) -> Batch:
         """Every so many-th pair; if there is none the first stands in, of which no token counts."""
-        rows = slice(number, None, parts) if number < len(self.source) else slice(1)
+        rows = slice(index, None, count) if index < len(self.source) else slice(1)
         source, target = (int(lengths[rows].max()) for lengths in (self.source_lengths, self.target_lengths))
         return Batch(
             source=self.source[rows, : max(source, 1)],
@@ -90,7 +90,7 @@ class Batch:
             target_in=self.target_in[rows, :target],
             target_out=self.target_out[rows, :target],
             target_lengths=self.target_lengths[rows],
-            tokens=int(self.target_lengths[rows].sum()) if number < len(self.source) else 0,
+            tokens=int(self.target_lengths[rows].sum()) if index < len(self.source) else 0,
         )
 
 
@@ -115,7 +115,7 @@ class BatchSize:
             return self.pairs
         assert self.tokens is not None
         rows = self.tokens // longest
-        return rows // ROWS * ROWS if rows >= ROWS else max(rows, 1)
+        return rows // ROW_MULTIPLE * ROW_MULTIPLE if rows >= ROW_MULTIPLE else max(rows, 1)
 
 
 class Sequences:
@@ -133,16 +133,16 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def padded(self, rows: np.ndarray, multiple: int = 1) -> np.ndarray:
+    def pad(self, rows: np.ndarray, multiple: int = 1) -> np.ndarray:
         """These sequences side by side, (B, T): T the longest, rounded up to a multiple."""
         lengths = self.lengths[rows]
         columns = np.arange(round_up(max(int(lengths.max(initial=0)), 1), multiple))
         inside = columns < lengths[:, None]  # (B, T)
         padded = np.full(inside.shape, PAD, np.int64)
-        padded[inside] = self.joined(rows)
+        padded[inside] = self.concatenate(rows)
         return padded
 
-    def joined(self, rows: np.ndarray) -> np.ndarray:
+    def concatenate(self, rows: np.ndarray) -> np.ndarray:
         """The tokens of these sequences, one behind the other."""
         lengths = self.lengths[rows]
         before = np.cumsum(lengths) - lengths
@@ -157,8 +157,8 @@ class Examples(ABC, Generic[B]):
         answer: what they call that which a loss is the mean of.
     """
 
-    one = "example"
-    answer = "token"
+    row_name = "example"
+    answer_name = "token"
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -168,36 +168,36 @@ class Examples(ABC, Generic[B]):
         """How long each row is, (N,): rows of like lengths are put together."""
 
     @property
-    def sides(self) -> Mapping[str, Sequences]:
+    def token_sequences(self) -> Mapping[str, Sequences]:
         """What of them is made of tokens, by the name of its tokenizer."""
         return {}
 
     @abstractmethod
-    def counted(self, rows: np.ndarray) -> int:
+    def token_count(self, rows: np.ndarray) -> int:
         """`tokens` of these rows' batch, known without making it."""
 
     @abstractmethod
     def batch(self, rows: np.ndarray) -> B:
         """These rows as one batch, the same every time: for measuring."""
 
-    def drawn(self, rows: np.ndarray, seed: int, epoch: int) -> B:
+    def augmented(self, rows: np.ndarray, seed: int, epoch: int) -> B:
         """These rows as one batch to learn from, each row a function of itself, the seed and the epoch alone."""
         return self.batch(rows)
 
     @abstractmethod
-    def outline(self) -> list[np.ndarray]:
+    def fingerprint(self) -> list[np.ndarray]:
         """Whole numbers that tell these examples from others, by which processes, and runs that go on, find that they learn the same."""
 
     def digest(self) -> list[int]:
-        """The number of examples, and a checksum of each part of their outline."""
-        return [len(self), *(zlib.crc32(numbers.astype(np.int32).tobytes()) for numbers in self.outline())]
+        """The number of examples, and a checksum of each part of their fingerprint."""
+        return [len(self), *(zlib.crc32(numbers.astype(np.int32).tobytes()) for numbers in self.fingerprint())]
 
-    def once(self, size: BatchSize) -> Iterator[tuple[np.ndarray, B]]:
+    def sorted_batches(self, size: BatchSize) -> Iterator[tuple[np.ndarray, B]]:
         """Every row once, sorted by length, with the rows that each batch is made of: for measuring."""
-        for rows in cut(np.argsort(self.lengths(), kind="stable"), self.lengths(), size):
+        for rows in cut_batches(np.argsort(self.lengths(), kind="stable"), self.lengths(), size):
             yield rows, self.batch(rows)
 
-    def shuffled(self, size: BatchSize, seed: int, epoch: int) -> Batches:
+    def epoch_plan(self, size: BatchSize, seed: int, epoch: int) -> EpochPlan:
         """The rows of every batch of an epoch: a function of the arguments alone, so that a run can be taken up again.
 
         Rows are shuffled, sorted by length within pools of 32 batches, cut, and the batches shuffled.
@@ -212,21 +212,21 @@ class Examples(ABC, Generic[B]):
             if number % 2:
                 # Every other pool runs from long to short, so that no batch joins the longest of one to the shortest of the next.
                 part[:] = part[::-1].copy()
-        ends = np.cumsum(np.fromiter((len(rows) for rows in cut(order, lengths, size)), np.int64))
-        return Batches(order, ends, generator.permutation(len(ends)))
+        ends = np.cumsum(np.fromiter((len(rows) for rows in cut_batches(order, lengths, size)), np.int64))
+        return EpochPlan(order, ends, generator.permutation(len(ends)))
 
-    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless[B]:
+    def stream(self, size: BatchSize, seed: int, position: tuple[int, int] = (0, 0)) -> BatchStream[B]:
         """One shuffled epoch after another.
 
         Args:
             size: how large a batch is.
             seed: of the order.
-            place: the epoch, and the batch in it, that comes first.
+            position: the epoch, and the batch in it, that comes first.
 
         Raises:
             DataError: there is no row.
         """
-        return Endless(self, size, seed, place)
+        return BatchStream(self, size, seed, position)
 
 
 class Bitext(Examples[Batch]):
@@ -236,21 +236,21 @@ class Bitext(Examples[Batch]):
         pairs: the pairs.
         source: what encodes their sources.
         target: what encodes their targets.
-        keys: lengths are padded to a multiple of this; 1 saves work where rounding does not matter.
+        length_multiple: lengths are padded to a multiple of this; 1 saves work where rounding does not matter.
     """
 
-    one = "pair"
+    row_name = "pair"
 
-    def __init__(self, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, keys: int = KEYS) -> None:
+    def __init__(self, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE) -> None:
         self.source = Sequences([source.encode(pair.source) for pair in pairs])
         self.target = Sequences([[BOS, *target.encode(pair.target), EOS] for pair in pairs])
-        self.keys = keys
+        self.length_multiple = length_multiple
 
     def __len__(self) -> int:
         return len(self.source)
 
     @property
-    def sides(self) -> Mapping[str, Sequences]:
+    def token_sequences(self) -> Mapping[str, Sequences]:
         """Both sides."""
         return {"source": self.source, "target": self.target}
 
@@ -258,11 +258,11 @@ class Bitext(Examples[Batch]):
         """These pairs as one batch."""
         target_lengths = self.target.lengths[rows].astype(np.int64) - 1
         # One column more than the keys, for the tokens going in and those coming out are the same, one step apart.
-        target = self.target.padded(rows)
-        width = round_up(target.shape[1] - 1, self.keys) + 1
+        target = self.target.pad(rows)
+        width = round_up(target.shape[1] - 1, self.length_multiple) + 1
         target = torch.from_numpy(np.pad(target, ((0, 0), (0, width - target.shape[1])), constant_values=PAD))
         return Batch(
-            source=torch.from_numpy(self.source.padded(rows, self.keys)),
+            source=torch.from_numpy(self.source.pad(rows, self.length_multiple)),
             source_lengths=torch.from_numpy(self.source.lengths[rows].astype(np.int64)),
             target_in=target[:, :-1],
             target_out=target[:, 1:],
@@ -274,16 +274,16 @@ class Bitext(Examples[Batch]):
         """Tokens of the longer side of each pair."""
         return np.maximum(self.source.lengths, self.target.lengths - 1)
 
-    def counted(self, rows: np.ndarray) -> int:
+    def token_count(self, rows: np.ndarray) -> int:
         """The target tokens of these pairs, each with its EOS."""
         return int((self.target.lengths[rows].astype(np.int64) - 1).sum())
 
-    def outline(self) -> list[np.ndarray]:
+    def fingerprint(self) -> list[np.ndarray]:
         """The lengths of both sides."""
         return [sequences.lengths for sequences in (self.source, self.target)]
 
 
-class Batches(Sequence[np.ndarray]):
+class EpochPlan(Sequence[np.ndarray]):
     """The rows of each batch of an epoch.
 
     Args:
@@ -309,14 +309,14 @@ class Batches(Sequence[np.ndarray]):
         return self._order[int(self._ends[turn - 1]) if turn else 0 : int(self._ends[turn])]
 
 
-class Endless(Iterator[B]):
+class BatchStream(Iterator[B]):
     """Batches without end, which know their place.
 
     Args:
         data: where the rows are.
         size: how large a batch is.
         seed: of the order.
-        place: the epoch and the batch in it that comes next; an attribute too.
+        position: the epoch and the batch in it that comes next; an attribute too.
 
     Raises:
         DataError: there is no row.
@@ -324,42 +324,42 @@ class Endless(Iterator[B]):
 
     def __init__(self, data: Examples[B], size: BatchSize, seed: int, place: tuple[int, int]) -> None:
         if not len(data):
-            raise DataError(f"there is no {data.one} to make batches of")
-        self.data, self.size, self.seed, self.place = data, size, seed, place
-        self._rows = data.shuffled(size, seed, place[0])
+            raise DataError(f"there is no {data.row_name} to make batches of")
+        self.data, self.size, self.seed, self.position = data, size, seed, place
+        self._rows = data.epoch_plan(size, seed, place[0])
 
     def __next__(self) -> B:
         rows = self.next_rows()
         return self._drawn(rows)
 
-    def next_part(self, number: int, parts: int) -> tuple[B, int]:
+    def next_shard(self, index: int, count: int) -> tuple[B, int]:
         """A part of the next batch, as `Batch.part` takes it, and the tokens of the whole; the other parts are not read.
 
         Args:
-            number: which part, from 0.
-            parts: how many there are.
+            index: of the part, from 0.
+            count: of the parts.
         """
         rows = self.next_rows()
-        tokens = self.data.counted(rows)
-        if number < len(rows):
-            return self._drawn(rows[number::parts]), tokens
-        return self._drawn(rows[:1]).silent(), tokens
+        tokens = self.data.token_count(rows)
+        if index < len(rows):
+            return self._drawn(rows[index::count]), tokens
+        return self._drawn(rows[:1]).zero_weight(), tokens
 
     def next_rows(self) -> np.ndarray:
         """The rows of the next batch; the place moves on."""
-        epoch, batch = self.place
+        epoch, batch = self.position
         if batch >= len(self._rows):
             epoch, batch = epoch + 1, 0
-            self._rows = self.data.shuffled(self.size, self.seed, epoch)
-        self.place = epoch, batch + 1
+            self._rows = self.data.epoch_plan(self.size, self.seed, epoch)
+        self.position = epoch, batch + 1
         return self._rows[batch]
 
     def _drawn(self, rows: np.ndarray) -> B:
         # of the epoch that `next_rows` was in
-        return self.data.drawn(rows, self.seed, self.place[0])
+        return self.data.augmented(rows, self.seed, self.position[0])
 
 
-def cut(order: np.ndarray, lengths: np.ndarray, size: BatchSize) -> Iterator[np.ndarray]:
+def cut_batches(order: np.ndarray, lengths: np.ndarray, size: BatchSize) -> Iterator[np.ndarray]:
     """Consecutive rows of an order, cut where the next would make the batch larger than its size.
 
     Args:
@@ -376,8 +376,8 @@ def cut(order: np.ndarray, lengths: np.ndarray, size: BatchSize) -> Iterator[np.
                 break
             last, longest = last + 1, longer
         rows = last - first
-        if last < len(order) and ROWS < rows < size.rows(longest):
-            last -= rows % ROWS
+        if last < len(order) and ROW_MULTIPLE < rows < size.rows(longest):
+            last -= rows % ROW_MULTIPLE
         yield order[first:last]
         first = last
 

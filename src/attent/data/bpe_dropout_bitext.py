@@ -6,9 +6,9 @@ from random import Random
 
 import numpy as np
 
-from attent.data.batches import Batch, BatchSize, Endless, Sequences
+from attent.data.batches import Batch, BatchSize, BatchStream, Sequences
 from attent.data.disk_pairs import StoredPairs
-from attent.data.index import EncodedBitext, StoredBitext
+from attent.data.index import DiskBitext, EncodedBitext
 from attent.data.subword_tokenizer import SubwordTokenizer
 from attent.data.tokenizer import BOS, EOS
 
@@ -30,7 +30,7 @@ class ResampledBitext(EncodedBitext):
 
     def __init__(
         self,
-        encoded: StoredBitext,
+        encoded: DiskBitext,
         pairs: StoredPairs,
         source: SubwordTokenizer,
         target: SubwordTokenizer,
@@ -38,20 +38,22 @@ class ResampledBitext(EncodedBitext):
         *,
         maximum_length: int | None = None,
     ) -> None:
-        super().__init__(encoded.source, encoded.target, keys=encoded.keys)
+        super().__init__(encoded.source, encoded.target, length_multiple=encoded.length_multiple)
         self._pairs, self._source, self._target, self._dropout = pairs.only(encoded.rows), source, target, dropout
         self._longest = maximum_length
 
-    def endless(self, size: BatchSize, seed: int, place: tuple[int, int] = (0, 0)) -> Endless[Batch]:
+    def stream(self, size: BatchSize, seed: int, position: tuple[int, int] = (0, 0)) -> BatchStream[Batch]:
         """One shuffled epoch after another, each in pieces of its own: a function of the arguments alone."""
-        return _Resampling(self, size, seed, place)
+        return _Resampling(self, size, seed, position)
 
     def resampled(self, rows: np.ndarray, seed: int) -> Batch:
         """These pairs as one batch, in pieces drawn by a seed."""
         pairs = list(self._pairs.only(rows))
         source = self._drawn(self._source, [pair.source for pair in pairs], 2 * seed)
         target = self._drawn(self._target, [pair.target for pair in pairs], 2 * seed + 1)
-        drawn = EncodedBitext(Sequences(source), Sequences([[BOS, *tokens, EOS] for tokens in target]), keys=self.keys)
+        drawn = EncodedBitext(
+            Sequences(source), Sequences([[BOS, *tokens, EOS] for tokens in target]), length_multiple=self.length_multiple
+        )
         return drawn.batch(np.arange(len(rows)))
 
     def _drawn(self, tokenizer: SubwordTokenizer, texts: list[str], seed: int) -> list[list[int]]:
@@ -61,17 +63,17 @@ class ResampledBitext(EncodedBitext):
         return [tokenizer.encode(text) if len(tokens) > longest else tokens for text, tokens in zip(texts, drawn, strict=True)]
 
 
-class _Resampling(Endless[Batch]):
-    def __init__(self, data: ResampledBitext, size: BatchSize, seed: int, place: tuple[int, int]) -> None:
-        super().__init__(data, size, seed, place)
+class _Resampling(BatchStream[Batch]):
+    def __init__(self, data: ResampledBitext, size: BatchSize, seed: int, position: tuple[int, int]) -> None:
+        super().__init__(data, size, seed, position)
         self._resampled = data
 
     def __next__(self) -> Batch:
         rows = self.next_rows()
-        seed = Random(f"{self.seed} {self.place}").getrandbits(62)
+        seed = Random(f"{self.seed} {self.position}").getrandbits(62)
         return self._resampled.resampled(rows, seed)
 
-    def next_part(self, number: int, parts: int) -> tuple[Batch, int]:
+    def next_shard(self, index: int, count: int) -> tuple[Batch, int]:
         # what one pair is cut into depends on those before it
         whole = next(self)
-        return whole.part(number, parts), whole.tokens
+        return whole.shard(index, count), whole.tokens

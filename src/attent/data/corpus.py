@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from attent.data.batches import KEYS, Bitext
+from attent.data.batches import KEY_MULTIPLE, Bitext
 from attent.data.bpe_dropout_bitext import ResampledBitext
 from attent.data.disk_pairs import StoredPairs, WorkingFolder, opened, store
-from attent.data.index import StoredBitext, index
-from attent.data.readers import OVER_LONG, Report, pairs, parallel
+from attent.data.index import DiskBitext, index
+from attent.data.readers import OVER_LONG, ReadReport, read_pairs, read_parallel
 from attent.data.settings import TextSettings
 from attent.data.subword_tokenizer import SubwordTokenizer
 from attent.data.text import Pair
@@ -38,7 +38,7 @@ class TextCorpus:
 
     train: StoredPairs
     validation: StoredPairs
-    reports: tuple[Report, ...]
+    reports: tuple[ReadReport, ...]
     folder: WorkingFolder
 
 
@@ -69,16 +69,18 @@ def tokenizers(corpus: TextCorpus, settings: TextSettings) -> tuple[Tokenizer, T
     Raises:
         ArgumentError: a vocabulary's size cannot be had.
     """
-    kind, size = settings.of("source")
+    kind, size = settings.tokenizer_of("source")
     if settings.shared:
         tokenizer = learn(kind, _Texts(corpus.train, ("source", "target")), size)
         return tokenizer, tokenizer
     source = learn(kind, _Texts(corpus.train, ("source",)), size)
-    kind, size = settings.of("target")
+    kind, size = settings.tokenizer_of("target")
     return source, learn(kind, _Texts(corpus.train, ("target",)), size)
 
 
-def bitext(corpus: TextCorpus, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, keys: int = KEYS) -> Bitext:
+def bitext(
+    corpus: TextCorpus, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
+) -> Bitext:
     """The pairs to train on, encoded on disk; those longer than the settings' maximum length are left out and reported.
 
     Raises:
@@ -86,13 +88,17 @@ def bitext(corpus: TextCorpus, settings: TextSettings, source: Tokenizer, target
         DataError: every pair is too long.
     """
     report, folder = corpus.reports[0], corpus.folder.path / INDEX
-    encoded = index(corpus.train, source, target, folder, maximum_length=settings.maximum_length, report=report, keys=keys)
+    encoded = index(
+        corpus.train, source, target, folder, maximum_length=settings.maximum_length, report=report, length_multiple=length_multiple
+    )
     if settings.dropout:
         corpus.train.describe()
     return _resampled(encoded, corpus.train, settings, source, target)
 
 
-def lent(folder: Path | str, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, keys: int = KEYS) -> Bitext:
+def open_bitext(
+    folder: Path | str, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
+) -> Bitext:
     """The pairs to train on that another process has encoded, by `bitext`, and keeps as long as they are used.
 
     Args:
@@ -100,14 +106,14 @@ def lent(folder: Path | str, settings: TextSettings, source: Tokenizer, target: 
         settings: those of its corpus.
         source: its source's tokenizer.
         target: its target's tokenizer.
-        keys: see `bitext`.
+        length_multiple: see `bitext`.
     """
-    encoded = StoredBitext(Path(folder) / INDEX, keys=keys)
+    encoded = DiskBitext(Path(folder) / INDEX, length_multiple=length_multiple)
     pairs = opened(WorkingFolder.of_another(folder), TRAIN) if settings.dropout else None
     return _resampled(encoded, pairs, settings, source, target)
 
 
-def _resampled(encoded: StoredBitext, pairs: StoredPairs | None, settings: TextSettings, source: Tokenizer, target: Tokenizer) -> Bitext:
+def _resampled(encoded: DiskBitext, pairs: StoredPairs | None, settings: TextSettings, source: Tokenizer, target: Tokenizer) -> Bitext:
     if not settings.dropout:
         return encoded
     if not isinstance(source, SubwordTokenizer) or not isinstance(target, SubwordTokenizer):
@@ -116,8 +122,8 @@ def _resampled(encoded: StoredBitext, pairs: StoredPairs | None, settings: TextS
     return ResampledBitext(encoded, pairs, source, target, settings.dropout, maximum_length=settings.maximum_length)
 
 
-def fitting(
-    pairs: Sequence[Pair], lines: Sequence[int], tokenizers: Sequence[Tokenizer], most: Sequence[float], report: Report
+def drop_long(
+    pairs: Sequence[Pair], lines: Sequence[int], tokenizers: Sequence[Tokenizer], most: Sequence[float], report: ReadReport
 ) -> Sequence[Pair]:
     """The pairs that are not too long, to be validated on.
 
@@ -150,17 +156,17 @@ class _Texts(Iterable[str]):
                 yield getattr(pair, side)
 
 
-def _read(one: str | None, source: str | None, target: str | None, folder: WorkingFolder, name: str) -> tuple[StoredPairs, Report]:
+def _read(one: str | None, source: str | None, target: str | None, folder: WorkingFolder, name: str) -> tuple[StoredPairs, ReadReport]:
     if one is not None:
-        report = Report(_named(one))
-        numbered = pairs(one, report)
+        report = ReadReport(_named(one))
+        numbered = read_pairs(one, report)
     else:
         assert source is not None and target is not None
-        report = Report(f"{_named(source)} and {_named(target)}")
-        numbered = parallel(source, target, report)
+        report = ReadReport(f"{_named(source)} and {_named(target)}")
+        numbered = read_parallel(source, target, report)
     stored = store(numbered, folder, name)
     if not len(stored):
-        raise DataError(f"no line holds a pair; {'; '.join(line.strip() for line in report.said())}")
+        raise DataError(f"no line holds a pair; {'; '.join(line.strip() for line in report.summary())}")
     return stored, report
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from attent.data.batches import KEYS, Bitext, Sequences
+from attent.data.batches import KEY_MULTIPLE, Bitext, Sequences
 from attent.data.disk_pairs import StoredPairs
-from attent.data.readers import OVER_LONG, Report
+from attent.data.readers import OVER_LONG, ReadReport
 from attent.data.tokenizer import BOS, EOS, Tokenizer
 from attent.errors import DataError
 
@@ -24,7 +24,7 @@ SIDES = "source", "target"
 ROWS = "rows.npy"
 
 
-class StoredSequences(Sequences):
+class DiskSequences(Sequences):
     """Token sequences whose tokens lie in a file, and are read when they are asked for; made by `index`.
 
     The file is read, not mapped into memory, where every page that was ever looked at would count.
@@ -45,7 +45,7 @@ class StoredSequences(Sequences):
         _, _, self._type = np.lib.format.read_array_header_1_0(self._file)
         self._first = self._file.tell()
 
-    def joined(self, rows: np.ndarray) -> np.ndarray:
+    def concatenate(self, rows: np.ndarray) -> np.ndarray:
         """The tokens of these sequences, one behind the other."""
         parts = [np.frombuffer(self._read(int(row)), self._type) for row in rows]
         return np.concatenate(parts) if parts else np.zeros(0, self._type)
@@ -63,27 +63,27 @@ class EncodedBitext(Bitext):
     Args:
         source: their sources.
         target: their targets, with BOS and EOS.
-        keys: lengths are padded to a multiple of this.
+        length_multiple: lengths are padded to a multiple of this.
     """
 
-    def __init__(self, source: Sequences, target: Sequences, *, keys: int = KEYS) -> None:
-        self.source, self.target, self.keys = source, target, keys
+    def __init__(self, source: Sequences, target: Sequences, *, length_multiple: int = KEY_MULTIPLE) -> None:
+        self.source, self.target, self.length_multiple = source, target, length_multiple
 
 
-class StoredBitext(EncodedBitext):
+class DiskBitext(EncodedBitext):
     """Encoded pairs on disk, from which batches are cut as from those in memory.
 
     Args:
         folder: where `index` wrote them.
-        keys: lengths are padded to a multiple of this.
+        length_multiple: lengths are padded to a multiple of this.
 
     Attributes:
         rows: which of the pairs that were indexed these are, (N,); those missing were too long.
     """
 
-    def __init__(self, folder: Path | str, *, keys: int = KEYS) -> None:
-        source, target = (StoredSequences(Path(folder), side) for side in SIDES)
-        super().__init__(source, target, keys=keys)
+    def __init__(self, folder: Path | str, *, length_multiple: int = KEY_MULTIPLE) -> None:
+        source, target = (DiskSequences(Path(folder), side) for side in SIDES)
+        super().__init__(source, target, length_multiple=length_multiple)
         self.rows = np.load(Path(folder) / ROWS)
 
 
@@ -94,9 +94,9 @@ def index(
     folder: Path | str,
     *,
     maximum_length: int,
-    report: Report | None = None,
-    keys: int = KEYS,
-) -> StoredBitext:
+    report: ReadReport | None = None,
+    length_multiple: int = KEY_MULTIPLE,
+) -> DiskBitext:
     """Encode pairs and write them to disk, leaving out those that are too long.
 
     Args:
@@ -106,7 +106,7 @@ def index(
         folder: where the index is to be; it is made if it is not there.
         maximum_length: tokens that either side may have, BOS and EOS not counted.
         report: takes up the pairs that are longer.
-        keys: lengths are padded to a multiple of this.
+        length_multiple: lengths are padded to a multiple of this.
 
     Raises:
         DataError: every pair is too long.
@@ -134,11 +134,11 @@ def index(
     if not kept:
         raise DataError(f"every one of the {len(pairs):,} pairs is longer than the maximum length of {maximum_length} tokens")
     np.save(folder / ROWS, np.asarray(kept, np.int32 if len(pairs) < 2**31 else np.int64))
-    return StoredBitext(folder, keys=keys)
+    return DiskBitext(folder, length_multiple=length_multiple)
 
 
 def index_lines(
-    lines: StoredPairs, tokenizer: Tokenizer, folder: Path | str, *, maximum_length: int, report: Report | None = None
+    lines: StoredPairs, tokenizer: Tokenizer, folder: Path | str, *, maximum_length: int, report: ReadReport | None = None
 ) -> np.ndarray:
     """Encode lines, stored as pairs without a target, and write them to disk, leaving out those that are too long.
 
@@ -177,7 +177,7 @@ def index_lines(
     return np.asarray(kept)
 
 
-def put(bitext: Bitext, folder: Path | str) -> None:
+def save_bitext(bitext: Bitext, folder: Path | str) -> None:
     """Write pairs that are encoded in memory as `index` writes others, so that another process may open them.
 
     Args:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.data.batches import KEYS, Examples, Sequences
+from attent.data.batches import KEY_MULTIPLE, Examples, Sequences
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.errors import DataError
 
@@ -25,36 +25,36 @@ MASKED = 0.8
 
 
 @dataclass(frozen=True)
-class BlankedBatch:
+class MaskedBatch:
     """Lines with blanks; all int64.
 
     Args:
-        lines: what is read, (B, T), right-padded with PAD.
+        token_ids: what is read, (B, T), right-padded with PAD.
         lengths: tokens of each line, (B,).
-        places: where the blanks are, counted through all rows of `lines`, (N,).
-        told: what stood there, (N,).
+        positions: where the blanks are, counted through all rows of `lines`, (N,).
+        labels: what stood there, (N,).
     """
 
-    lines: Tensor
+    token_ids: Tensor
     lengths: Tensor
-    places: Tensor
-    told: Tensor
+    positions: Tensor
+    labels: Tensor
 
     @property
     def tokens(self) -> int:
         """How many blanks there are."""
-        return len(self.told)
+        return len(self.labels)
 
-    def to(self, device: torch.device | str) -> BlankedBatch:
+    def to(self, device: torch.device | str) -> MaskedBatch:
         """The same batch on another device."""
-        return BlankedBatch(*(field.to(device, non_blocking=True) for field in (self.lines, self.lengths, self.places, self.told)))
+        return MaskedBatch(*(field.to(device, non_blocking=True) for field in (self.token_ids, self.lengths, self.positions, self.labels)))
 
-    def silent(self) -> BlankedBatch:
+    def zero_weight(self) -> MaskedBatch:
         """The same lines without a blank."""
-        return BlankedBatch(self.lines, self.lengths, self.places[:0], self.told[:0])
+        return MaskedBatch(self.token_ids, self.lengths, self.positions[:0], self.labels[:0])
 
 
-class BlankedLines(Examples[BlankedBatch]):
+class MaskedLines(Examples[MaskedBatch]):
     """Encoded lines in which blanks are made anew each time that they are learnt from.
 
     Of a line of n tokens max(1, round(share · n)) are to be guessed. Of these 80 % are read as MASK, 10 % as any token, and 10 %
@@ -66,45 +66,45 @@ class BlankedLines(Examples[BlankedBatch]):
         lines: the lines, none of them empty.
         size: the tokenizer's ids; MASK is the one behind them.
         share: of each line, 0 to 1.
-        keys: lengths are padded to a multiple of this; 1 saves work where rounding does not matter.
+        length_multiple: lengths are padded to a multiple of this; 1 saves work where rounding does not matter.
     """
 
-    one = "line"
+    row_name = "line"
 
-    def __init__(self, lines: Sequences, size: int, share: float, *, keys: int = KEYS) -> None:
-        self.lines, self.size, self.share, self.keys = lines, size, share, keys
+    def __init__(self, lines: Sequences, size: int, share: float, *, length_multiple: int = KEY_MULTIPLE) -> None:
+        self.lines, self.size, self.share, self.length_multiple = lines, size, share, length_multiple
 
     def __len__(self) -> int:
         return len(self.lines)
 
     @property
-    def sides(self) -> Mapping[str, Sequences]:
+    def token_sequences(self) -> Mapping[str, Sequences]:
         return {"text": self.lines}
 
     def lengths(self) -> np.ndarray:
         """Tokens of each line."""
         return self.lines.lengths
 
-    def counted(self, rows: np.ndarray) -> int:
+    def token_count(self, rows: np.ndarray) -> int:
         """The blanks of these lines."""
         return int(self._blanks(rows).sum())
 
-    def batch(self, rows: np.ndarray) -> BlankedBatch:
+    def batch(self, rows: np.ndarray) -> MaskedBatch:
         """These lines with the same blanks every time, all of which are masked."""
         return self._blanked(rows, 0, 0, all_masked=True)
 
-    def drawn(self, rows: np.ndarray, seed: int, epoch: int) -> BlankedBatch:
+    def augmented(self, rows: np.ndarray, seed: int, epoch: int) -> MaskedBatch:
         return self._blanked(rows, seed, epoch, all_masked=False)
 
-    def outline(self) -> list[np.ndarray]:
+    def fingerprint(self) -> list[np.ndarray]:
         """The lengths of the lines."""
         return [self.lines.lengths]
 
     def _blanks(self, rows: np.ndarray) -> np.ndarray:
         return np.maximum(np.rint(self.share * self.lines.lengths[rows]).astype(np.int64), 1)
 
-    def _blanked(self, rows: np.ndarray, seed: int, epoch: int, *, all_masked: bool) -> BlankedBatch:
-        lengths, tokens = self.lines.lengths[rows].astype(np.int64), self.lines.padded(rows, self.keys)  # (B,), (B, T)
+    def _blanked(self, rows: np.ndarray, seed: int, epoch: int, *, all_masked: bool) -> MaskedBatch:
+        lengths, tokens = self.lines.lengths[rows].astype(np.int64), self.lines.pad(rows, self.length_multiple)  # (B,), (B, T)
         drawn = hashed(seed, epoch, rows, tokens.shape[1])
         # the least numbers of each line are its blanks
         drawn[np.arange(tokens.shape[1]) >= lengths[:, None]] = np.iinfo(np.uint64).max
@@ -115,11 +115,11 @@ class BlankedLines(Examples[BlankedBatch]):
         others = SPECIALS + mixed(dice) % np.uint64(max(self.size - SPECIALS, 1))
         as_they_are = np.where(lots < (1 + MASKED) / 2, others.astype(np.int64), told)
         read[places] = self.size if all_masked else np.where(lots < MASKED, self.size, as_they_are)
-        return BlankedBatch(
-            lines=torch.from_numpy(read.reshape(tokens.shape)),
+        return MaskedBatch(
+            token_ids=torch.from_numpy(read.reshape(tokens.shape)),
             lengths=torch.from_numpy(lengths),
-            places=torch.from_numpy(places),
-            told=torch.from_numpy(told),
+            positions=torch.from_numpy(places),
+            labels=torch.from_numpy(told),
         )
 
 
@@ -138,21 +138,21 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Blanked:
+class MaskedText:
     """A text with blanks, cut into pieces.
 
     Args:
         tokens: its ids, MASK being the tokenizer's size.
         pieces: what each stands for; MASK itself for a blank.
-        blanks: where the blanks are among them.
+        mask_positions: where the blanks are among them.
     """
 
     tokens: Sequence[int]
     pieces: Sequence[str]
-    blanks: Sequence[int]
+    mask_positions: Sequence[int]
 
 
-def blanked(text: str, tokenizer: Tokenizer) -> Blanked:
+def tokenize_masked(text: str, tokenizer: Tokenizer) -> MaskedText:
     """Cut a text with blanks into pieces; a blank is one of them, with the space before it where pieces have theirs.
 
     Args:
@@ -182,4 +182,4 @@ def blanked(text: str, tokenizer: Tokenizer) -> Blanked:
         tokens.append(tokenizer.size if piece.removeprefix(" ") == STAND_IN else ids[place])
         pieces.append(MASK if piece.removeprefix(" ") == STAND_IN else piece)
         place += taken
-    return Blanked(tokens, pieces, blanks)
+    return MaskedText(tokens, pieces, blanks)

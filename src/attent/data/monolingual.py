@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from attent.data.batches import KEYS
+from attent.data.batches import KEY_MULTIPLE
 from attent.data.corpus import INDEX, TRAIN, TextCorpus
 from attent.data.disk_pairs import StoredPairs, WorkingFolder, store
-from attent.data.index import StoredSequences, index_lines
-from attent.data.masked_lm import BlankedLines
-from attent.data.readers import BEYOND, EMPTY_LINE, RARE, STANDARD_INPUT, Report, lines
+from attent.data.index import DiskSequences, index_lines
+from attent.data.masked_lm import MaskedLines
+from attent.data.readers import BEYOND, EMPTY_LINE, RARE, STANDARD_INPUT, ReadReport, read_lines
 from attent.data.settings import LinesSettings
 from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
@@ -52,7 +52,7 @@ def tokenizer(corpus: TextCorpus, settings: LinesSettings) -> Tokenizer:
     return learn(settings.tokenizer, Texts(corpus.train), settings.size)
 
 
-def encoded(corpus: TextCorpus, settings: LinesSettings, tokenizer: Tokenizer, *, keys: int = KEYS) -> BlankedLines:
+def encoded(corpus: TextCorpus, settings: LinesSettings, tokenizer: Tokenizer, *, length_multiple: int = KEY_MULTIPLE) -> MaskedLines:
     """The lines to train on, encoded on disk; those longer than the settings' maximum length are left out and reported.
 
     Raises:
@@ -60,19 +60,19 @@ def encoded(corpus: TextCorpus, settings: LinesSettings, tokenizer: Tokenizer, *
     """
     folder, report = corpus.folder.path / INDEX, corpus.reports[0]
     index_lines(corpus.train, tokenizer, folder, maximum_length=settings.maximum_length, report=report)
-    return lent(corpus.folder.path, settings, tokenizer, keys=keys)
+    return lent(corpus.folder.path, settings, tokenizer, length_multiple=length_multiple)
 
 
-def lent(folder: Path | str, settings: LinesSettings, tokenizer: Tokenizer, *, keys: int = KEYS) -> BlankedLines:
+def lent(folder: Path | str, settings: LinesSettings, tokenizer: Tokenizer, *, length_multiple: int = KEY_MULTIPLE) -> MaskedLines:
     """The lines to train on that another process has encoded, by `encoded`, and keeps as long as they are used.
 
     Args:
         folder: its corpus' folder.
         settings: those of its corpus.
         tokenizer: its tokenizer.
-        keys: see `BlankedLines`.
+        length_multiple: see `BlankedLines`.
     """
-    return BlankedLines(StoredSequences(Path(folder) / INDEX, LINE), tokenizer.size, settings.blanks, keys=keys)
+    return MaskedLines(DiskSequences(Path(folder) / INDEX, LINE), tokenizer.size, settings.blanks, length_multiple=length_multiple)
 
 
 class Texts:
@@ -89,16 +89,16 @@ class Texts:
         return (pair.source for pair in self._of)
 
 
-def _read(path: str, folder: WorkingFolder, name: str) -> tuple[StoredPairs, Report]:
-    report = Report("standard input" if path == STANDARD_INPUT else path)
+def _read(path: str, folder: WorkingFolder, name: str) -> tuple[StoredPairs, ReadReport]:
+    report = ReadReport("standard input" if path == STANDARD_INPUT else path)
     stored = store(_kept(path, report), folder, name)
     if not len(stored):
-        raise DataError(f"no line holds text; {'; '.join(line.strip() for line in report.said())}")
+        raise DataError(f"no line holds text; {'; '.join(line.strip() for line in report.summary())}")
     return stored, report
 
 
-def _kept(path: str, report: Report) -> Iterator[tuple[int, Pair]]:
-    for number, line in enumerate(lines(path), start=1):
+def _kept(path: str, report: ReadReport) -> Iterator[tuple[int, Pair]]:
+    for number, line in enumerate(read_lines(path), start=1):
         report.lines = number
         if not line.strip():
             report.drop(EMPTY_LINE, number)

@@ -30,7 +30,7 @@ RARE = "with an emoji or another character beyond U+FFFF"
 
 
 @dataclass
-class Tally:
+class LineTally:
     """How many lines met with something, and the numbers of the first of them."""
 
     count: int = 0
@@ -42,13 +42,13 @@ class Tally:
         if len(self.first) < FIRST:
             self.first.append(line)
 
-    def where(self, unit: str = "line") -> str:
+    def location(self, unit: str = "line") -> str:
         """`line 7`, or `lines 7, 9, 12, …`."""
         return f"{unit}{'s' * (self.count > 1)} {', '.join(map(str, self.first))}{', …' * (self.count > len(self.first))}"
 
 
 @dataclass
-class Report:
+class ReadReport:
     """What was read, and what was done with each line that is not like the others.
 
     Args:
@@ -60,8 +60,8 @@ class Report:
 
     name: str
     lines: int = 0
-    dropped: dict[str, Tally] = field(default_factory=dict)
-    noted: dict[str, Tally] = field(default_factory=dict)
+    dropped: dict[str, LineTally] = field(default_factory=dict)
+    noted: dict[str, LineTally] = field(default_factory=dict)
 
     @property
     def kept(self) -> int:
@@ -70,22 +70,22 @@ class Report:
 
     def drop(self, reason: str, line: int) -> None:
         """Say that a line is left out."""
-        self.dropped.setdefault(reason, Tally()).add(line)
+        self.dropped.setdefault(reason, LineTally()).add(line)
 
     def note(self, what: str, line: int) -> None:
         """Say that a line is kept although there is something about it."""
-        self.noted.setdefault(what, Tally()).add(line)
+        self.noted.setdefault(what, LineTally()).add(line)
 
-    def said(self) -> list[str]:
+    def summary(self) -> list[str]:
         """The report for a person, line by line."""
         return [
             f"{self.name}: {self.lines:,} lines read, {self.kept:,} kept",
-            *(f"  {tally.count:,} dropped: {reason} ({tally.where()})" for reason, tally in self.dropped.items()),
-            *(f"  {tally.count:,} kept as written: {what} ({tally.where()})" for what, tally in self.noted.items()),
+            *(f"  {tally.count:,} dropped: {reason} ({tally.location()})" for reason, tally in self.dropped.items()),
+            *(f"  {tally.count:,} kept as written: {what} ({tally.location()})" for what, tally in self.noted.items()),
         ]
 
 
-def lines(path: str | Path) -> Iterator[str]:
+def read_lines(path: str | Path) -> Iterator[str]:
     """The lines of UTF-8 text. Only a line feed ends one, with or without a carriage return before it; a byte order mark is dropped.
 
     Args:
@@ -102,7 +102,7 @@ def lines(path: str | Path) -> Iterator[str]:
                 raise DataError(f"{_named(path)}, line {number}: not UTF-8 ({error.reason})") from error
 
 
-def pairs(path: str | Path, report: Report) -> Iterator[tuple[int, Pair]]:
+def read_pairs(path: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
     """The pairs of one file, with the numbers of their lines.
 
     A `.tsv` has source, tab and target in each line; a `.jsonl` has an object with the texts "source" and "target".
@@ -116,7 +116,7 @@ def pairs(path: str | Path, report: Report) -> Iterator[tuple[int, Pair]]:
         ArgumentError: the name ends otherwise.
         DataError: the file cannot be read, is empty, or has a line that is not UTF-8.
     """
-    texts = lines(path)
+    texts = read_lines(path)
     if str(path) == STANDARD_INPUT:
         first = next(texts, None)
         texts = itertools.chain([] if first is None else [first], texts)
@@ -126,7 +126,7 @@ def pairs(path: str | Path, report: Report) -> Iterator[tuple[int, Pair]]:
     return _kept(path, (split(text) for text in texts), report)
 
 
-def parallel(source: str | Path, target: str | Path, report: Report) -> Iterator[tuple[int, Pair]]:
+def read_parallel(source: str | Path, target: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
     """The pairs of two files, the same line of both being one pair, with the numbers of their lines.
 
     Args:
@@ -151,7 +151,7 @@ def _splitter(path: str | Path) -> Callable[[str], Pair | str]:
 
 
 def _side_by_side(source: str | Path, target: str | Path) -> Iterator[Pair]:
-    left, right = lines(source), lines(target)
+    left, right = read_lines(source), read_lines(target)
     for count in itertools.count():
         texts = next(left, None), next(right, None)
         match texts:
@@ -165,7 +165,7 @@ def _side_by_side(source: str | Path, target: str | Path) -> Iterator[Pair]:
                 raise DataError(f"source and target must have as many lines as each other: {counted}")
 
 
-def _kept(path: str | Path, read: Iterator[Pair | str], report: Report) -> Iterator[tuple[int, Pair]]:
+def _kept(path: str | Path, read: Iterator[Pair | str], report: ReadReport) -> Iterator[tuple[int, Pair]]:
     number = 0
     for number, pair in enumerate(read, start=1):
         report.lines = number

@@ -84,12 +84,12 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
 
     @model_validator(mode="after")
     def _dropout_has_pieces(self) -> TextSettings:
-        kinds = {self.of("source")[0], self.of("target")[0]}
+        kinds = {self.tokenizer_of("source")[0], self.tokenizer_of("target")[0]}
         if self.dropout and not kinds <= {"bpe", "unigram"}:
             raise ArgumentError(f"dropout of pieces needs bpe or unigram on both sides, got {' and '.join(sorted(kinds))}")
         return self
 
-    def of(self, side: Literal["source", "target"]) -> tuple[Kind, int | None]:
+    def tokenizer_of(self, side: Literal["source", "target"]) -> tuple[Kind, int | None]:
         """The kind of a side's tokenizer, and the number of its ids unless that is automatic."""
         kind, size = (
             (self.source_tokenizer, self.source_vocabulary) if side == "source" else (self.target_tokenizer, self.target_vocabulary)
@@ -101,7 +101,7 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
 AnySettings = TypeVar("AnySettings", LinesSettings, TextSettings)
 
 
-def limited(settings: AnySettings, longest: int | None, beside: int = 0) -> AnySettings:
+def limit_length(settings: AnySettings, longest: int | None, beside: int = 0) -> AnySettings:
     """The settings, with nothing longer than a model can read.
 
     Args:

@@ -23,7 +23,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class TranslationCorpus:
     """The pairs to learn from, to stop by, and to be judged by.
 
     Args:

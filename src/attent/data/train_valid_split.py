@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from attent.data.disk_pairs import StoredPairs
-from attent.data.readers import SHARED, Report
+from attent.data.readers import SHARED, ReadReport
 from attent.data.text import Pair
 from attent.errors import DataError
 
@@ -15,7 +15,7 @@ SHARE = 0.05
 MOST = 1_000
 
 
-def split(pairs: StoredPairs, seed: int, report: Report, one: str = "pair") -> tuple[StoredPairs, StoredPairs]:
+def split(pairs: StoredPairs, seed: int, report: ReadReport, one: str = "pair") -> tuple[StoredPairs, StoredPairs]:
     """Split validation off: 5 % of the pairs, at least one and at most 1,000, drawn by the seed.
 
     Args:
@@ -39,7 +39,7 @@ def split(pairs: StoredPairs, seed: int, report: Report, one: str = "pair") -> t
     return without(pairs.only(np.flatnonzero(~chosen)), validation, report, one), validation
 
 
-def without(pairs: StoredPairs, validation: Iterable[Pair], report: Report, one: str = "pair") -> StoredPairs:
+def without(pairs: StoredPairs, validation: Iterable[Pair], report: ReadReport, one: str = "pair") -> StoredPairs:
     """The pairs without those that validation has as well, source and target both the same.
 
     Args:
@@ -58,5 +58,5 @@ def without(pairs: StoredPairs, validation: Iterable[Pair], report: Report, one:
             keep[row] = False
             report.drop(SHARED, pairs.number(row))
     if not keep.any():
-        raise DataError(f"no {one} is left to train on; {'; '.join(line.strip() for line in report.said())}")
+        raise DataError(f"no {one} is left to train on; {'; '.join(line.strip() for line in report.summary())}")
     return pairs if keep.all() else pairs.only(np.flatnonzero(keep))

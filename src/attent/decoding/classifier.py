@@ -125,8 +125,8 @@ class Classifier:
             self._fits(int(long[0]), int(examples.lengths()[long[0]]))
         self.model.eval()
         found = torch.zeros(len(examples), len(self.labels))
-        for rows, batch in examples.once(size or BatchSize(pairs=BATCH)):
-            batch = batch.within(self.longest).to(self.device)
+        for rows, batch in examples.sorted_batches(size or BatchSize(pairs=BATCH)):
+            batch = batch.trim_padding(self.longest).to(self.device)
             logits = self.model.output(self.model(batch.sequence, batch.lengths)[:, 0])
             found[torch.from_numpy(rows)] = logits.float().log_softmax(-1).cpu()
         return found

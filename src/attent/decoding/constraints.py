@@ -49,7 +49,7 @@ class Constraints:
             begun = limits.new_full((len(limits), 0), PAD)
         else:
             sequences = Sequences(prefixes)
-            begun = torch.from_numpy(sequences.padded(torch.arange(len(limits)).numpy())).to(limits.device)
+            begun = torch.from_numpy(sequences.pad(torch.arange(len(limits)).numpy())).to(limits.device)
             limits = torch.maximum(limits, torch.from_numpy(sequences.lengths).to(limits.device))
         return cls(begun, limits, int(limits.min()) if len(limits) else 0, minimum_length, no_repeat_ngram)
 

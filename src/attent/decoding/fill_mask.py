@@ -14,7 +14,7 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.data.batches import Sequences
-from attent.data.masked_lm import Blanked, blanked
+from attent.data.masked_lm import MaskedText, tokenize_masked
 from attent.data.tokenizer import SPECIALS, UNK, Tokenizer
 from attent.decoding.labelled import LabelledMap
 from attent.errors import ArgumentError, DataError
@@ -107,11 +107,11 @@ class Filler:
             return [self.fill(line, best, layer=layer, head=head) for line in text]
         line = self._cut(text)
         with watch(self.model) as seen:
-            logits = self.logits([line.tokens], [0] * len(line.blanks), line.blanks)
+            logits = self.logits([line.tokens], [0] * len(line.mask_positions), line.mask_positions)
         chances = logits.double().softmax(-1)  # (N, V)
-        weights = self._looks([*seen.values()], layer, head, line.blanks)  # (N, T)
+        weights = self._looks([*seen.values()], layer, head, line.mask_positions)  # (N, T)
         found: list[Filled] = []
-        for place, row, looked in zip(line.blanks, chances, weights.tolist(), strict=True):
+        for place, row, looked in zip(line.mask_positions, chances, weights.tolist(), strict=True):
             top = row[self._words].topk(min(best, len(self._words)))
             guesses = (Guess(self._word(self._words[at]), chance) for chance, at in zip(*(part.tolist() for part in top), strict=True))
             looks = (Look(piece.strip("▁ ") or piece, weight) for piece, weight in zip(line.pieces, looked, strict=True))
@@ -140,7 +140,7 @@ class Filler:
             places: the places.
         """
         sequences = Sequences(lines)
-        tokens = torch.from_numpy(sequences.padded(np.arange(len(lines)))).to(self.device)
+        tokens = torch.from_numpy(sequences.pad(np.arange(len(lines)))).to(self.device)
         features = self.model(tokens, torch.from_numpy(sequences.lengths).to(self.device))
         return self.model.output(features[list(rows), list(places)])[:, SPECIALS:]
 
@@ -157,8 +157,8 @@ class Filler:
                     return found
         return token
 
-    def _cut(self, text: str) -> Blanked:
-        line, longest = blanked(text, self.tokenizer), self.longest
+    def _cut(self, text: str) -> MaskedText:
+        line, longest = tokenize_masked(text, self.tokenizer), self.longest
         line = replace(line, tokens=[self._nearest(*one) for one in zip(line.pieces, line.tokens, strict=True)])
         if longest is not None and len(line.tokens) > longest:
             raise DataError(f"the text has {len(line.tokens)} tokens, more than the {longest} that this model can read")

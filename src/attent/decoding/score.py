@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from attent.data.batches import ROWS, BatchSize, Bitext, round_up
+from attent.data.batches import ROW_MULTIPLE, BatchSize, Bitext, round_up
 from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
 from attent.errors import DataError
@@ -57,9 +57,9 @@ def score(model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, 
     if model.longest is not None and len(long := (lengths > model.longest).nonzero()[0]):
         raise DataError(f"pair {long[0] + 1} has {lengths[long[0]]:,} tokens, more than the {model.longest:,} that this model can read")
     scores = [Score(0.0, 1)] * len(pairs)
-    for rows, _ in bitext.once(size):
-        filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROWS) - len(rows))))
-        batch = bitext.batch(filled).within(model.longest).to(device)
+    for rows, _ in bitext.sorted_batches(size):
+        filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROW_MULTIPLE) - len(rows))))
+        batch = bitext.batch(filled).trim_padding(model.longest).to(device)
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
         logits = model.output(features).float()  # (B, T, V)
         told = logits.gather(2, batch.target_out[..., None])[..., 0] - logits.logsumexp(-1)  # (B, T)

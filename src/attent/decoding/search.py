@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.data.batches import ROWS, round_up
+from attent.data.batches import ROW_MULTIPLE, round_up
 from attent.data.tokenizer import BOS, EOS
 from attent.decoding.beam import countable, likeliest, likeliest_of_logits, settled
 from attent.decoding.constraints import Constraints
@@ -52,7 +52,7 @@ def search(
     if not finished:
         return []
     limits = constraints.limits.repeat_interleave(copies).tolist()
-    multiple = 1 if model.rowwise else ROWS
+    multiple = 1 if model.rowwise else ROW_MULTIPLE
     # Which sentence each place of the batch writes for; all but one hypothesis of a sentence would be the same at first.
     who = np.arange(len(finished))
     so_far = np.full((len(who), width), -np.inf, np.float32)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.data.batches import KEYS, ROWS, Sequences
+from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, Sequences
 from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from attent.decoding.constraints import Constraints
 from attent.decoding.labelled import LabelledMap
 from attent.decoding.settings import GREEDY
-from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator
+from attent.decoding.translator import BOS_LABEL, Translator
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import Memory
 
@@ -106,12 +106,12 @@ class Growing:
     def __iter__(self) -> Iterator[Grown]:
         model, device = self.translator.model, self.translator.device
         sequences = Sequences([self.sources])
-        copies = 1 if model.rowwise or len(self.sources) > REPEATED else ROWS
+        copies = 1 if model.rowwise or len(self.sources) > REPEATED else ROW_MULTIPLE
         most = np.iinfo(np.int64).max if model.longest is None else model.longest - 1
         with torch.inference_mode():
             limits = torch.from_numpy(np.minimum(GREEDY.limits(sequences.lengths), most)).to(device)
             constraints = Constraints.of(limits, [self.prefix])
-            source = torch.from_numpy(sequences.padded(np.zeros(copies, np.int64), KEYS)).to(device)
+            source = torch.from_numpy(sequences.pad(np.zeros(copies, np.int64), KEY_MULTIPLE)).to(device)
             state = model.start(model.encode(source, torch.from_numpy(sequences.lengths).to(device).repeat(copies)))
             tokens = torch.full((copies,), BOS, device=device)
         self.tokens = []

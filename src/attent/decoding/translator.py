@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from attent.attention.capture.watch import watch
-from attent.data.batches import KEYS, BatchSize, Sequences, cut
+from attent.data.batches import KEY_MULTIPLE, BatchSize, Sequences, cut_batches
 from attent.data.dates.checks import InputCheck, input_check
 from attent.data.text import Pair
 from attent.data.tokenizer import BOS, Tokenizer
@@ -58,7 +58,7 @@ class Translator:
     @property
     def longest_source(self) -> int | None:
         """The most tokens that a text may have to be translated; None where there is no limit."""
-        return None if self.model.longest is None else self.model.longest // KEYS * KEYS
+        return None if self.model.longest is None else self.model.longest // KEY_MULTIPLE * KEY_MULTIPLE
 
     def refusal(self, text: str) -> str | None:
         """Why a text has an empty translation although it is not empty; None where it has another."""
@@ -151,7 +151,7 @@ class Translator:
             )
             return search(
                 self.model,
-                torch.from_numpy(sources.padded(rows, KEYS)).to(self.device),
+                torch.from_numpy(sources.pad(rows, KEY_MULTIPLE)).to(self.device),
                 torch.from_numpy(sources.lengths[rows]).to(self.device),
                 constraints,
                 settings,
@@ -284,7 +284,7 @@ def batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) ->
     """
     order = np.argsort(lengths, kind="stable")
     order = order[(lengths[order] > 0) & (lengths[order] <= (longest or np.inf))]
-    return cut(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
+    return cut_batches(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
 
 
 def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> Translator:

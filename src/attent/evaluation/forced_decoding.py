@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.data.batches import KEYS, ROWS, BatchSize, Sequences, cut, round_up
+from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, BatchSize, Sequences, cut_batches, round_up
 from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, UnknownNameError
 from attent.models.encoder_decoder import EncoderDecoder
@@ -110,8 +110,8 @@ def forced(
     lengths = np.maximum(read.lengths, given.lengths)
     order = (read.lengths * (given.lengths - 1)).nonzero()[0]
     order = order[lengths[order].argsort(kind="stable")]
-    for rows in cut(order, lengths, BATCH):
-        filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROWS) - len(rows))))
+    for rows in cut_batches(order, lengths, BATCH):
+        filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROW_MULTIPLE) - len(rows))))
         with watch(model) as seen:
             memory = model.encode(_padded(read, filled, model.longest).to(device), torch.from_numpy(read.lengths[filled]).to(device))
             model.decode(memory, _padded(given, filled, model.longest).to(device))
@@ -123,7 +123,7 @@ def forced(
 
 
 def _padded(sequences: Sequences, rows: np.ndarray, longest: int | None) -> Tensor:
-    return torch.from_numpy(sequences.padded(rows, KEYS)[:, :longest])
+    return torch.from_numpy(sequences.pad(rows, KEY_MULTIPLE)[:, :longest])
 
 
 def looked_at(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from attent.data.gold import Gold, Link
-from attent.data.readers import lines
+from attent.data.readers import read_lines
 from attent.errors import DataError
 
 LINK = re.compile(r"(\d{1,18})([-?p])(\d{1,18})", re.ASCII)
@@ -55,7 +55,7 @@ def read_gold(path: str | Path, *, first: int = 0) -> Iterator[Gold]:
         DataError: the file cannot be read, or a line holds something that is no link.
     """
     name = "standard input" if str(path) == "-" else path
-    for number, line in enumerate(lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         yield parse(line, f"{name}, line {number}", first=first)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from attent.data.batches import BatchSize
 from attent.data.dates import DatesSettings, dates
-from attent.data.readers import Report, lines, pairs
+from attent.data.readers import ReadReport, read_lines, read_pairs
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings
@@ -104,7 +104,7 @@ def sample_of(config: RunConfig, tokenizer: Tokenizer, file: Path | None = None)
     Raises:
         DataError: the file cannot be read.
     """
-    found = (line for line in (lines(file) if file is not None else _validation(config)) if line)
+    found = (line for line in (read_lines(file) if file is not None else _validation(config)) if line)
     return list(islice(found, LINES)) or _made_up(tokenizer)
 
 
@@ -116,9 +116,9 @@ def _validation(config: RunConfig) -> Iterator[str]:
     text = config.corpus.get("text", {})
     try:
         if file := text.get("valid_source"):
-            yield from lines(file)
+            yield from read_lines(file)
         elif file := text.get("valid"):
-            yield from (pair.source for _, pair in pairs(file, Report(file)))
+            yield from (pair.source for _, pair in read_pairs(file, ReadReport(file)))
     except AttentError:
         # the files of a run may be gone by now
         return

@@ -11,7 +11,7 @@ import numpy as np
 
 from attent.data.batches import BatchSize
 from attent.data.disk_pairs import WorkingFolder
-from attent.data.labelled.corpus import LabelledCorpus, fitting, of_images, of_texts, readable, rows_of
+from attent.data.labelled.corpus import LabelledCorpus, drop_long, drop_unreadable, encode_rows, image_corpus, labelled_text_corpus
 from attent.data.labelled.examples import LabelledExamples, Rows
 from attent.data.labelled.inputs import INPUTS, Inputs, TextInputs
 from attent.data.labelled.lending import lend, lent
@@ -49,7 +49,7 @@ class ClassifyCorpus:
 
     @property
     def said(self) -> Callable[[], list[str]]:
-        return lambda: [*self.found.said, *(line for report in self.found.reports for line in report.said()), self._divided()]
+        return lambda: [*self.found.remarks, *(line for report in self.found.reports for line in report.summary()), self._divided()]
 
     @property
     def lend(self) -> Callable[[LabelledExamples], Path]:
@@ -74,12 +74,12 @@ class Classification(Task[ClassifyCorpus]):
 
     def corpus(self, settings: RunSettings) -> ClassifyCorpus:
         if settings.images is not None:
-            return ClassifyCorpus(of_images(settings.images), settings.images, None)
+            return ClassifyCorpus(image_corpus(settings.images), settings.images, None)
         assert settings.labelled is not None
-        return ClassifyCorpus(of_texts(settings.labelled), None, settings.labelled)
+        return ClassifyCorpus(labelled_text_corpus(settings.labelled), None, settings.labelled)
 
     def held_out(self, corpus: ClassifyCorpus) -> str | None:
-        return corpus.found.held_out
+        return corpus.found.held_out_digest
 
     def learn(self, corpus: ClassifyCorpus) -> Learnt:
         found, settings = corpus.found, corpus.texts
@@ -94,8 +94,8 @@ class Classification(Task[ClassifyCorpus]):
     def encoded(self, corpus: ClassifyCorpus, learnt: Learnt) -> LabelledExamples:
         rows = _read(corpus, learnt, corpus.images)
         if corpus.texts is not None:
-            corpus.found = fitting(corpus.found, rows.lengths, corpus.texts.maximum_length)
-        corpus.found = readable(corpus.found, rows.lengths, learnt.longest)
+            corpus.found = drop_long(corpus.found, rows.lengths, corpus.texts.maximum_length)
+        corpus.found = drop_unreadable(corpus.found, rows.lengths, learnt.longest)
         return LabelledExamples(rows, corpus.found.classes, corpus.found.train)
 
     def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> LabelledExamples:
@@ -105,8 +105,8 @@ class Classification(Task[ClassifyCorpus]):
         inputs, rows = Inputs.read(learnt.files[INPUTS]), _read(corpus, learnt, None)
         if corpus.texts is not None:
             most, report = corpus.texts.maximum_length, int(corpus.texts.valid is not None)
-            corpus.found = fitting(corpus.found, rows.lengths, most, "validation", report=report)
-        corpus.found = readable(corpus.found, rows.lengths, model.longest)
+            corpus.found = drop_long(corpus.found, rows.lengths, most, "validation", report=report)
+        corpus.found = drop_unreadable(corpus.found, rows.lengths, model.longest)
         parts = {name: LabelledExamples(rows, corpus.found.classes, chosen) for name, chosen in _parts(corpus.found).items()}
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         return _Judged(Classifier(model, inputs, next(iter(learnt.tokenizers), None)), parts, size)
@@ -149,7 +149,7 @@ def _read(corpus: ClassifyCorpus, learnt: Learnt, images: ImagesSettings | None)
     """What a model reads of a corpus."""
     if corpus.tokens is not None:
         return corpus.tokens
-    rows = rows_of(corpus.found, Inputs.read(learnt.files[INPUTS]), learnt.tokenizers, images)
+    rows = encode_rows(corpus.found, Inputs.read(learnt.files[INPUTS]), learnt.tokenizers, images)
     if corpus.texts is not None:
         corpus.tokens = rows
     return rows

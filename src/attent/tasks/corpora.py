@@ -11,9 +11,9 @@ from attent.data import corpus as files
 from attent.data.batches import Bitext
 from attent.data.dates import DatesSettings, dates
 from attent.data.disk_pairs import WorkingFolder
-from attent.data.index import StoredBitext, put
-from attent.data.readers import Report
-from attent.data.settings import TextSettings, limited
+from attent.data.index import DiskBitext, save_bitext
+from attent.data.readers import ReadReport
+from attent.data.settings import TextSettings, limit_length
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer, Tokenizer
 from attent.evaluation.exact_match import exact_match
@@ -81,8 +81,8 @@ def borrowed(settings: RunSettings, folder: Path, source: Tokenizer, target: Tok
         longest: as there.
     """
     if settings.text is None:
-        return StoredBitext(folder / files.INDEX, keys=1)
-    return files.lent(folder, limited(settings.text, longest, beside=1), source, target, keys=1)
+        return DiskBitext(folder / files.INDEX, length_multiple=1)
+    return files.open_bitext(folder, limit_length(settings.text, longest, beside=1), source, target, length_multiple=1)
 
 
 def of_dates(settings: DatesSettings) -> Material:
@@ -91,21 +91,21 @@ def of_dates(settings: DatesSettings) -> Material:
 
     def lend(encoded: Bitext) -> Path:
         folders.append(WorkingFolder())
-        put(encoded, folders[-1].path / files.INDEX)
+        save_bitext(encoded, folders[-1].path / files.INDEX)
         return folders[-1].path
 
     return Material(
         validation=corpus.validation,
         held_out=corpus.held_out,
         kinds={"source": "char", "target": "char"},
-        fitting=lambda tokenizers, most: files.fitting(
-            corpus.validation, range(1, len(corpus.validation) + 1), tokenizers, most, Report("validation")
+        fitting=lambda tokenizers, most: files.drop_long(
+            corpus.validation, range(1, len(corpus.validation) + 1), tokenizers, most, ReadReport("validation")
         ),
         learn=lambda: (
             CharTokenizer.learn(pair.source for pair in corpus.train),
             CharTokenizer.learn(pair.target for pair in corpus.train),
         ),
-        bitext=lambda source, target, longest: Bitext(corpus.train, source, target, keys=1),
+        bitext=lambda source, target, longest: Bitext(corpus.train, source, target, length_multiple=1),
         lend=lend,
         measure=lambda translations, references: {"exact match": exact_match(translations, references)},
         translated=len(corpus.validation),
@@ -124,20 +124,20 @@ def of_text(settings: TextSettings) -> Material:
     del corpus
 
     def bitext(source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
-        encoded = files.bitext(texts[0], limited(settings, longest, beside=1), source, target, keys=1)
+        encoded = files.bitext(texts[0], limit_length(settings, longest, beside=1), source, target, length_multiple=1)
         if not settings.dropout:
             texts.clear()
         return encoded
 
     def fitting(tokenizers: Tokenizers, most: tuple[float, float]) -> Sequence[Pair]:
         limits = [min(limit, settings.maximum_length) for limit in most]
-        return files.fitting(validation, lines.tolist(), tokenizers, limits, reports[-1])
+        return files.drop_long(validation, lines.tolist(), tokenizers, limits, reports[-1])
 
     return Material(
         validation=validation,
         fitting=fitting,
         held_out={},
-        kinds={"source": settings.of("source")[0], "target": settings.of("target")[0]},
+        kinds={"source": settings.tokenizer_of("source")[0], "target": settings.tokenizer_of("target")[0]},
         learn=lambda: files.tokenizers(texts[0], settings),
         bitext=bitext,
         lend=lambda encoded: folder.path,
@@ -147,7 +147,7 @@ def of_text(settings: TextSettings) -> Material:
             "BLEU": bleu(translations, references).score,
         },
         translated=TRANSLATED,
-        said=lambda: [line for report in reports for line in report.said()],
+        said=lambda: [line for report in reports for line in report.summary()],
         table={"text": settings.model_dump(mode="json")},
         folder=folder,
     )

@@ -10,9 +10,9 @@ from typing import Any
 from attent.data import monolingual as files
 from attent.data.batches import BatchSize, Sequences
 from attent.data.corpus import TextCorpus
-from attent.data.masked_lm import BlankedLines
+from attent.data.masked_lm import MaskedLines
 from attent.data.readers import OVER_LONG
-from attent.data.settings import LinesSettings, limited
+from attent.data.settings import LinesSettings, limit_length
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Judged, Learnt, Results, Say, Task
@@ -33,7 +33,7 @@ class Lines:
 
     @property
     def said(self) -> Callable[[], list[str]]:
-        return lambda: [line for report in self.text.reports for line in report.said()]
+        return lambda: [line for report in self.text.reports for line in report.summary()]
 
     @property
     def lend(self) -> Callable[[Any], Path]:
@@ -55,12 +55,12 @@ class Blanks(Task[Lines]):
         tokenizer = files.tokenizer(corpus.text, corpus.settings)
         return Learnt({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
 
-    def encoded(self, corpus: Lines, learnt: Learnt) -> BlankedLines:
-        return files.encoded(corpus.text, limited(corpus.settings, learnt.longest), *learnt.tokenizers, keys=1)
+    def encoded(self, corpus: Lines, learnt: Learnt) -> MaskedLines:
+        return files.encoded(corpus.text, limit_length(corpus.settings, learnt.longest), *learnt.tokenizers, length_multiple=1)
 
-    def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> BlankedLines:
+    def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> MaskedLines:
         assert settings.lines is not None
-        return files.lent(folder, limited(settings.lines, learnt.longest), *learnt.tokenizers, keys=1)
+        return files.lent(folder, limit_length(settings.lines, learnt.longest), *learnt.tokenizers, length_multiple=1)
 
     def judged(self, model: EncoderModel, corpus: Lines, learnt: Learnt, settings: RunSettings) -> Judged:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
@@ -69,14 +69,14 @@ class Blanks(Task[Lines]):
 
 class _Judged(Judged):
     def __init__(self, model: EncoderModel, corpus: Lines, learnt: Learnt, size: BatchSize) -> None:
-        (tokenizer,), settings = learnt.tokenizers, limited(corpus.settings, model.longest)
+        (tokenizer,), settings = learnt.tokenizers, limit_length(corpus.settings, model.longest)
         encoded: list[list[int]] = []
         for row, pair in enumerate(corpus.text.validation):
             if len(tokens := tokenizer.encode(pair.source)) <= settings.maximum_length:
                 encoded.append(tokens)
             else:
                 corpus.text.reports[-1].drop(OVER_LONG, corpus.text.validation.number(row))
-        self._model, self._size, self._lines = model, size, BlankedLines(Sequences(encoded), tokenizer.size, settings.blanks)
+        self._model, self._size, self._lines = model, size, MaskedLines(Sequences(encoded), tokenizer.size, settings.blanks)
 
     def validate(self, say: Say) -> dict[str, float]:
         if not len(self._lines):

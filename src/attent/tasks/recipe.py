@@ -288,10 +288,10 @@ def _trained(
     examples, _ = prepared(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus, longest=model.longest)
     digest = _digest(examples)
     if config.digests.get("train", digest) != digest:
-        progress.say(f"warning: the {examples.one}s to learn are others than those that the run began with")
+        progress.say(f"warning: the {examples.row_name}s to learn are others than those that the run began with")
     config = config.model_copy(update={"digests": {"train": digest} | config.digests})
     if started:
-        config = config.model_copy(update={"coverage": started.coverage(examples.sides)})
+        config = config.model_copy(update={"coverage": started.coverage(examples.token_sequences)})
     run.begin(config)
     for line in (*corpus.said(), *(started.said if started else ()), *word_vectors.running(config.coverage)):
         progress.say(line)

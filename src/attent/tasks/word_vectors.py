@@ -107,7 +107,7 @@ def start(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Toke
         embedding = model.embeddings[side]
         embedding.weight[found.ids] = rows.to(embedding.weight) / (size * embedding.scale)
         assert vectors.report is not None
-        said += [*vectors.report.said(), *_said(side, file, found, table)]
+        said += [*vectors.report.summary(), *_said(side, file, found, table)]
     freeze(settings, model)
     return Started(sides, said)
 

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from attent.data.batches import Endless, Examples
+from attent.data.batches import BatchStream, Examples
 from attent.errors import DeviceError, RunError
 from attent.models.model import Model
 from attent.training.autotune import Precision
@@ -61,7 +61,7 @@ class Processes:
         """Whether this is the one that decides, judges, saves and speaks."""
         return self.rank == 0
 
-    def next_part(self, batches: Endless[Any]) -> tuple[Any, int]:
+    def next_part(self, batches: BatchStream[Any]) -> tuple[Any, int]:
         """What of the next batch is to be learnt here, and how many answers the whole batch has, such as target tokens."""
         batch = next(batches)
         return batch, batch.tokens
@@ -143,8 +143,8 @@ class ProcessGroup(Processes):
     def is_local_rank0(self) -> bool:
         return self.rank == self._local_rank0
 
-    def next_part(self, batches: Endless[Any]) -> tuple[Any, int]:
-        return batches.next_part(self.rank, self.world_size)
+    def next_part(self, batches: BatchStream[Any]) -> tuple[Any, int]:
+        return batches.next_shard(self.rank, self.world_size)
 
     def batch_loss(self, model: Model, loss: LossFunction = of_translation) -> BatchLoss:
         together = DistributedDataParallel(LossModule(model, loss), gradient_as_bucket_view=True)
@@ -199,9 +199,9 @@ class ProcessGroup(Processes):
         rows, *digest = data.digest()
         most, first = self.from_rank0(lambda: (rows, digest))
         if rows != most:
-            raise RunError(f"process {self.rank} has {rows:,} {data.one}s to learn where the first one has {most:,}")
+            raise RunError(f"process {self.rank} has {rows:,} {data.row_name}s to learn where the first one has {most:,}")
         if digest != first:
-            raise RunError(f"process {self.rank} has other {data.one}s to learn than the first one")
+            raise RunError(f"process {self.rank} has other {data.row_name}s to learn than the first one")
 
     def seed_rank(self, seed: int, update: int) -> None:
         # The first one's generator is in the checkpoints; those of the others need not be.

@@ -165,7 +165,7 @@ class Training:
             pace=ComputeConfig("float32", 1), device=self.device.type, processes=processes.world_size, sharded=processes.sharded
         )
         if found is None:
-            batch = processes.next_part(data.endless(size, settings.seed))[0].to(self.device)
+            batch = processes.next_part(data.stream(size, settings.seed))[0].to(self.device)
             paces = [ComputeConfig(*pace) for pace in processes.from_rank0(lambda: candidates(settings, self.device))]
             pace = autotune(lambda way: self._gradients(batch, way), paces, self.device, log, progress, processes.from_rank0)
             here.pace = ComputeConfig(*processes.from_rank0(lambda: pace))
@@ -176,7 +176,7 @@ class Training:
         self.state = found
         torch.set_num_threads(found.pace.threads)
         self.early_stopping = EarlyStopping(settings, found.verdict)
-        self.batches = data.endless(size, settings.seed, found.place)
+        self.batches = data.stream(size, settings.seed, found.place)
         self.meter = Meter(self.device, found.seconds)
         self.rate, self.is_stop_requested, self.seconds = 0.0, False, found.seconds
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attent.data.batches import Batch, BatchSize, Bitext
 from attent.data.labelled.examples import LabelledBatch
-from attent.data.masked_lm import BlankedBatch, BlankedLines
+from attent.data.masked_lm import MaskedBatch, MaskedLines
 from attent.data.tokenizer import PAD
 from attent.models.encoder import EncoderModel
 from attent.models.encoder_decoder import EncoderDecoder
@@ -43,26 +43,26 @@ def mean_loss(model: EncoderDecoder[Any], data: Bitext, size: BatchSize) -> floa
         size: of the batches.
     """
     device = next(model.parameters()).device
-    batches = [batch.within(model.longest) for _, batch in data.once(size)]
+    batches = [batch.trim_padding(model.longest) for _, batch in data.sorted_batches(size)]
     total = sum(translation_loss(model, batch.to(device), 0.0, "float32")[0].item() * batch.tokens for batch in batches)
     return total / sum(batch.tokens for batch in batches)
 
 
-def masked_lm_loss(model: EncoderModel, batch: BlankedBatch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
+def masked_lm_loss(model: EncoderModel, batch: MaskedBatch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
     """Return the mean cross entropy of a batch's masked tokens in nats, and the model width E.
 
         −1/N Σ_n log p(token n | the line with its masks)
 
     Source: Devlin et al. (2018), §3.1, arXiv 1810.04805.
     """
-    with autocast(batch.lines.device, precision):
-        features = model(batch.lines, batch.lengths).flatten(0, 1)[batch.places]
+    with autocast(batch.token_ids.device, precision):
+        features = model(batch.token_ids, batch.lengths).flatten(0, 1)[batch.positions]
         layer = model.to_logits
-        return output_loss(features, layer.weight, layer.bias, batch.told, label_smoothing), features.shape[-1]
+        return output_loss(features, layer.weight, layer.bias, batch.labels, label_smoothing), features.shape[-1]
 
 
 @torch.no_grad()
-def masked_lm_scores(model: EncoderModel, data: BlankedLines, size: BatchSize) -> tuple[float, float]:
+def masked_lm_scores(model: EncoderModel, data: MaskedLines, size: BatchSize) -> tuple[float, float]:
     """Return the mean cross entropy of masked tokens in nats, and the percentage of them that the model predicts.
 
     The same tokens are masked on every call, and all of them by MASK.
@@ -73,11 +73,11 @@ def masked_lm_scores(model: EncoderModel, data: BlankedLines, size: BatchSize) -
         size: of the batches.
     """
     device, total, correct, tokens = next(model.parameters()).device, 0.0, 0, 0
-    for _, batch in data.once(size):
+    for _, batch in data.sorted_batches(size):
         batch = batch.to(device)
-        logits = model.output(model(batch.lines, batch.lengths).flatten(0, 1)[batch.places])  # (N, V)
-        total += float(torch.nn.functional.cross_entropy(logits, batch.told, reduction="sum"))
-        correct += int((logits.argmax(-1) == batch.told).sum())
+        logits = model.output(model(batch.token_ids, batch.lengths).flatten(0, 1)[batch.positions])  # (N, V)
+        total += float(torch.nn.functional.cross_entropy(logits, batch.labels, reduction="sum"))
+        correct += int((logits.argmax(-1) == batch.labels).sum())
         tokens += batch.tokens
     return total / tokens, 100 * correct / tokens
 
@@ -89,7 +89,7 @@ def classification_loss(model: EncoderModel, batch: LabelledBatch, label_smoothi
 
     z⁰ are the features of the class token: Dosovitskiy et al. (2020), §3.1, eq. 4, arXiv 2010.11929.
     """
-    batch = batch.within(model.longest)
+    batch = batch.trim_padding(model.longest)
     with autocast(batch.lengths.device, precision):
         features, layer = model(batch.sequence, batch.lengths)[:, 0], model.to_logits
         return output_loss(features, layer.weight, layer.bias, batch.classes, label_smoothing), features.shape[-1]

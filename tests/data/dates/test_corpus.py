@@ -14,7 +14,7 @@ from babel import Locale
 from attent.data.dates import HELD_OUT_COMBINATIONS, HELD_OUT_DATES, DatesSettings, dates
 from attent.data.dates.combinations import words
 from attent.data.dates.settings import DEMO
-from attent.data.text import Corpus, Pair
+from attent.data.text import Pair, TranslationCorpus
 from attent.data.tokenizer import UNK, CharTokenizer
 from attent.errors import ArgumentError
 
@@ -31,11 +31,11 @@ SMALL = DatesSettings(
 
 
 @pytest.fixture(scope="module")
-def corpus() -> Corpus:
+def corpus() -> TranslationCorpus:
     return dates(SETTINGS)
 
 
-def sets(corpus: Corpus) -> dict[str, list[Pair]]:
+def sets(corpus: TranslationCorpus) -> dict[str, list[Pair]]:
     return {"train": list(corpus.train), "validation": list(corpus.validation)} | {
         name: list(pairs) for name, pairs in corpus.held_out.items()
     }
@@ -51,11 +51,11 @@ def shape(text: str) -> str:
     return re.sub(r"\d", lambda digit: chr(ord(digit[0]) - int(digit[0])), text)
 
 
-def digest(corpus: Corpus) -> str:
+def digest(corpus: TranslationCorpus) -> str:
     return hashlib.sha256(repr(sets(corpus)).encode()).hexdigest()
 
 
-def test_the_sets_have_the_sizes_asked_for(corpus: Corpus) -> None:
+def test_the_sets_have_the_sizes_asked_for(corpus: TranslationCorpus) -> None:
     assert list(corpus.held_out) == ["held-out dates", "held-out combinations"]
     assert {name: len(pairs) for name, pairs in sets(corpus).items()} == {
         "train": 30_011,
@@ -67,20 +67,20 @@ def test_the_sets_have_the_sizes_asked_for(corpus: Corpus) -> None:
         assert len({pair.source for pair in pairs}) == len(pairs)
 
 
-def test_targets_are_dates_of_four_centuries(corpus: Corpus) -> None:
+def test_targets_are_dates_of_four_centuries(corpus: TranslationCorpus) -> None:
     years = Counter(date.fromisoformat(pair.target).year for pairs in sets(corpus).values() for pair in pairs)
     assert min(years) == 1800
     assert max(years) == 2200
     assert len(years) == 401
 
 
-def test_no_date_is_in_two_parts(corpus: Corpus) -> None:
+def test_no_date_is_in_two_parts(corpus: TranslationCorpus) -> None:
     train, validation, *tests = ({pair.target for pair in pairs} for pairs in sets(corpus).values())
     assert not train & validation
     assert all(not (train | validation) & test for test in tests)
 
 
-def test_training_never_shows_a_held_out_combination(corpus: Corpus) -> None:
+def test_training_never_shows_a_held_out_combination(corpus: TranslationCorpus) -> None:
     shown = {
         (tag, shape(text))
         for pairs in (corpus.train, corpus.validation, corpus.held_out[HELD_OUT_DATES])
@@ -92,7 +92,7 @@ def test_training_never_shows_a_held_out_combination(corpus: Corpus) -> None:
         assert ("", shape(text)) not in shown
 
 
-def test_every_word_of_a_held_out_combination_is_in_training_in_its_locale(corpus: Corpus) -> None:
+def test_every_word_of_a_held_out_combination_is_in_training_in_its_locale(corpus: TranslationCorpus) -> None:
     known: dict[str, set[str]] = {locale: set() for locale in ["", *DEMO]}
     for tag, text in map(split, corpus.train):
         known[tag] |= words(text)
@@ -100,25 +100,25 @@ def test_every_word_of_a_held_out_combination_is_in_training_in_its_locale(corpu
         assert words(text) <= known[tag]
 
 
-def test_twelve_combinations_are_held_out(corpus: Corpus) -> None:
+def test_twelve_combinations_are_held_out(corpus: TranslationCorpus) -> None:
     held = Counter(tag for tag, _ in map(split, corpus.held_out[HELD_OUT_COMBINATIONS]))
     # eleven locales of the demo spell the month out in letters, and one of them gives two
     assert set(held) == set(DEMO) - {"ja", "ko", "zh"}
 
 
-def test_no_character_of_the_tests_is_unknown(corpus: Corpus) -> None:
+def test_no_character_of_the_tests_is_unknown(corpus: TranslationCorpus) -> None:
     tokenizer = CharTokenizer.learn(pair.source for pair in corpus.train)
     assert not any(UNK in tokenizer.encode(pair.source) for pairs in sets(corpus).values() for pair in pairs)
 
 
-def test_every_locale_is_trained_alike(corpus: Corpus) -> None:
+def test_every_locale_is_trained_alike(corpus: TranslationCorpus) -> None:
     tags = Counter(tag for tag, _ in map(split, corpus.train))
     assert set(tags) == {"", *DEMO}
     assert min(tags.values()) > 1000
     assert abs(tags[""] / len(corpus.train) - SETTINGS.untagged) < 0.01
 
 
-def test_links_read_back_as_the_date(corpus: Corpus) -> None:
+def test_links_read_back_as_the_date(corpus: TranslationCorpus) -> None:
     for pair in (*corpus.train[:3000], *corpus.held_out[HELD_OUT_COMBINATIONS]):
         assert len(set(pair.links)) == len(pair.links)
         fields = [
@@ -134,7 +134,7 @@ def test_links_read_back_as_the_date(corpus: Corpus) -> None:
         assert len(pair.links) == 4 * len(year) + 2 * len(month) + 2 * len(day)
 
 
-def test_links_of_the_month_are_its_name(corpus: Corpus) -> None:
+def test_links_of_the_month_are_its_name(corpus: TranslationCorpus) -> None:
     seen = 0
     for pair in corpus.train:
         tag, text = split(pair)
@@ -147,7 +147,7 @@ def test_links_of_the_month_are_its_name(corpus: Corpus) -> None:
     assert seen > 500
 
 
-def test_links_by_hand(corpus: Corpus) -> None:
+def test_links_by_hand(corpus: TranslationCorpus) -> None:
     pair = next(pair for pair in corpus.train if re.fullmatch(r"fr \| mardi \d mars \d{4}", pair.source))
     day = [(11, target) for target in (8, 9)]
     month = [(source, target) for source in range(13, 17) for target in (5, 6)]

@@ -50,7 +50,7 @@ def test_they_are_written_as_text_tab_label(made: DateLanguages, tmp_path: Path)
     made.write(tmp_path / "new")
     lines = (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()
     assert lines == [f"{text}\t{label}" for text, label in made.test]
-    assert made.said[0].endswith("of all texts are written alike in several languages, and left out")
+    assert made.remarks[0].endswith("of all texts are written alike in several languages, and left out")
 
 
 def test_what_cannot_be_is_refused() -> None:

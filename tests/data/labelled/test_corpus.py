@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from attent.data.labelled.arrays import VectorSequences
-from attent.data.labelled.corpus import LabelledCorpus, check, counted, fitting, of_images, of_texts, rows_of
+from attent.data.labelled.corpus import (
+    LabelledCorpus,
+    check_inputs,
+    count_examples,
+    drop_long,
+    encode_rows,
+    image_corpus,
+    labelled_text_corpus,
+)
 from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
 from attent.data.tokenizer import CharTokenizer
@@ -20,28 +28,28 @@ def texts(folder: Path, **settings: object) -> LabelledCorpus:
     lines = [f"text {number}\t{'xy'[number % 2]}" for number in range(40)]
     (folder / "train.tsv").write_text("\n".join(lines) + "\n")
     (folder / "test.tsv").write_text("text 3\ty\nnew\tx\n")
-    return of_texts(LabelledSettings(train=str(folder / "train.tsv"), test=str(folder / "test.tsv"), **settings))
+    return labelled_text_corpus(LabelledSettings(train=str(folder / "train.tsv"), test=str(folder / "test.tsv"), **settings))
 
 
 def test_digits_are_divided_by_class() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    corpus = of_images(ImagesSettings(source="digits", test=0.2, validation=0.1))
+    corpus = image_corpus(ImagesSettings(source="digits", test=0.2, validation=0.1))
     parts = [corpus.train, corpus.validation, corpus.test]
     assert [len(rows) for rows in parts] == [1294, 144, 359]
     assert np.unique(np.concatenate(parts)).tolist() == [*range(1797)]
     assert np.bincount(corpus.classes[corpus.test]).min() >= 34
     assert isinstance(corpus.inputs.inputs, PictureInputs)
     assert corpus.inputs.inputs.patch == 2
-    assert counted("digits") == (1797, True)
+    assert count_examples("digits") == (1797, True)
 
 
 def test_vectors_are_read(tmp_path: Path) -> None:
     source = npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
-    corpus = of_images(ImagesSettings(source=source))
+    corpus = image_corpus(ImagesSettings(source=source))
     assert isinstance(corpus.data, VectorSequences)
     assert isinstance(corpus.inputs.inputs, VectorInputs)
-    assert counted(source) == (20, False)
-    assert rows_of(corpus, corpus.inputs, (), None).read(corpus.train[:2], None).shape == (2, 5, 3)
+    assert count_examples(source) == (20, False)
+    assert encode_rows(corpus, corpus.inputs, (), None).read(corpus.train[:2], None).shape == (2, 5, 3)
 
 
 @pytest.mark.parametrize(
@@ -53,15 +61,15 @@ def test_vectors_are_read(tmp_path: Path) -> None:
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, object], said: str) -> None:
     with pytest.raises((ArgumentError, DataError), match=said):
-        of_images(ImagesSettings(**settings))
+        image_corpus(ImagesSettings(**settings))
 
 
 def test_arrays_are_refused_what_pictures_have(tmp_path: Path) -> None:
     vectors = npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.arange(20) % 2)
     with pytest.raises(ArgumentError, match=r"images\.patch does not go with sequences of vectors"):
-        of_images(ImagesSettings(source=vectors, patch=2))
+        image_corpus(ImagesSettings(source=vectors, patch=2))
     with pytest.raises(DataError, match="at least two classes are needed, got 7"):
-        of_images(ImagesSettings(source=npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.full(20, 7))))
+        image_corpus(ImagesSettings(source=npz(tmp_path, x=np.random.rand(20, 5, 3), y=np.full(20, 7))))
 
 
 def test_texts_that_are_judged_by_are_not_trained_on(tmp_path: Path) -> None:
@@ -77,12 +85,12 @@ def test_texts_that_are_judged_by_are_not_trained_on(tmp_path: Path) -> None:
 def test_texts_that_are_too_long_are_counted(tmp_path: Path) -> None:
     corpus = texts(tmp_path)
     tokenizer = CharTokenizer.learn(corpus.data)
-    lengths = rows_of(corpus, corpus.inputs, [tokenizer], None).lengths
-    shorter = fitting(corpus, lengths, 6)
+    lengths = encode_rows(corpus, corpus.inputs, [tokenizer], None).lengths
+    shorter = drop_long(corpus, lengths, 6)
     assert {len(corpus.data[row]) for row in shorter.train} == {6}
     assert corpus.reports[0].dropped["longer than the maximum length"].count == len(corpus.train) - len(shorter.train)
     with pytest.raises(DataError, match="every one of the 37 texts is longer than the maximum length of 3 tokens"):
-        fitting(corpus, lengths, 3)
+        drop_long(corpus, lengths, 3)
 
 
 def test_labels_that_training_lacks_are_refused(tmp_path: Path) -> None:
@@ -91,7 +99,7 @@ def test_labels_that_training_lacks_are_refused(tmp_path: Path) -> None:
         texts(tmp_path, valid=str(tmp_path / "valid.tsv"))
     (tmp_path / "one.tsv").write_text("a\tx\nb\tx\n")
     with pytest.raises(DataError, match=r"one\.tsv: at least two labels are needed, got x"):
-        of_texts(LabelledSettings(train=str(tmp_path / "one.tsv")))
+        labelled_text_corpus(LabelledSettings(train=str(tmp_path / "one.tsv")))
 
 
 def test_a_run_reads_what_it_was_trained_on() -> None:
@@ -101,27 +109,27 @@ def test_a_run_reads_what_it_was_trained_on() -> None:
     wide = VectorInputs(mean=(0, 0), deviation=(1, 1))
     narrow = VectorInputs(mean=(0,), deviation=(1,))
     small = PictureInputs(height=4, width=4, colours="grey", patch=2, mean=(0,), deviation=(1,))
-    check(inputs(wide), inputs(wide))
+    check_inputs(inputs(wide), inputs(wide))
     with pytest.raises(ArgumentError, match=r"the run tells 2 classes \(a, b\), and these examples are of 4 classes \(a, b, c, …\)"):
-        check(inputs(wide), inputs(wide, *"abcd"))
+        check_inputs(inputs(wide), inputs(wide, *"abcd"))
     with pytest.raises(ArgumentError, match="the run reads vectors, and these are texts"):
-        check(inputs(wide), inputs(TextInputs()))
+        check_inputs(inputs(wide), inputs(TextInputs()))
     with pytest.raises(ArgumentError, match="the run reads vectors of 2 numbers, and these have 1"):
-        check(inputs(wide), inputs(narrow))
+        check_inputs(inputs(wide), inputs(narrow))
     with pytest.raises(ArgumentError, match="reads pictures of 4 x 4 pixels in grey, and these have 8 x 4 pixels in grey"):
-        check(inputs(small), inputs(small.model_copy(update={"height": 8})))
+        check_inputs(inputs(small), inputs(small.model_copy(update={"height": 8})))
 
 
 @pytest.mark.parametrize("name", ["images", "x"])
 def test_held_out_examples_have_a_digest_that_the_others_do_not_change(name: str, tmp_path: Path) -> None:
     def found(examples: np.ndarray, classes: np.ndarray) -> LabelledCorpus:
         np.savez(tmp_path / "a.npz", **{name: examples, "y": classes})
-        return of_images(ImagesSettings(source=str(tmp_path / "a.npz"), test=0.2))
+        return image_corpus(ImagesSettings(source=str(tmp_path / "a.npz"), test=0.2))
 
     examples, classes = np.random.default_rng(0).uniform(size=(60, 4, 6)).astype(np.float32), np.arange(60) % 2
     first = found(examples, classes)
     examples[first.train] /= 2
-    assert found(examples, classes).held_out == first.held_out
-    assert found(np.concatenate([examples, examples[:1]]), np.append(classes, 0)).held_out != first.held_out
+    assert found(examples, classes).held_out_digest == first.held_out_digest
+    assert found(np.concatenate([examples, examples[:1]]), np.append(classes, 0)).held_out_digest != first.held_out_digest
     examples[first.validation[0]] /= 2
-    assert found(examples, classes).held_out != first.held_out
+    assert found(examples, classes).held_out_digest != first.held_out_digest

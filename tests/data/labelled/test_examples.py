@@ -20,29 +20,29 @@ def examples(pictures: Pictures, augmentation: Augmentation | None = None, chose
 def test_a_batch_is_of_chosen_rows(pictures: Pictures) -> None:
     some = examples(pictures, chosen=np.array([3, 8, 5]))
     batch = some.batch(np.array([2, 0]))
-    assert (len(some), some.classes.tolist(), some.counted(np.array([2, 0]))) == (3, [1, 0, 1], 2)
+    assert (len(some), some.classes.tolist(), some.token_count(np.array([2, 0]))) == (3, [1, 0, 1], 2)
     assert batch.classes.tolist() == [1, 1]
     assert batch.lengths.tolist() == [6, 6]
     assert batch.sequence.equal(examples(pictures).batch(np.array([5, 3])).sequence)
-    assert (batch.tokens, batch.silent().tokens, batch.to("cpu").tokens) == (2, 0, 2)
+    assert (batch.tokens, batch.zero_weight().tokens, batch.to("cpu").tokens) == (2, 0, 2)
 
 
 def test_pictures_vary_with_the_epoch_and_not_with_the_batch(pictures: Pictures) -> None:
     some, rows = examples(pictures, VARIED), np.array([7, 2, 9])
-    first = some.drawn(rows, 0, 1).sequence
-    torch.testing.assert_close(some.drawn(rows[1:2], 0, 1).sequence, first[1:2])
-    assert not some.drawn(rows, 0, 2).sequence.allclose(first)
-    torch.testing.assert_close(some.drawn(rows, 0, 1).sequence, first)
+    first = some.augmented(rows, 0, 1).sequence
+    torch.testing.assert_close(some.augmented(rows[1:2], 0, 1).sequence, first[1:2])
+    assert not some.augmented(rows, 0, 2).sequence.allclose(first)
+    torch.testing.assert_close(some.augmented(rows, 0, 1).sequence, first)
     # what is judged stays as it is
     assert some.batch(rows).sequence.equal(examples(pictures).batch(rows).sequence)
 
 
 def test_an_epoch_taken_up_in_the_middle_goes_on_the_same(pictures: Pictures) -> None:
-    whole = examples(pictures, VARIED).endless(BatchSize(pairs=8), 0)
+    whole = examples(pictures, VARIED).stream(BatchSize(pairs=8), 0)
     for _ in range(7):
         next(whole)
-    place, after = whole.place, next(whole)
-    again = next(examples(pictures, VARIED).endless(BatchSize(pairs=8), 0, place))
+    place, after = whole.position, next(whole)
+    again = next(examples(pictures, VARIED).stream(BatchSize(pairs=8), 0, place))
     assert again.sequence.equal(after.sequence)
     assert again.classes.equal(after.classes)
 

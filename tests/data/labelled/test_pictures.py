@@ -43,7 +43,7 @@ def test_a_folder_of_class_folders_is_read(tmp_path: Path) -> None:
     assert found.classes.tolist() == [0, 1, 1]
     assert (found.pixels.shape, found.pixels.dtype) == ((3, 4, 6, 1), np.uint8)
     assert found.pixels[:, 0, 0, 0].tolist() == [9, 5, 7]
-    assert found.said == ()
+    assert found.remarks == ()
     assert shares(found.pixels)[0, 0, 0, 0] == pytest.approx(9 / 255)
 
 
@@ -52,7 +52,7 @@ def test_what_is_no_picture_is_said(tmp_path: Path) -> None:
         drawn(tmp_path / name / "a.png", grey(5))
     (tmp_path / "dog" / "notes.txt").write_text("x")
     (tmp_path / "README").write_text("x")
-    assert folder(tmp_path).said == (f"{tmp_path}: 2 files that are no pictures passed over (notes.txt, …)",)
+    assert folder(tmp_path).remarks == (f"{tmp_path}: 2 files that are no pictures passed over (notes.txt, …)",)
 
 
 def test_one_picture_with_colours_makes_all_rgb(tmp_path: Path) -> None:

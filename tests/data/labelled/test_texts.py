@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from attent.data.labelled.texts import Labelled, labelled, without
-from attent.data.readers import Report
+from attent.data.labelled.texts import LabelledText, read_labelled, without
+from attent.data.readers import ReadReport
 from attent.errors import DataError
 
 
-def read(path: Path | str) -> tuple[list[tuple[int, Labelled]], Report]:
-    report = Report(str(path))
-    return labelled(str(path), report), report
+def read(path: Path | str) -> tuple[list[tuple[int, LabelledText]], ReadReport]:
+    report = ReadReport(str(path))
+    return read_labelled(str(path), report), report
 
 
 def written(path: Path, text: str) -> Path:
@@ -22,7 +22,7 @@ def written(path: Path, text: str) -> Path:
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "labels"])
 def test_a_line_is_text_tab_label(tmp_path: Path, name: str) -> None:
     found, report = read(written(tmp_path / name, "le 3 mars\tfr\n 3. März\t de \r\n"))
-    assert found == [(1, Labelled("le 3 mars", "fr")), (2, Labelled(" 3. März", "de"))]
+    assert found == [(1, LabelledText("le 3 mars", "fr")), (2, LabelledText(" 3. März", "de"))]
     assert (report.lines, report.kept) == (2, 2)
 
 
@@ -31,7 +31,7 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         buffer = io.BytesIO(b"a\tx\n")
 
     monkeypatch.setattr("sys.stdin", Stdin())
-    assert read("-")[0] == [(1, Labelled("a", "x"))]
+    assert read("-")[0] == [(1, LabelledText("a", "x"))]
 
 
 def test_every_line_is_accounted_for(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, said: str
 
 def test_texts_held_out_are_not_trained_on(tmp_path: Path) -> None:
     found, report = read(written(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
-    assert [example.text for _, example in without(found, [Labelled("b", "another")], report)] == ["a", "c"]
+    assert [example.text for _, example in without(found, [LabelledText("b", "another")], report)] == ["a", "c"]
     assert report.dropped["the text is also in validation"].first == [2]
     with pytest.raises(DataError, match="no text is left to train on"):
         without(found, [example for _, example in found], report)

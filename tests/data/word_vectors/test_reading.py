@@ -47,7 +47,7 @@ def test_what_gensim_writes_is_read_as_gensim_reads_it(keyed: Any, tmp_path: Pat
     theirs = type(keyed).load_word2vec_format(str(path), binary=".bin" in name, no_header="glove" in name)
     assert found.words == theirs.index_to_key == NAMES
     assert np.array_equal(found.vectors.numpy(), theirs.vectors)
-    assert len(found.report.said()) == 1
+    assert len(found.report.summary()) == 1
     assert width_of(path) == 11
     few = read(path, ["w7", "nowhere", "Straße"])
     assert few.words == ["Straße", "w7"]
@@ -79,7 +79,7 @@ def test_words_that_are_not_utf8_are_kept_and_reported(tmp_path: Path) -> None:
     path.write_bytes(b"2 2\n" + b"na\xefve " + np.ones(2, "<f4").tobytes() + b"cat " + np.zeros(2, "<f4").tobytes())
     found = read(path)
     assert found.words == ["na�ve", "cat"]
-    assert found.report.said()[1:] == ["  1 kept: word that is not UTF-8, its bytes replaced by � (word 1)"]
+    assert found.report.summary()[1:] == ["  1 kept: word that is not UTF-8, its bytes replaced by � (word 1)"]
 
 
 def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_damage_is_reported_and_reading_goes_on(tmp_path: Path) -> None:
     found = read(path)
     assert found.words == ["a", "e"]
     assert found["a"].tolist() == [1, 2, 3]
-    assert found.report.said() == [
+    assert found.report.summary() == [
         f"{path}: 6 lines read, 2 vectors of 3 numbers kept",
         "  1 dropped: not as many numbers as the others (line 4)",
         "  1 dropped: something else where a number belongs (line 5)",

@@ -6,7 +6,7 @@ def test_a_report_counts_and_numbers_what_its_file_has() -> None:
     for place in (3, 5, 8, 13):
         report.drop(AGAIN, place)
     report.note(NOT_UTF8, 2)
-    assert report.said() == [
+    assert report.summary() == [
         "a.bin: 1,234 words read, 7 vectors of 3 numbers kept, 5 not wanted",
         "  the first line lies",
         "  4 dropped: a word that came before (words 3, 5, 8, …)",

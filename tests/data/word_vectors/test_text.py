@@ -32,7 +32,7 @@ def test_all_ways_to_write_the_same_are_read_alike(header: str, end: str, betwee
     lines = (between.join(line.split()) for line in ("Straße 0.5 -1e-2 3", "42 1 2 .25"))
     found, report = read(header + end.join(lines))
     assert found == {"Straße": [0.5, np.float32(-0.01), 3], "42": [1, 2, 0.25]}
-    assert (report.width, report.lines, report.said()[1:]) == (3, 2 + bool(header.strip("\ufeff")), [])
+    assert (report.width, report.lines, report.summary()[1:]) == (3, 2 + bool(header.strip("\ufeff")), [])
 
 
 def test_a_word_may_have_spaces_within() -> None:

@@ -19,7 +19,7 @@ def test_what_is_written_is_read_bit_for_bit(tmp_path: Path, ending: str) -> Non
     again = read(path)
     assert again.words == FOUND.words
     assert torch.equal(again.vectors, FOUND.vectors)
-    assert again.report.said()[1:] == []
+    assert again.report.summary()[1:] == []
 
 
 def test_a_line_has_the_shortest_numbers(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_every_side_learns(data: Bitext) -> None:
     """Its loss on one batch falls."""
     torch.manual_seed(0)
     model = training.build(SMALL, PIECES, PIECES)
-    batch = next(data.endless(BatchSize(tokens=TOKENS), 1))
+    batch = next(data.stream(BatchSize(tokens=TOKENS), 1))
     before = translation_loss(model, batch, 0.0, "float32")[0].item()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "build", lambda *sizes: model)
@@ -53,7 +53,7 @@ def test_the_update_is_that_of_the_training_loop(data: Bitext) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "build", lambda *sizes: fed)
         update = ours(SMALL, PIECES, ComputeConfig("float32", 1), data, TOKENS)
-    for batch in itertools.islice(data.endless(BatchSize(tokens=TOKENS), 1), 3):
+    for batch in itertools.islice(data.stream(BatchSize(tokens=TOKENS), 1), 3):
         update(batch)
     for name, value in alone.state_dict().items():
         assert torch.equal(value, fed.state_dict()[name]), name
@@ -66,7 +66,7 @@ def test_sides_are_ours_and_theirs_in_both_precisions_on_each_number_of_threads(
     plain = len(training.PLAIN[model.kind])
     assert len({side.name for side in sides}) == len(sides) == 2 * 2 * (1 + plain)
     assert {side.pace for side in sides} == {ComputeConfig(precision, number) for precision in ("float32", "bfloat16") for number in (1, 2)}
-    batch = next(data.endless(BatchSize(tokens=TOKENS), 1))
+    batch = next(data.stream(BatchSize(tokens=TOKENS), 1))
     for side in sides:
         side.update(batch)
 
@@ -82,7 +82,7 @@ def test_sides_take_turns_on_the_same_batches_and_the_first_round_does_not_count
     before = torch.get_num_threads()
     sides = [Side(name, ComputeConfig("float32", 2), lambda batch, name=name: seen[name].append(batch.tokens)) for name in seen]
     others = {"c": lambda: 5.0, "d": lambda: None}
-    found = measure(sides, data.endless(BatchSize(tokens=TOKENS), 1), 2, 3, others=others)
+    found = measure(sides, data.stream(BatchSize(tokens=TOKENS), 1), 2, 3, others=others)
     assert seen["a"] == seen["b"]
     assert len(seen["a"]) == 3 * 3
     assert [len(found[name]) for name in seen] == [2, 2]

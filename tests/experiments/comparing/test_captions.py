@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.data.readers import lines
+from attent.data.readers import read_lines
 from attent.errors import ArgumentError
 from attent.experiments.comparing.captions import MOST, PARTS, PASSES, joined
 
@@ -17,15 +17,15 @@ def test_captions_are_joined_one_to_five_at_a_time(data_folder: Path, tmp_path: 
         pytest.skip(f"no {folder}")
     files, test = joined(folder, tmp_path)
     assert joined(folder, tmp_path) == (files, test)
-    english = Counter(lines(folder / "tok/train.lc.norm.tok.en.gz"))
-    trained = [line.split("\t") for line in lines(files["train"])]
+    english = Counter(read_lines(folder / "tok/train.lc.norm.tok.en.gz"))
+    trained = [line.split("\t") for line in read_lines(files["train"])]
     # every caption as often as there are passes
     assert sum(len(source.split()) for source, _ in trained) == PASSES * sum(len(text.split()) * times for text, times in english.items())
     assert max(len(source.split()) for source, _ in trained) > 60
     assert 29_000 * PASSES / MOST < len(trained) < 29_000 * PASSES
     each = 1000 // 15
     assert len(test) == MOST * each
-    tested = Counter(lines(folder / "tok/test_2016_flickr.lc.norm.tok.en.gz"))
+    tested = Counter(read_lines(folder / "tok/test_2016_flickr.lc.norm.tok.en.gz"))
     assert {pair.source for pair in test[:each]} <= set(tested)
     # no caption is in two of them
     words = Counter(word for text in tested.elements() for word in text.split())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.data.readers import lines
+from attent.data.readers import read_lines
 from attent.errors import UnknownNameError
 from attent.experiments.comparing import settings
 from attent.experiments.comparing.length import LEAST, compare, ranges
@@ -52,7 +52,7 @@ def test_captions_are_judged_by_bleu_where_their_folder_is_given(
     (tmp_path / "few" / "tok").mkdir(parents=True)
     for path in (folder / "tok").glob("*.lc.norm.tok.??.gz"):
         with gzip.open(tmp_path / "few" / "tok" / path.name, "wt", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in islice(lines(path), 100))
+            file.writelines(f"{line}\n" for line in islice(read_lines(path), 100))
     monkeypatch.setattr(settings, "PIECES", 300)
     sizes = {"embedding_width": 8, "width": 8, "encoder_width": 8}
     monkeypatch.setattr(settings, "RECURRENT_ON_CAPTIONS", settings.RECURRENT_ON_CAPTIONS | sizes)

@@ -16,7 +16,7 @@ from attent.data.dates.combinations import hold_out, shuffled
 from attent.data.dates.patterns import ALL_DATES, DatePattern, Span, date_patterns, moment
 from attent.data.dates.readings import ambiguous, key, keys, means_one_date
 from attent.data.dates.settings import DatesSettings
-from attent.data.text import Corpus, Pair, tagged
+from attent.data.text import Pair, TranslationCorpus, tagged
 from attent.errors import ArgumentError
 
 HELD_OUT_DATES, HELD_OUT_COMBINATIONS = "held-out dates", "held-out combinations"
@@ -28,7 +28,7 @@ Draw = Callable[[], float]
 Item = TypeVar("Item")
 
 
-def dates(settings: DatesSettings) -> Corpus:
+def dates(settings: DatesSettings) -> TranslationCorpus:
     """Write dates in many locales and patterns, and keep some of each for testing.
 
     Every pair takes a (locale, pattern) combination and a date, each uniformly at random. No date is shared between
@@ -64,7 +64,7 @@ def dates(settings: DatesSettings) -> Corpus:
     new_dates = _distinct(settings.held_out_pairs, lambda: writer.trained(draw, trained, tested))
     draw = chance(settings, HELD_OUT_COMBINATIONS).random
     combined = _distinct(settings.held_out_pairs, lambda: writer.kept(draw, held, tested)) if held else ()
-    return Corpus(train, validation, {HELD_OUT_DATES: new_dates, HELD_OUT_COMBINATIONS: combined})
+    return TranslationCorpus(train, validation, {HELD_OUT_DATES: new_dates, HELD_OUT_COMBINATIONS: combined})
 
 
 class _Writer:

@@ -14,7 +14,7 @@ from attent.data.dates.corpus import TRIES_PER_PAIR, chance, pick
 from attent.data.dates.patterns import ALL_DATES, DatePattern, date_patterns, moment
 from attent.data.dates.readings import key, keys
 from attent.data.dates.settings import DatesSettings
-from attent.data.labelled.texts import Labelled
+from attent.data.labelled.texts import LabelledText
 from attent.errors import ArgumentError
 
 # What the files of a folder are called.
@@ -29,13 +29,13 @@ class DateLanguages:
         train: to train on.
         validation: to stop by.
         test: to be judged by; its dates are neither in training nor in validation.
-        said: what was left out, for a person.
+        remarks: what was left out, for a person.
     """
 
-    train: Sequence[Labelled]
-    validation: Sequence[Labelled]
-    test: Sequence[Labelled]
-    said: tuple[str, ...]
+    train: Sequence[LabelledText]
+    validation: Sequence[LabelledText]
+    test: Sequence[LabelledText]
+    remarks: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
         """Put them into a folder, as train.tsv, valid.tsv and test.tsv.
@@ -77,7 +77,7 @@ def date_languages(settings: DatesSettings) -> DateLanguages:
     validated, days = days[: settings.validation_pairs], days[settings.validation_pairs :]
     seen: set[str] = set()
 
-    def texts(count: int, purpose: str, among: Sequence[int]) -> list[Labelled]:
+    def texts(count: int, purpose: str, among: Sequence[int]) -> list[LabelledText]:
         draw = chance(settings, f"languages, {purpose}").random
         return _distinct(count, lambda: _drawn(draw, left, own, among, settings.native_digits), seen)
 
@@ -112,20 +112,20 @@ def _own(patterns: Mapping[str, Sequence[DatePattern]]) -> tuple[Own, float]:
 
 def _drawn(
     draw: Callable[[], float], patterns: Mapping[str, Sequence[DatePattern]], own: Own, days: Sequence[int], native_share: float
-) -> Labelled:
+) -> LabelledText:
     """A language, one of its patterns and a date, each uniformly at random among those whose text is the language's own."""
     language = pick(draw, [*patterns])
     for _ in range(TRIES_PER_PAIR):
         pattern, day = pick(draw, patterns[language]), date.fromordinal(pick(draw, days))
         native = pattern.native_parts is not None and draw() < native_share
         if key(pattern, moment(day), native=native) in own[pattern]:
-            return Labelled(pattern.text(moment(day), native=native), language)
+            return LabelledText(pattern.text(moment(day), native=native), language)
     raise ArgumentError(f"too few texts are {language}'s own")
 
 
-def _distinct(count: int, write: Callable[[], Labelled], seen: set[str]) -> list[Labelled]:
+def _distinct(count: int, write: Callable[[], LabelledText], seen: set[str]) -> list[LabelledText]:
     """So many examples whose texts have not been seen, which are seen from then on."""
-    found: list[Labelled] = []
+    found: list[LabelledText] = []
     for _ in range(TRIES_PER_PAIR * count):
         if len(found) == count:
             return found

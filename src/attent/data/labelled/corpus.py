@@ -17,8 +17,8 @@ from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs, Vecto
 from attent.data.labelled.pictures import Pictures, digits, folder, pictures_in
 from attent.data.labelled.settings import DIGITS, ImagesSettings, LabelledSettings
 from attent.data.labelled.splitting import stratified
-from attent.data.labelled.texts import Labelled, labelled, named, without
-from attent.data.readers import OVER_LONG, Report, Tally
+from attent.data.labelled.texts import LabelledText, named, read_labelled, without
+from attent.data.readers import OVER_LONG, LineTally, ReadReport
 from attent.data.tokenizer import Tokenizer
 from attent.errors import ArgumentError, DataError
 
@@ -40,7 +40,7 @@ class LabelledCorpus:
         validation: the rows to validate on.
         test: the rows to judge by.
         reports: on the files of texts.
-        said: what was passed over besides.
+        remarks: what was passed over besides.
         lines: where each text comes from, for the report on those to train on.
     """
 
@@ -50,12 +50,12 @@ class LabelledCorpus:
     train: np.ndarray
     validation: np.ndarray
     test: np.ndarray
-    reports: tuple[Report, ...] = ()
-    said: tuple[str, ...] = ()
+    reports: tuple[ReadReport, ...] = ()
+    remarks: tuple[str, ...] = ()
     lines: tuple[int, ...] = ()
 
     @property
-    def held_out(self) -> str:
+    def held_out_digest(self) -> str:
         """A digest of the examples that are not trained on: the same as long as none of them can have been."""
         found = hashlib.sha256()
         for rows in (self.validation, self.test):
@@ -66,7 +66,7 @@ class LabelledCorpus:
         return found.hexdigest()
 
 
-def of_images(settings: ImagesSettings) -> LabelledCorpus:
+def image_corpus(settings: ImagesSettings) -> LabelledCorpus:
     """Pictures, or sequences of vectors.
 
     Raises:
@@ -83,10 +83,10 @@ def of_images(settings: ImagesSettings) -> LabelledCorpus:
     rest, kept = stratified(classes[left], settings.validation, settings.seed, MOST)
     train, validation = left[rest], left[kept]
     if isinstance(data, Pictures):
-        inputs, said = PictureInputs.of(data, train, settings), data.said
+        inputs, said = PictureInputs.of(data, train, settings), data.remarks
     else:
         inputs, said = VectorInputs.of(data, train), ()
-    return LabelledCorpus(data, classes, Inputs(labels=data.labels, inputs=inputs), train, validation, test, said=said)
+    return LabelledCorpus(data, classes, Inputs(labels=data.labels, inputs=inputs), train, validation, test, remarks=said)
 
 
 def read(settings: ImagesSettings) -> Pictures | VectorSequences:
@@ -106,7 +106,7 @@ def read(settings: ImagesSettings) -> Pictures | VectorSequences:
     return folder(settings.source, settings.size, settings.colours)
 
 
-def counted(source: str) -> tuple[int, bool]:
+def count_examples(source: str) -> tuple[int, bool]:
     """How many examples there are, and whether they are pictures; a folder's are not opened for it. Errors as for `of_images`."""
     if Path(source).is_dir():
         return len(pictures_in(Path(source))), True
@@ -114,7 +114,7 @@ def counted(source: str) -> tuple[int, bool]:
     return len(found), isinstance(found, Pictures)
 
 
-def of_texts(settings: LabelledSettings) -> LabelledCorpus:
+def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
     """Texts of files, none of which is both trained on and judged by.
 
     Raises:
@@ -149,7 +149,7 @@ def of_texts(settings: LabelledSettings) -> LabelledCorpus:
     )
 
 
-def rows_of(corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokenizer], settings: ImagesSettings | None) -> Rows:
+def encode_rows(corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokenizer], settings: ImagesSettings | None) -> Rows:
     """What a model reads of a corpus.
 
     Args:
@@ -161,7 +161,7 @@ def rows_of(corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokeniz
     Raises:
         ArgumentError: the run has other classes, or reads something else.
     """
-    check(inputs, corpus.inputs)
+    check_inputs(inputs, corpus.inputs)
     match corpus.data, inputs.inputs:
         case Pictures() as pictures, PictureInputs() as how:
             return PictureRows(pictures, how, None if settings is None else settings.augmentation)
@@ -172,7 +172,7 @@ def rows_of(corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokeniz
     raise AssertionError(corpus.inputs)
 
 
-def fitting(
+def drop_long(
     corpus: LabelledCorpus, lengths: np.ndarray, most: int, part: Literal["train", "validation"] = "train", *, report: int = 0
 ) -> LabelledCorpus:
     """The corpus without the texts of a part that are longer than so many tokens, which a report takes up.
@@ -196,7 +196,7 @@ def fitting(
     return replace(corpus, **{part: rows[~longer]})
 
 
-def readable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | None) -> LabelledCorpus:
+def drop_unreadable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | None) -> LabelledCorpus:
     """The corpus without what a model cannot read, which is said.
 
     Args:
@@ -209,17 +209,17 @@ def readable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | None) -
     """
     if longest is None:
         return corpus
-    parts, said = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}, [*corpus.said]
+    parts, said = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}, [*corpus.remarks]
     for name, rows in parts.items():
         parts[name] = rows[lengths[rows] <= longest]
         if len(long := rows[lengths[rows] > longest]):
-            said.append(f"{name}: {dropped(long, longest, corpus.lines)}")
+            said.append(f"{name}: {describe_dropped(long, longest, corpus.lines)}")
     if not len(parts["train"]):
         raise DataError(f"every one of the {len(corpus.train):,} examples to train on is longer than the {longest} {PLACES}")
     return replace(corpus, **parts, said=tuple(said))
 
 
-def dropped(rows: Sequence[int] | np.ndarray, longest: int, lines: Sequence[int] = ()) -> str:
+def describe_dropped(rows: Sequence[int] | np.ndarray, longest: int, lines: Sequence[int] = ()) -> str:
     """Which examples were left out because they are longer than a model can read, for a person.
 
     Args:
@@ -227,13 +227,13 @@ def dropped(rows: Sequence[int] | np.ndarray, longest: int, lines: Sequence[int]
         longest: the most that the model can read.
         lines: where each of all the texts comes from; none of what is no text.
     """
-    tally = Tally()
+    tally = LineTally()
     for row in rows:
         tally.add(lines[row] if lines else int(row))
-    return f"{tally.count:,} dropped: longer than the {longest} {PLACES} ({tally.where('line' if lines else 'example')})"
+    return f"{tally.count:,} dropped: longer than the {longest} {PLACES} ({tally.location('line' if lines else 'example')})"
 
 
-def check(run: Inputs, here: Inputs) -> None:
+def check_inputs(run: Inputs, here: Inputs) -> None:
     """Check that a run tells the classes of some examples, and reads what they are.
 
     Raises:
@@ -253,11 +253,11 @@ def check(run: Inputs, here: Inputs) -> None:
             raise ArgumentError("the run reads pictures of {}, and these have {}".format(*pairs))
 
 
-def _read(path: str | None) -> tuple[list[tuple[int, Labelled]], Report | None]:
+def _read(path: str | None) -> tuple[list[tuple[int, LabelledText]], ReadReport | None]:
     if path is None:
         return [], None
-    report = Report(named(path))
-    return labelled(path, report), report
+    report = ReadReport(named(path))
+    return read_labelled(path, report), report
 
 
 def _content(data: Data, row: int) -> bytes:

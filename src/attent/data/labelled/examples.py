@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.data.batches import KEYS, Examples, Sequences, round_up
+from attent.data.batches import KEY_MULTIPLE, Examples, Sequences, round_up
 from attent.data.labelled.arrays import VectorSequences
 from attent.data.labelled.augmentation import Augmentation
 from attent.data.labelled.inputs import PictureInputs, VectorInputs
@@ -37,13 +37,13 @@ class LabelledBatch:
         fields = (self.sequence, self.lengths, self.classes)
         return LabelledBatch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
 
-    def within(self, longest: int | None) -> LabelledBatch:
+    def trim_padding(self, longest: int | None) -> LabelledBatch:
         """The same batch, filled up no further than to so many places, where its examples have no more."""
         if longest is None or self.sequence.shape[1] <= longest:
             return self
         return replace(self, sequence=self.sequence[:, : max(longest, int(self.lengths.max()))])
 
-    def silent(self) -> LabelledBatch:
+    def zero_weight(self) -> LabelledBatch:
         """The same examples, of which no answer counts."""
         return replace(self, tokens=0)
 
@@ -80,7 +80,7 @@ class TextRows:
         return self._tokens.lengths
 
     def read(self, rows: np.ndarray, epoch: int | None) -> Tensor:
-        return torch.from_numpy(self._tokens.padded(rows, KEYS).astype(np.int64))
+        return torch.from_numpy(self._tokens.pad(rows, KEY_MULTIPLE).astype(np.int64))
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"tokens": self._tokens.tokens, "lengths": self._tokens.lengths}
@@ -98,7 +98,7 @@ class VectorRows:
         self._vectors, self.lengths, self._inputs = sequences.vectors, sequences.lengths, inputs
 
     def read(self, rows: np.ndarray, epoch: int | None) -> Tensor:
-        longest = min(round_up(int(self.lengths[rows].max(initial=1)), KEYS), self._vectors.shape[1])
+        longest = min(round_up(int(self.lengths[rows].max(initial=1)), KEY_MULTIPLE), self._vectors.shape[1])
         return self._inputs(torch.from_numpy(self._vectors[rows, :longest]))
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -140,7 +140,7 @@ class LabelledExamples(Examples[LabelledBatch]):
         chosen: which rows these examples are, (M,); all unless given.
     """
 
-    answer = "example"
+    answer_name = "example"
 
     def __init__(self, rows: Rows, classes: np.ndarray, chosen: np.ndarray | None = None) -> None:
         self.rows, self.all_classes = rows, classes
@@ -157,16 +157,16 @@ class LabelledExamples(Examples[LabelledBatch]):
     def lengths(self) -> np.ndarray:
         return self.rows.lengths[self.chosen]
 
-    def counted(self, rows: np.ndarray) -> int:
+    def token_count(self, rows: np.ndarray) -> int:
         return len(rows)
 
     def batch(self, rows: np.ndarray) -> LabelledBatch:
         return self._batch(rows, None)
 
-    def drawn(self, rows: np.ndarray, seed: int, epoch: int) -> LabelledBatch:
+    def augmented(self, rows: np.ndarray, seed: int, epoch: int) -> LabelledBatch:
         return self._batch(rows, epoch)
 
-    def outline(self) -> list[np.ndarray]:
+    def fingerprint(self) -> list[np.ndarray]:
         return [self.lengths(), self.classes]
 
     def _batch(self, rows: np.ndarray, epoch: int | None) -> LabelledBatch:

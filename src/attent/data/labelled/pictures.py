@@ -31,13 +31,13 @@ class Pictures:
         pixels: (N, H, W, C) with C = 1 (grey) or 3 (red, green, blue), bytes from 0 to 255 or float32 from 0 to 1.
         classes: the number of each one's class, (N,); None where nobody has said it.
         labels: the classes' names.
-        said: what was passed over, for a person.
+        remarks: what was passed over, for a person.
     """
 
     pixels: np.ndarray
     classes: np.ndarray | None
     labels: tuple[str, ...]
-    said: tuple[str, ...] = field(default=())
+    remarks: tuple[str, ...] = field(default=())
 
     def __len__(self) -> int:
         return len(self.pixels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from attent.data.readers import EMPTY_LINE, MANY_TABS, STANDARD_INPUT, Report, lines
+from attent.data.readers import EMPTY_LINE, MANY_TABS, STANDARD_INPUT, ReadReport, read_lines
 from attent.errors import DataError
 
 # What is done with a line, as a report says it.
@@ -14,14 +14,14 @@ TWICE, OTHERWISE = "the same text and label as before", "the text has other labe
 SHARED = "the text is also in validation"
 
 
-class Labelled(NamedTuple):
+class LabelledText(NamedTuple):
     """A text and the name of its class."""
 
     text: str
     label: str
 
 
-def labelled(path: str, report: Report) -> list[tuple[int, Labelled]]:
+def read_labelled(path: str, report: ReadReport) -> list[tuple[int, LabelledText]]:
     """The texts and labels of a file, with the numbers of their lines: text, tab and label in each line.
 
     Spaces around a label are dropped. A text that comes with several labels says nothing about which is right, and one that comes
@@ -34,9 +34,9 @@ def labelled(path: str, report: Report) -> list[tuple[int, Labelled]]:
     Raises:
         DataError: the file cannot be read, is empty, has a line that is not UTF-8, or none with a text and a label.
     """
-    found: list[tuple[int, Labelled]] = []
+    found: list[tuple[int, LabelledText]] = []
     labels: dict[str, set[str]] = {}
-    for number, line in enumerate(lines(path), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         report.lines = number
         example = _of_line(line)
         if isinstance(example, str):
@@ -56,11 +56,13 @@ def labelled(path: str, report: Report) -> list[tuple[int, Labelled]]:
             seen.add(example.text)
             kept.append((number, example))
     if not kept:
-        raise DataError(f"no line holds a text and a label; {'; '.join(line.strip() for line in report.said())}")
+        raise DataError(f"no line holds a text and a label; {'; '.join(line.strip() for line in report.summary())}")
     return kept
 
 
-def without(examples: Sequence[tuple[int, Labelled]], held_out: Iterable[Labelled], report: Report) -> list[tuple[int, Labelled]]:
+def without(
+    examples: Sequence[tuple[int, LabelledText]], held_out: Iterable[LabelledText], report: ReadReport
+) -> list[tuple[int, LabelledText]]:
     """The examples whose text is not held out as well.
 
     Args:
@@ -77,7 +79,7 @@ def without(examples: Sequence[tuple[int, Labelled]], held_out: Iterable[Labelle
             report.drop(SHARED, number)
     kept = [(number, example) for number, example in examples if example.text not in seen]
     if not kept:
-        raise DataError(f"no text is left to train on; {'; '.join(line.strip() for line in report.said())}")
+        raise DataError(f"no text is left to train on; {'; '.join(line.strip() for line in report.summary())}")
     return kept
 
 
@@ -86,13 +88,13 @@ def named(path: str) -> str:
     return "standard input" if path == STANDARD_INPUT else path
 
 
-def _of_line(line: str) -> Labelled | str:
+def _of_line(line: str) -> LabelledText | str:
     """The example of a line, or the reason why it is none."""
     match line.split("\t"):
         case [text, label]:
             text_there, label = bool(text.strip()), label.strip()
             if text_there and label:
-                return Labelled(text, label)
+                return LabelledText(text, label)
             return EMPTY_LABEL if text_there else EMPTY_TEXT if label else EMPTY_LINE
         case [text]:
             return NO_TAB if text.strip() else EMPTY_LINE

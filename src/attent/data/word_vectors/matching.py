@@ -38,7 +38,7 @@ class Matched(NamedTuple):
         counts = np.zeros(SPECIALS + self.size, np.int64)
         for row in range(0, len(sequences.lengths), TOGETHER):
             rows = np.arange(row, min(row + TOGETHER, len(sequences.lengths)))
-            counts += np.bincount(sequences.joined(rows), minlength=len(counts))
+            counts += np.bincount(sequences.concatenate(rows), minlength=len(counts))
         counts[[PAD, BOS, EOS]] = 0
         return float(counts[self.ids].sum() / max(counts.sum(), 1))
 

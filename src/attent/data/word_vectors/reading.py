@@ -51,7 +51,7 @@ def read(path: Path | str, words: Iterable[str] | None = None) -> WordVectors:
     gathered = gathered or Gathered(report.width, report, wanted)
     report.words = len(gathered.rows)
     if wanted is None and not gathered.rows:
-        raise DataError(f"no word vectors: {'; '.join(line.strip() for line in report.said())}")
+        raise DataError(f"no word vectors: {'; '.join(line.strip() for line in report.summary())}")
     return WordVectors(list(gathered.rows), gathered.vectors(), report)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from attent.data.readers import Report
+from attent.data.readers import ReadReport
 
 # What is done with an entry, as a report says it.
 EMPTY_LINE, OTHER_WIDTH, NO_NUMBER = "empty line", "not as many numbers as the others", "something else where a number belongs"
@@ -13,7 +13,7 @@ NOT_UTF8 = "word that is not UTF-8, its bytes replaced by �"
 
 
 @dataclass
-class VectorsReport(Report):
+class VectorsReport(ReadReport):
     """What was read of a file of word vectors.
 
     Args:
@@ -30,12 +30,12 @@ class VectorsReport(Report):
     unwanted: int = 0
     remarks: list[str] = field(default_factory=list)
 
-    def said(self) -> list[str]:
+    def summary(self) -> list[str]:
         """The report for a person, line by line."""
         rest = f", {self.unwanted:,} not wanted" * bool(self.unwanted)
         return [
             f"{self.name}: {self.lines:,} {self.unit}s read, {self.words:,} vectors of {self.width} numbers kept{rest}",
             *(f"  {remark}" for remark in self.remarks),
-            *(f"  {tally.count:,} dropped: {reason} ({tally.where(self.unit)})" for reason, tally in self.dropped.items()),
-            *(f"  {tally.count:,} kept: {what} ({tally.where(self.unit)})" for what, tally in self.noted.items()),
+            *(f"  {tally.count:,} dropped: {reason} ({tally.location(self.unit)})" for reason, tally in self.dropped.items()),
+            *(f"  {tally.count:,} kept: {what} ({tally.location(self.unit)})" for what, tally in self.noted.items()),
         ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from attent.data import tokenizers
 from attent.data.batches import Bitext
-from attent.data.readers import Report, pairs, parallel
+from attent.data.readers import ReadReport, read_pairs, read_parallel
 from attent.data.text import Pair
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.errors import ArgumentError, DataError
@@ -42,9 +42,9 @@ def read(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenizer, str
         source, target = (path / name for name in MULTI30K)
         if not (source.is_file() and target.is_file()):
             raise ArgumentError(f"{path} is no folder of Multi30k, which has {' and '.join(MULTI30K)}: attent data multi30k --to {path}")
-        some, name = [pair for _, pair in parallel(source, target, Report(str(path)))], "Multi30k English to German"
+        some, name = [pair for _, pair in read_parallel(source, target, ReadReport(str(path)))], "Multi30k English to German"
     else:
-        some, name = [pair for _, pair in pairs(path, Report(str(path)))], path.name
+        some, name = [pair for _, pair in read_pairs(path, ReadReport(str(path)))], path.name
     if not some:
         raise DataError(f"{path} holds no pair")
     return some, tokenizers.learn("bpe", both(some), pieces), name
@@ -52,7 +52,7 @@ def read(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenizer, str
 
 def bitext(some: Sequence[Pair], tokenizer: Tokenizer) -> Bitext:
     """The pairs, encoded, and padded no further than to the longest of a batch."""
-    return Bitext(some, tokenizer, tokenizer, keys=1)
+    return Bitext(some, tokenizer, tokenizer, length_multiple=1)
 
 
 def made_up(pieces: int, number: int = PAIRS, length: float = LENGTH, spread: float = SPREAD, seed: int = 0) -> list[Pair]:

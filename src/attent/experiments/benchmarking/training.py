@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from attent.data.batches import Batch, BatchSize, Bitext, Endless
+from attent.data.batches import Batch, BatchSize, BatchStream, Bitext
 from attent.devices import synchronize
 from attent.errors import UnknownNameError
 from attent.experiments.benchmarking.machine import CPU, machine, peak
@@ -90,7 +90,7 @@ class _Given(Processes):
 
     batch: Batch | None = None
 
-    def next_part(self, batches: Endless) -> tuple[Batch, int]:
+    def next_part(self, batches: BatchStream) -> tuple[Batch, int]:
         return super().next_part(batches) if self.batch is None else (self.batch, self.batch.tokens)
 
 
@@ -241,7 +241,7 @@ def compare(
     most = torch.get_num_threads()
     sides = sides_of(model, pieces, data, tokens, threads=threads or (most,), compiled=compiled, device=device)
     torch.set_num_threads(most)
-    found = measure(sides, data.endless(BatchSize(tokens=tokens), 1), rounds, updates, device=device, say=say, others=others)
+    found = measure(sides, data.stream(BatchSize(tokens=tokens), 1), rounds, updates, device=device, say=say, others=others)
     held = peak(device)
     notes = [] if held is None else [f"Most memory held, all sides in one process: {held:,.0f} MiB."]
     title = f"Training, {named(model)}, {pieces:,} pieces, batches of {tokens:,} tokens, {name}"

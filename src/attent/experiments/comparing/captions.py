@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from attent.data.readers import Report, parallel
+from attent.data.readers import ReadReport, read_parallel
 from attent.data.text import Pair
 from attent.errors import ArgumentError
 from attent.runs.durable import new_file
@@ -52,7 +52,7 @@ def joined(folder: Path, to: Path) -> tuple[dict[str, str], list[Pair]]:
 
 
 def _captions(source: Path, target: Path) -> list[Pair]:
-    return [pair for _, pair in parallel(source, target, Report(str(source)))]
+    return [pair for _, pair in read_parallel(source, target, ReadReport(str(source)))]
 
 
 def _training(captions: Sequence[Pair]) -> list[Pair]:

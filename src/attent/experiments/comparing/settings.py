@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attent.data.dates import DatesSettings, dates
-from attent.data.text import Corpus
+from attent.data.text import TranslationCorpus
 from attent.errors import UnknownNameError
 from attent.tasks.settings import RunSettings
 
@@ -81,7 +81,7 @@ def model(name: str, *, captions: bool = False) -> dict[str, Any]:
 
 
 @cache
-def corpus(settings: DatesSettings) -> Corpus:
+def corpus(settings: DatesSettings) -> TranslationCorpus:
     """The dates of a training, made once."""
     return dates(settings)
 

@@ -31,7 +31,7 @@ def of_model(settings: ModelSettings, pairs: Sequence[Pair], seed: int = 1) -> f
     """The same of an untrained Transformer's first layer over the sources of pairs, each of whose tokens is a query, in nats."""
     tokenizer = CharTokenizer.learn(pair.source for pair in pairs)
     sequences = Sequences([tokenizer.encode(pair.source) for pair in pairs])
-    source = torch.from_numpy(sequences.padded(np.arange(len(pairs))))
+    source = torch.from_numpy(sequences.pad(np.arange(len(pairs))))
     lengths = torch.from_numpy(sequences.lengths)
     torch.manual_seed(seed)
     model = build(settings, tokenizer.size, tokenizer.size).eval()

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 
-from attent.data.batches import KEYS, BatchSize, Sequences
+from attent.data.batches import KEY_MULTIPLE, BatchSize, Sequences
 from attent.data.dates.checks import InputCheck
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.hypothesis import Translation, length_penalty
@@ -101,7 +101,7 @@ class CTranslate2Engine:
     @property
     def longest_source(self) -> int | None:
         """The most tokens that a text may have to be translated; None where there is no limit."""
-        return None if self._longest is None else self._longest // KEYS * KEYS
+        return None if self._longest is None else self._longest // KEY_MULTIPLE * KEY_MULTIPLE
 
     def refusal(self, text: str) -> str | None:
         """Why a text has an empty translation although it is not empty; None where it has another."""
