@@ -14,12 +14,12 @@ DATA = MaskedLines(Sequences(LINES), SIZE, 0.15)
 ROWS = np.arange(len(LINES))
 
 
-def cells(batch: object) -> list[list[tuple[int, int]]]:
+def cells(batch: MaskedBatch) -> list[list[tuple[int, int]]]:
     """By row: each blank's place and what is read there."""
-    width = batch.lines.shape[1]
-    found = [list[tuple[int, int]]() for _ in batch.lines]
-    for place in batch.places.tolist():
-        found[place // width].append((place % width, int(batch.lines[place // width, place % width])))
+    width = batch.token_ids.shape[1]
+    found = [list[tuple[int, int]]() for _ in batch.token_ids]
+    for place in batch.positions.tolist():
+        found[place // width].append((place % width, int(batch.token_ids[place // width, place % width])))
     return found
 
 

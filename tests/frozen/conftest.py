@@ -68,7 +68,7 @@ class Internals:
         made = [Pair(*pair) for pair in pairs]
         source, target = learn("char", [pair.source for pair in made]), learn("char", [pair.target for pair in made])
         examples = Bitext(made, source, target)
-        return [[[int(row) for row in rows] for rows in examples.shuffled(BatchSize(**size), seed, epoch)] for epoch in range(epochs)]
+        return [[[int(row) for row in rows] for rows in examples.epoch_plan(BatchSize(**size), seed, epoch)] for epoch in range(epochs)]
 
     @staticmethod
     def without_extension(patch: pytest.MonkeyPatch) -> None:
