@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from attent.data.labelled.corpus import of_images
+from attent.data.labelled.corpus import image_corpus
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings, read
 from attent.training.progress import Progress
@@ -41,7 +41,7 @@ def ours(settings: RunSettings, folder: Path, progress: Progress) -> tuple[float
 def others(settings: RunSettings) -> dict[str, float]:
     """Per cent told right by each of the others."""
     assert settings.images is not None
-    corpus = of_images(settings.images)
+    corpus = image_corpus(settings.images)
     pixels = corpus.data.pixels.reshape(len(corpus.classes), -1)
     train, test = np.concatenate([corpus.train, corpus.validation]), corpus.test
     machine = GridSearchCV(SVC(kernel="rbf"), GRID, cv=5)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from _peers import python
 
-from attent.data.readers import lines
+from attent.data.readers import read_lines
 from attent.errors import DataError
 from attent.evaluation.pharaoh import parse, pharaoh
 from attent.evaluation.symmetrization import symmetrised
@@ -51,7 +51,7 @@ def main() -> None:
 
 def _pairs(source: str, target: str) -> list[tuple[str, str]]:
     try:
-        return list(zip(lines(source), lines(target), strict=True))
+        return list(zip(read_lines(source), read_lines(target), strict=True))
     except ValueError:
         raise DataError(f"{source} and {target} do not have as many lines") from None
 

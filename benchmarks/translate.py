@@ -22,7 +22,7 @@ import torch
 from _peers import GENERATED, Peers, write_lines
 from _sides import show
 
-from attent.data.readers import lines
+from attent.data.readers import read_lines
 from attent.decoding.translator import load
 from attent.errors import AttentError
 from attent.experiments.benchmarking.report import Column, Table
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    texts = list(islice((line for line in lines(given.file) if line), given.lines))
+    texts = list(islice((line for line in read_lines(given.file) if line), given.lines))
     report = compare(given.run, texts, rounds=given.rounds, say=lambda line: print(line, file=sys.stderr, flush=True))
     tables, notes = generated(given.run, texts, given.threads, given.rounds)
     show(replace(report, tables=[*report.tables, *tables, *quantised(given.run, texts)], notes=[*report.notes, *notes]))

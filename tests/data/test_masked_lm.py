@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from attent.data.batches import BatchSize, Sequences
-from attent.data.masked_lm import MASK, MaskedLines, hashed, tokenize_masked
+from attent.data.masked_lm import MASK, MaskedBatch, MaskedLines, hashed, tokenize_masked
 from attent.data.tokenizer import SPECIALS, UNK, CharTokenizer
 from attent.data.tokenizers import learn
 from attent.errors import DataError

@@ -15,7 +15,7 @@ from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from attent.decoding.constraints import Constraints
 from attent.decoding.labelled import LabelledMap
 from attent.decoding.settings import GREEDY
-from attent.decoding.translator import BOS_LABEL, Translator
+from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import Memory
 

@@ -216,7 +216,7 @@ def drop_unreadable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | 
             said.append(f"{name}: {describe_dropped(long, longest, corpus.lines)}")
     if not len(parts["train"]):
         raise DataError(f"every one of the {len(corpus.train):,} examples to train on is longer than the {longest} {PLACES}")
-    return replace(corpus, **parts, said=tuple(said))
+    return replace(corpus, **parts, remarks=tuple(said))
 
 
 def describe_dropped(rows: Sequence[int] | np.ndarray, longest: int, lines: Sequence[int] = ()) -> str:
