@@ -126,7 +126,7 @@ def test_the_gradient_reaches_the_vector_in_front_and_the_projection() -> None:
 
 
 SIZE = 11
-LINES = MaskedLines(Sequences([[4, 5, 6], [7], [8, 9, 10, 4, 5, 6, 7, 8, 9, 10, 4]]), SIZE, 0.3, keys=1)
+LINES = MaskedLines(Sequences([[4, 5, 6], [7], [8, 9, 10, 4, 5, 6, 7, 8, 9, 10, 4]]), SIZE, 0.3, length_multiple=1)
 MASKED_LM = EncoderSettings(layers=1, width=8, feed_forward=7, heads=2, dropout=0.0)
 
 
@@ -136,7 +136,7 @@ def masked_lm() -> EncoderModel:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_the_cross_entropy_of_the_blanks_alone(smoothing: float) -> None:
-    made, batch = masked_lm(), LINES.drawn(np.arange(3), 1, 0)
+    made, batch = masked_lm(), LINES.augmented(np.arange(3), 1, 0)
     loss, width = masked_lm_loss(made, batch, smoothing, "float32")
     logits = made.output(made(batch.token_ids, batch.lengths)).flatten(0, 1)[batch.positions]
     torch.testing.assert_close(loss, F.cross_entropy(logits, batch.labels, label_smoothing=smoothing))
@@ -147,7 +147,7 @@ def test_the_loss_is_the_cross_entropy_of_the_blanks_alone(smoothing: float) -> 
 
 def test_without_a_blank_there_is_nothing_to_learn() -> None:
     made = masked_lm()
-    loss, _ = masked_lm_loss(made, LINES.drawn(np.arange(3), 1, 0).zero_weight(), 0.1, "float32")
+    loss, _ = masked_lm_loss(made, LINES.augmented(np.arange(3), 1, 0).zero_weight(), 0.1, "float32")
     loss.backward()
     assert loss.item() == 0
     assert all(not weight.grad.any() for weight in made.parameters())
@@ -169,7 +169,7 @@ def go(**values: object) -> tuple[dict[int, float], list[float]]:
     with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
         train(
             made,
-            MaskedLines(Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]), SIZE, 0.3, keys=1),
+            MaskedLines(Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]), SIZE, 0.3, length_multiple=1),
             TrainingSettings.model_validate(least | values),
             loss=masked_lm_loss,
             log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),

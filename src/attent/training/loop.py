@@ -231,7 +231,7 @@ class Training:
         record = self.meter.record(self.state.update, self.rate)
         self.state.loss = record["loss"]
         self._log(record)
-        self._progress.show(record, self.fraction_done if done is None else done, self.batches.data.answer)
+        self._progress.show(record, self.fraction_done if done is None else done, self.batches.data.answer_name)
 
     def validate(self) -> None:
         """Judge the weights that would be kept."""
@@ -251,7 +251,7 @@ class Training:
             return
         self.record(done)
         self._check_finite()
-        self.state.place, self.state.seconds = self.batches.place, self.meter.seconds
+        self.state.place, self.state.seconds = self.batches.position, self.meter.seconds
         # Saved before their validation, the weights are the same.
         new = self.saved_update != self.state.update
         contents = checkpoint_files(self.module, self.optimizer, self.average, self.processes) if new else None
