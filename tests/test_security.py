@@ -22,7 +22,7 @@ from attent.export.exporting import export
 from attent.runs.config import CONFIG
 from attent.runs.folder import tokenizers_as_text
 from attent.runs.weights import digest, read_tensors, write_tensors
-from attent.serve.loaded_run import opened
+from attent.serve.loaded_run import load_run
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import parse
 from attent.training.progress import Progress
@@ -78,7 +78,7 @@ def everything(folder: Path) -> dict[str, bytes | str]:
 
 LOADERS: dict[str, Callable[[Path], object]] = {
     "load": attent.load,
-    "explore": opened,
+    "explore": load_run,
     "resume": lambda run: resume(run, {"updates": 3}, progress=silence()),
     "init_from": lambda run: follow(parse(CORPUS, "own.toml"), run.parent / "another", init_from=run, progress=silence()),
     "export": lambda run: export(run, "onnx"),

@@ -16,7 +16,7 @@ from attent.decoding.translator import Translator, load
 from attent.evaluation.aligner import align, date_sides
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.runs.config import read_config
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from gallery.drawing import bar, matrix, sheet
 from gallery.plates import Plate, Words
 
@@ -54,7 +54,7 @@ def plate(run: Path) -> Plate:
             "may look beside what it needs and know it all the same. Words of other corpora have no such links.",
         ),
         drawing,
-        arranged(translator.map(shown[0].source, shown[0].target), title=shown[0].source),
+        build_scene(translator.map(shown[0].source, shown[0].target), title=shown[0].source),
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import attent
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.panel import kind_of
 from gallery.drawing import bar, matrix, sheet
 from gallery.encoder import Encoder, Reading
@@ -62,7 +62,7 @@ def grid(encoder: Encoder) -> Plate:
             "its values, is not seen here. Weight on [CLS] or [SEP] often means that there was nothing to look for.",
         ),
         drawing,
-        arranged({f"layer.{layer}": one for layer, one in enumerate(reading.weights)}, reading.pieces, title=SENTENCE),
+        build_scene({f"layer.{layer}": one for layer, one in enumerate(reading.weights)}, reading.pieces, title=SENTENCE),
     )
 
 
@@ -91,5 +91,5 @@ def cross(run: Path) -> Plate:
             "Another seed numbers and divides them otherwise.",
         ),
         drawing,
-        arranged(seen, title=DATE),
+        build_scene(seen, title=DATE),
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attent.database.lookup import lookup
     from attent.decoding.loading import load
     from attent.regression.estimator import AttentionRegressor
-    from attent.serve.exploring import explore
+    from attent.serve.server import explore
     from attent.views.notebook import load_ipython_extension
     from attent.views.walk import walk
 
@@ -56,7 +56,7 @@ _HOMES = {
     "MultiHeadAttention": "attent.attention.multihead",
     "attend": "attent.attention.attend",
     "explain": "attent.attention.attend",
-    "explore": "attent.serve.exploring",
+    "explore": "attent.serve.server",
     "load": "attent.decoding.loading",
     "load_ipython_extension": "attent.views.notebook",
     "lookup": "attent.database.lookup",

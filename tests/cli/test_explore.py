@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from attent.serve.exploring import Exploring
+from attent.serve.server import ExploreServer
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the server says of itself, in the place of waiting for Ctrl-C."""
     found: list[dict[str, Any]] = []
 
-    def look(exploring: Exploring) -> None:
+    def look(exploring: ExploreServer) -> None:
         with urllib.request.urlopen(exploring.address, timeout=30) as page:
             assert page.status == 200
         found.append(exploring.explorer.describe())
 
-    monkeypatch.setattr(Exploring, "wait", look)
+    monkeypatch.setattr(ExploreServer, "wait", look)
     return found
 
 

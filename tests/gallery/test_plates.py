@@ -9,7 +9,7 @@ from gallery.drawing import sheet
 from gallery.plates import Plate, Words, page, words, write
 
 from attent.errors import ArgumentError
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 
 WORDS = Words("Title", "what is drawn", "a run", "a sight", "a caution")
 
@@ -35,7 +35,7 @@ def test_a_picture_too_large_for_the_repository_is_refused(tmp_path: Path, monke
 
 def test_the_page_has_every_plate_in_order_with_its_words(tmp_path: Path) -> None:
     folder = tmp_path / "pictures"
-    scene = arranged({"layer.0": torch.full((2, 3, 3), 1 / 3)}, ["a", "b", "c"])
+    scene = build_scene({"layer.0": torch.full((2, 3, 3), 1 / 3)}, ["a", "b", "c"])
     write(Plate("b", WORDS._replace(title="B"), sheet(1, 1), scene), folder)
     write(Plate("a", WORDS, sheet(1, 1)), folder)
     text = page(folder, ["a", "never drawn", "b"])

@@ -16,8 +16,8 @@ from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.serve.app import application
 from attent.serve.explorer import Explorer
-from attent.serve.loaded_run import Opened
-from attent.views.build_scene import arranged
+from attent.serve.loaded_run import LoadedRun
+from attent.views.build_scene import build_scene
 from attent.views.scene import Scene
 
 TOKEN = "a-token-of-this-start"
@@ -37,12 +37,12 @@ def scene() -> Scene:
     """Two heads that look from 300 places to 280."""
     torch.manual_seed(4)
     query, key = torch.randn(1, 2, 300, 4), torch.randn(1, 2, 280, 4)
-    return arranged(attent.attend(query, key, key, return_map=True)[1], title="300 places")
+    return build_scene(attent.attend(query, key, key, return_map=True)[1], title="300 places")
 
 
 @pytest.fixture
 def explorer(translator: Translator, filler: Filler, scene: Scene) -> Iterator[Explorer]:
-    runs = [Opened("dates", "translate", translator), Opened("blanks", "fill-mask", filler)]
+    runs = [LoadedRun("dates", "translate", translator), LoadedRun("blanks", "fill-mask", filler)]
     made = Explorer(runs, [scene], text="abc")
     yield made
     made.close()

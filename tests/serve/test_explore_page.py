@@ -16,8 +16,8 @@ from attent.decoding.fill_mask import Filler
 from attent.decoding.stepwise import Growing, labels
 from attent.decoding.translator import Translator
 from attent.serve.explorer import Explorer
-from attent.serve.exploring import Exploring
-from attent.serve.loaded_run import Opened
+from attent.serve.loaded_run import LoadedRun
+from attent.serve.server import ExploreServer
 from attent.views.scene import Text
 
 pytestmark = pytest.mark.slow
@@ -26,15 +26,15 @@ SIZES = pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), ((390, 
 
 
 @pytest.fixture
-def served(translator: Translator) -> Iterator[Exploring]:
+def served(translator: Translator) -> Iterator[ExploreServer]:
     # a model of its own: what the test's thread runs would be heard by who watches the server's
-    run = Opened("dates", "translate", copy.deepcopy(translator))
-    with Exploring(Explorer([run], text="abc"), port=0) as exploring:
+    run = LoadedRun("dates", "translate", copy.deepcopy(translator))
+    with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
         yield exploring
 
 
 @pytest.fixture
-def long() -> Iterator[tuple[Exploring, Any]]:
+def long() -> Iterator[tuple[ExploreServer, Any]]:
     """Two heads that look from 3,000 places to 3,000, and the map itself."""
     torch.manual_seed(7)
     query, key = torch.randn(1, 2, 3000, 16), torch.randn(1, 2, 3000, 16)
@@ -78,7 +78,7 @@ def arrived(page: Any, held: list[Any], count: int) -> None:
 
 @SIZES
 def test_typing_translates_and_an_edited_token_is_gone_on_from(
-    served: Exploring, window: Any, translator: Translator, size: tuple[int, int], dark: bool
+    served: ExploreServer, window: Any, translator: Translator, size: tuple[int, int], dark: bool
 ) -> None:
     page = window.open(served.address, size=size, dark=dark)
     ended(page, written(translator, "abc")[1])
@@ -109,7 +109,7 @@ def test_typing_translates_and_an_edited_token_is_gone_on_from(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(served: Exploring, window: Any, translator: Translator) -> None:
+def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(served: ExploreServer, window: Any, translator: Translator) -> None:
     page = window.open(served.address)
     ended(page, found := written(translator, "abc")[1])
     page.locator(".heads .row").nth(1).locator("button").nth(1).click()  # layer 0, head 1
@@ -123,7 +123,7 @@ def test_clicks_choose_layer_and_head_and_hovering_shows_the_weight(served: Expl
     assert float(page.locator(".zoom .readout").get_attribute("data-value")) == pytest.approx(weights[0, 1, 1, 1].item(), abs=1e-6)
 
 
-def test_a_long_map_is_zoomed_and_moved(long: tuple[Exploring, Any], window: Any) -> None:
+def test_a_long_map_is_zoomed_and_moved(long: tuple[ExploreServer, Any], window: Any) -> None:
     exploring, weights = long
     page = window.open(exploring.address)
     canvas = page.locator(".zoom canvas").first
@@ -163,7 +163,7 @@ def test_a_long_map_is_zoomed_and_moved(long: tuple[Exploring, Any], window: Any
     until(page, f"document.querySelector('.zoom canvas').dataset.level === '{level}'")
 
 
-def test_what_is_made_of_some_rows_says_so(long: tuple[Exploring, Any], window: Any) -> None:
+def test_what_is_made_of_some_rows_says_so(long: tuple[ExploreServer, Any], window: Any) -> None:
     exploring, weights = long
     page = window.open(exploring.address)
     # 18 million weights in all, of which 8 million are computed for the figures, and 4 million for a column
@@ -178,7 +178,7 @@ def test_what_is_made_of_some_rows_says_so(long: tuple[Exploring, Any], window: 
     assert float(value) == pytest.approx(weights[0, :, int(row), 1].mean().item(), rel=1e-2)
 
 
-def test_figures_are_those_of_the_group_that_is_shown(served: Exploring, window: Any, translator: Translator) -> None:
+def test_figures_are_those_of_the_group_that_is_shown(served: ExploreServer, window: Any, translator: Translator) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     until(page, "document.querySelector('.summary').textContent.includes('the mean over all rows')")
@@ -210,7 +210,7 @@ PINCH = """() => {
 }"""
 
 
-def test_fingers_pinch(long: tuple[Exploring, Any], window: Any) -> None:
+def test_fingers_pinch(long: tuple[ExploreServer, Any], window: Any) -> None:
     page = window.open(long[0].address, size=(390, 844), has_touch=True)
     page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
     before = page.locator(".zoom canvas").first.get_attribute("data-level")
@@ -219,7 +219,7 @@ def test_fingers_pinch(long: tuple[Exploring, Any], window: Any) -> None:
 
 
 def test_blanks_and_a_text_that_is_code(window: Any, filler: Filler) -> None:
-    with Exploring(Explorer([Opened("blanks", "fill-mask", filler)]), port=0) as exploring:
+    with ExploreServer(Explorer([LoadedRun("blanks", "fill-mask", filler)]), port=0) as exploring:
         page = window.open(exploring.address)
         page.fill("#text", "the <script>alert(1)</script> was [MASK] .")
         page.wait_for_selector(".guesses ol", timeout=60_000)
@@ -234,7 +234,7 @@ def test_blanks_and_a_text_that_is_code(window: Any, filler: Filler) -> None:
         window.check()
 
 
-def test_without_the_token_the_page_says_what_to_open(served: Exploring, window: Any) -> None:
+def test_without_the_token_the_page_says_what_to_open(served: ExploreServer, window: Any) -> None:
     page = window.open(f"http://127.0.0.1:{served.port}/#of-an-earlier-start")
     page.wait_for_selector("[role=alert]")
     assert "open the address that attent printed" in page.locator("[role=alert]").inner_text()
@@ -242,8 +242,8 @@ def test_without_the_token_the_page_says_what_to_open(served: Exploring, window:
 
 
 def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(window: Any, translator: Translator) -> None:
-    run = Opened("dates", "translate", copy.deepcopy(translator))
-    with Exploring(Explorer([run], text="abc"), port=0) as exploring:
+    run = LoadedRun("dates", "translate", copy.deepcopy(translator))
+    with ExploreServer(Explorer([run], text="abc"), port=0) as exploring:
         page = window.open(exploring.address)
         ended(page, written(translator, "abc")[1])
         until(page, "document.querySelectorAll('.head canvas').length === document.querySelectorAll('.head').length")
@@ -263,7 +263,7 @@ def test_a_server_that_ended_is_asked_again_after_a_rest_and_every_view_says_so(
     window.wrong = [wrong for wrong in window.wrong if "net::ERR_" not in wrong]
 
 
-def test_a_view_that_another_replaced_hears_nothing(served: Exploring, window: Any, translator: Translator) -> None:
+def test_a_view_that_another_replaced_hears_nothing(served: ExploreServer, window: Any, translator: Translator) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     page.locator(".rows li").first.hover()
@@ -280,7 +280,7 @@ def test_a_view_that_another_replaced_hears_nothing(served: Exploring, window: A
     assert sum("/summary?" in address for address in window.requests[asked:]) == 1
 
 
-def test_a_scene_that_comes_late_is_not_shown(served: Exploring, window: Any, translator: Translator) -> None:
+def test_a_scene_that_comes_late_is_not_shown(served: ExploreServer, window: Any, translator: Translator) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     held: list[Any] = []
@@ -296,7 +296,7 @@ def test_a_scene_that_comes_late_is_not_shown(served: Exploring, window: Any, tr
     assert page.inner_text(".run h1") == "cab"
 
 
-def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(served: Exploring, window: Any, translator: Translator) -> None:
+def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(served: ExploreServer, window: Any, translator: Translator) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     page.locator(".written button").nth(1).hover()
@@ -316,7 +316,7 @@ def test_a_token_of_the_translation_marks_rows_that_are_about_it_alone(served: E
     assert page.locator(".tokens .readout").inner_text().startswith("Point at")
 
 
-def test_a_far_row_is_found_among_the_tokens(long: tuple[Exploring, Any], window: Any) -> None:
+def test_a_far_row_is_found_among_the_tokens(long: tuple[ExploreServer, Any], window: Any) -> None:
     page = window.open(long[0].address)
     page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
     box = page.locator(".zoom canvas").first.bounding_box()
@@ -339,7 +339,7 @@ def test_a_far_row_is_found_among_the_tokens(long: tuple[Exploring, Any], window
 
 def test_texts_run_their_way(window: Any, translator: Translator) -> None:
     hebrew = Translator(translator.model, CharTokenizer("אבגדה "), CharTokenizer("וזחטיכל"))
-    with Exploring(Explorer([Opened("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0) as exploring:
+    with ExploreServer(Explorer([LoadedRun("hebrew", "translate", copy.deepcopy(hebrew))], text="אב ג7"), port=0) as exploring:
         page = window.open(exploring.address)
         tokens, text = written(hebrew, "אב ג7")
         # the model has learnt nothing, and may write nothing, or no letter
@@ -360,7 +360,7 @@ def test_texts_run_their_way(window: Any, translator: Translator) -> None:
         window.check()
 
 
-def test_an_answer_that_ends_early_is_no_translation(served: Exploring, window: Any, translator: Translator) -> None:
+def test_an_answer_that_ends_early_is_no_translation(served: ExploreServer, window: Any, translator: Translator) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     begun = 'data: {"kind": "start", "source": ["b"], "unknown": []}\n\n'
@@ -376,7 +376,7 @@ ENTER = """composing => document.querySelector("#text").dispatchEvent(
 )"""
 
 
-def test_enter_while_a_word_is_composed_translates_nothing(served: Exploring, window: Any, translator: Translator) -> None:
+def test_enter_while_a_word_is_composed_translates_nothing(served: ExploreServer, window: Any, translator: Translator) -> None:
     page = window.open(served.address)
     ended(page, written(translator, "abc")[1])
     asked = len(window.requests)

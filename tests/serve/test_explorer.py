@@ -12,14 +12,15 @@ from attent.errors import ArgumentError, DataError
 from attent.models.encoder import EncoderModel
 from attent.models.encoder_settings import EncoderSettings
 from attent.serve import explorer as explorer_file
-from attent.serve.explorer import Explorer
-from attent.serve.loaded_run import Opened, with_examples
-from attent.serve.requests import Example, Text, Translate, Where
+from attent.serve.explorer import Explorer, SceneStore
+from attent.serve.loaded_run import LoadedRun, with_examples
+from attent.serve.requests import ExampleRequest, HeadRequest, TextRequest, TranslateRequest
+from attent.views.scene import Scene
 
 
 def test_a_long_text_is_looked_at_before_its_translation_ends(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explorer_file, "TOLD", 10)
-    events = explorer.translate(Translate(text="abcde" * 3, where=Where(group="cross", layer=0, head=None)))
+    monkeypatch.setattr(explorer_file, "MAX_TOKENS_WITH_WEIGHTS", 10)
+    events = explorer.translate(TranslateRequest(text="abcde" * 3, where=HeadRequest(group="cross", layer=0, head=None)))
     kinds = [next(events)["kind"], (scene := next(events))["kind"]]
     assert kinds == ["start", "scene"]
     assert [group.name for group in explorer.scenes[scene["scene"]].groups] == ["self"]
@@ -28,25 +29,25 @@ def test_a_long_text_is_looked_at_before_its_translation_ends(explorer: Explorer
 
 def test_the_weights_of_each_step_are_those_of_the_layer_that_is_shown(explorer: Explorer) -> None:
     for layer, head in ((0, 1), (99, None)):
-        *_, last, end = explorer.translate(Translate(text="abc", where=Where(group="cross", layer=layer, head=head)))
+        *_, last, end = explorer.translate(TranslateRequest(text="abc", where=HeadRequest(group="cross", layer=layer, head=head)))
         weights = explorer.scenes[end["scene"]].group("cross").layers[min(layer, 1)].weights
         expected = weights[0, :, -1].mean(0) if head is None else weights[0, head, -1]
         assert last["weights"] == pytest.approx(expected.tolist(), abs=1e-5)
-    *_, last, _ = explorer.translate(Translate(text="abc", where=Where(group="nothing", layer=0, head=0)))
+    *_, last, _ = explorer.translate(TranslateRequest(text="abc", where=HeadRequest(group="nothing", layer=0, head=0)))
     assert last["weights"] is None
 
 
 def test_characters_are_read_as_attent_translate_reads_them(explorer: Explorer) -> None:
-    start, *_ = explorer.translate(Translate(text="a\u202fb"))
+    start, *_ = explorer.translate(TranslateRequest(text="a\u202fb"))
     assert (start["source"], start["unknown"]) == (("a", " ", "b"), [])
 
 
 def test_too_many_tokens_are_refused(explorer: Explorer) -> None:
     explorer.longest = 5
     with pytest.raises(DataError, match="the text has 6 tokens, more than the 5 that are read at once here"):
-        next(explorer.translate(Translate(text="abcdea")))
+        next(explorer.translate(TranslateRequest(text="abcdea")))
     with pytest.raises(DataError, match="more than the 5"):
-        explorer.fill(Text(run=1, text="the dog was [MASK] , so it slept"))
+        explorer.fill(TextRequest(run=1, text="the dog was [MASK] , so it slept"))
 
 
 @pytest.fixture
@@ -59,9 +60,9 @@ def classifiers() -> Explorer:
     pictures = EncoderModel(EncoderSettings.model_validate({**small, "input": "vectors"}), 4, 3)
     labels = ("one", "two", "three")
     runs = [
-        Opened("texts", "classify", Classifier(texts, Inputs(labels=labels, inputs=TextInputs()), tokenizer)),
+        LoadedRun("texts", "classify", Classifier(texts, Inputs(labels=labels, inputs=TextInputs()), tokenizer)),
         with_examples(
-            Opened("pictures", "classify", Classifier(pictures, Inputs(labels=labels, inputs=how))),
+            LoadedRun("pictures", "classify", Classifier(pictures, Inputs(labels=labels, inputs=how))),
             Pictures(np.arange(5 * 24, dtype=np.uint8).reshape(5, 6, 4, 1), None, ()),
         ),
     ]
@@ -69,21 +70,46 @@ def classifiers() -> Explorer:
 
 
 def test_texts_are_classified(classifiers: Explorer) -> None:
-    found = classifiers.classify(Text(text="the dog ran"))
+    found = classifiers.classify(TextRequest(text="the dog ran"))
     assert {best["label"] for best in found["best"]} == {"one", "two", "three"}
     assert classifiers.scenes[found["scene"]].groups[0].shape == (2, 4, 4)
     with pytest.raises(DataError, match="the text is empty"):
-        classifiers.classify(Text(text=" "))
+        classifiers.classify(TextRequest(text=" "))
     with pytest.raises(ArgumentError, match="no examples"):
-        classifiers.classify(Example(row=0))
+        classifiers.classify(ExampleRequest(row=0))
 
 
 def test_pictures_are_chosen(classifiers: Explorer) -> None:
-    found = classifiers.classify(Example(run=1, row=4))
+    found = classifiers.classify(ExampleRequest(run=1, row=4))
     scene = classifiers.scenes[found["scene"]]
     assert scene.picture.grid == (3, 2)
     assert (scene.texts["tokens"].labels[0], len(scene.texts["tokens"].labels)) == ("CLS", 7)
     with pytest.raises(ArgumentError, match="row must be from 0 to 4, got 5"):
-        classifiers.classify(Example(run=1, row=5))
+        classifiers.classify(ExampleRequest(run=1, row=5))
     with pytest.raises(ArgumentError, match="pictures reads pictures: choose one of its examples"):
-        classifiers.classify(Text(run=1, text="/etc/hostname"))
+        classifiers.classify(TextRequest(run=1, text="/etc/hostname"))
+
+
+def test_the_first_stay_and_the_oldest_of_the_others_is_forgotten() -> None:
+    fixed, *others = (Scene(str(number), {}, ()) for number in range(4))
+    scenes = SceneStore([fixed], bound=2)
+    assert [scenes.add(scene) for scene in others] == [1, 2, 3]
+    assert (scenes[0], scenes[2], scenes[3]) == (fixed, others[1], others[2])
+    with pytest.raises(ArgumentError, match="view 1 is not known, or was forgotten"):
+        scenes[1]
+    with pytest.raises(ArgumentError, match="view -1 is not known"):
+        scenes[-1]
+
+
+def test_a_run_forgets_its_own_and_what_was_looked_at_last_stays() -> None:
+    scenes = SceneStore(bound=2)
+    other = Scene("other", {}, ())
+    kept = scenes.add(other, run=1)
+    first = scenes.add(Scene("0", {}, ()))
+    for number in range(1, 4):
+        assert scenes[first].title == "0"
+        scenes.add(Scene(str(number), {}, ()))
+    assert scenes[kept] is other
+    assert scenes[first].title == "0"
+    with pytest.raises(ArgumentError, match="forgotten"):
+        scenes[first + 1]

@@ -15,8 +15,8 @@ from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
 from attent.serve.explorer import Explorer
-from attent.serve.loaded_run import Opened, opened, swap, with_examples
-from attent.serve.requests import Translate
+from attent.serve.loaded_run import LoadedRun, load_run, swap, with_examples
+from attent.serve.requests import TranslateRequest
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def run_folder(translator: Translator, tmp_path: Path) -> Path:
 
 
 def test_a_run_is_what_it_does(run_folder: Path, translator: Translator) -> None:
-    run = opened(run_folder)
+    run = load_run(run_folder)
     assert run.describe() == {"name": "dates", "task": "translate", "reads": "texts", "examples": 0}
     assert run.tool.translate(["abcd"]) == translator.translate(["abcd"])
 
@@ -37,14 +37,14 @@ def test_an_opened_run_of_dates_refuses_what_is_no_date(translator: Translator, 
     with RunWriter(tmp_path / "run") as writer:
         config = RunConfig(model=translator.model.settings, corpus={"dates": {}})
         writer.finish(config, translator.model, translator.source_tokenizer, translator.target_tokenizer)
-    explorer = Explorer([opened(tmp_path / "run")])
+    explorer = Explorer([load_run(tmp_path / "run")])
     with pytest.raises(ArgumentError, match="'abcd' holds no year from 1800 to 2200"):
-        next(explorer.translate(Translate(text="abcd")))
+        next(explorer.translate(TranslateRequest(text="abcd")))
     explorer.close()
 
 
 def test_the_same_run_with_another_normalizer_looks_otherwise(run_folder: Path) -> None:
-    as_trained, other = opened(run_folder), opened(run_folder, normalizer="hard")
+    as_trained, other = load_run(run_folder), load_run(run_folder, normalizer="hard")
     assert other.name == "dates · normaliser hard"
     rows = [run.tool.map("abcd", "01")["encoder.layers.0.self_attention"].weights.dense() for run in (as_trained, other)]
     assert rows[0].max() < 1
@@ -58,7 +58,7 @@ def test_the_same_run_with_another_normalizer_looks_otherwise(run_folder: Path) 
 
 
 def test_another_score(run_folder: Path) -> None:
-    other = opened(run_folder, score="dot")
+    other = load_run(run_folder, score="dot")
     query, key = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8)
     found = {type(module.score).__name__ for module in other.tool.model.modules() if hasattr(module, "score")}
     assert found == {"Dot"}
@@ -80,7 +80,7 @@ def test_a_score_that_somebody_must_train_is_refused(translator: Translator) -> 
 
 
 def test_examples_are_for_runs_that_read_them(filler: Filler) -> None:
-    run = Opened("blanks", "fill-mask", filler)
+    run = LoadedRun("blanks", "fill-mask", filler)
     assert with_examples(run, None) is run
     with pytest.raises(ArgumentError, match="blanks reads texts"):
         with_examples(run, Pictures(np.zeros((2, 8, 8, 1), np.uint8), None, ()))
@@ -90,7 +90,7 @@ def test_examples_are_for_runs_that_read_them(filler: Filler) -> None:
 
 def test_one_example() -> None:
     pixels = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8, 1)
-    run = Opened("digits", "classify", None, Pictures(pixels, None, ()))
+    run = LoadedRun("digits", "classify", None, Pictures(pixels, None, ()))
     assert np.array_equal(run.example(1).pixels, pixels[1:])
     with pytest.raises(ArgumentError, match="row must be from 0 to 1, got 2"):
         run.example(2)

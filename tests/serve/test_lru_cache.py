@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import torch
 
-from attent.serve.lru_cache import Kept
+from attent.serve.lru_cache import LRUCache
 
 
 def test_beyond_the_bound_what_was_not_asked_for_longest_is_forgotten() -> None:
-    kept = Kept(bound=100)
+    kept = LRUCache(bound=100)
     for name in "abc":
         kept.put(name, torch.zeros(10))  # 40 bytes each
         kept.get("a")
@@ -16,7 +16,7 @@ def test_beyond_the_bound_what_was_not_asked_for_longest_is_forgotten() -> None:
 
 
 def test_what_is_put_again_counts_once() -> None:
-    kept = Kept(bound=100)
+    kept = LRUCache(bound=100)
     kept.put("a", torch.zeros(10))
     kept.put("a", torch.ones(5))
     assert kept.size == 20
@@ -24,7 +24,7 @@ def test_what_is_put_again_counts_once() -> None:
 
 
 def test_what_is_larger_than_the_bound_is_not_kept() -> None:
-    kept = Kept(bound=100)
+    kept = LRUCache(bound=100)
     kept.put("a", torch.zeros(10))
     kept.put("a", torch.zeros(100))
     assert kept.get("a") is None

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from attent.serve.scheduler import PIECES, Turns
+from attent.serve.scheduler import MAX_JOBS, Scheduler
 
 
 @pytest.fixture
-def turns() -> Iterator[Turns]:
-    made = Turns()
+def turns() -> Iterator[Scheduler]:
+    made = Scheduler()
     yield made
     made.close()
 
 
-def test_whoever_is_waited_for_comes_between_two_steps(turns: Turns) -> None:
+def test_whoever_is_waited_for_comes_between_two_steps(turns: Scheduler) -> None:
     order: list[str] = []
     begun, asked = threading.Event(), threading.Event()
 
@@ -39,7 +39,7 @@ def test_whoever_is_waited_for_comes_between_two_steps(turns: Turns) -> None:
     assert order == ["first step", "now", "second step"]
 
 
-def test_what_was_asked_for_last_goes_first_and_what_was_begun_goes_on(turns: Turns) -> None:
+def test_what_was_asked_for_last_goes_first_and_what_was_begun_goes_on(turns: Scheduler) -> None:
     order: list[str] = []
     gate, begun = threading.Event(), threading.Event()
 
@@ -60,7 +60,7 @@ def test_what_was_asked_for_last_goes_first_and_what_was_begun_goes_on(turns: Tu
     assert order == ["a1", "b1", "b2", "c1", "c2", "a2"]
 
 
-def test_of_many_pieces_the_oldest_are_given_up(turns: Turns) -> None:
+def test_of_many_pieces_the_oldest_are_given_up(turns: Scheduler) -> None:
     done: list[int] = []
     gate = threading.Event()
 
@@ -69,14 +69,14 @@ def test_of_many_pieces_the_oldest_are_given_up(turns: Turns) -> None:
         yield
         done.append(number)
 
-    for number in range(PIECES + 3):
+    for number in range(MAX_JOBS + 3):
         turns.later(number, lambda number=number: work(number))
     gate.set()
     assert turns.settle(10)
-    assert done == [*range(PIECES + 2, 2, -1)]
+    assert done == [*range(MAX_JOBS + 2, 2, -1)]
 
 
-def test_a_piece_that_fails_is_logged_and_the_others_go_on(turns: Turns, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_piece_that_fails_is_logged_and_the_others_go_on(turns: Scheduler, caplog: pytest.LogCaptureFixture) -> None:
     done: list[str] = []
 
     def failing() -> Iterator[None]:
@@ -97,7 +97,7 @@ def test_a_piece_that_fails_is_logged_and_the_others_go_on(turns: Turns, caplog:
 
 
 def test_nothing_begins_after_the_end() -> None:
-    turns = Turns()
+    turns = Scheduler()
     turns.close()
     turns.later("a", lambda: iter(()))
     assert turns.settle(1)

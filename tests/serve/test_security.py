@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import http.client
+import socket
+import time
 from collections.abc import Iterator
 
 import pytest
+import torch
 from starlette.testclient import TestClient
 
-from attent.serve.security import MOST
+from attent.serve import security
+from attent.serve.security import MAX_BODY
+from attent.serve.server import ExploreServer, explore
 
 HOST = "127.0.0.1:8765"
 
@@ -71,7 +77,7 @@ def test_a_body_is_json(client: TestClient, kind: str) -> None:
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(client: TestClient) -> None:
     json = {"Content-Type": "application/json"}
-    answer = client.post("/api/translate", content=b" " * (MOST + 1), headers=json)
+    answer = client.post("/api/translate", content=b" " * (MAX_BODY + 1), headers=json)
     assert (answer.status_code, answer.json()) == (413, {"error": "a request may have at most 1,048,576 bytes"})
     assert client.post("/api/translate", content=b"{}", headers={**json, "Content-Length": "a lot"}).status_code == 400
 
@@ -91,3 +97,60 @@ def test_every_answer_says_what_a_page_may_do(client: TestClient) -> None:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert "default-src 'self'" in headers["content-security-policy"]
+
+
+BODY = (
+    b"POST /api/translate HTTP/1.1\r\nHost: HOST\r\nX-Attent-Token: TOKEN\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+)
+
+
+@pytest.fixture
+def exploring(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExploreServer]:
+    monkeypatch.setattr(security, "REQUEST_TIMEOUT", 0.5)
+    with explore(torch.rand(3, 3)) as running:
+        yield running
+
+
+def half(exploring: ExploreServer, request: bytes) -> socket.socket:
+    """A connection that has sent the beginning of a request."""
+    connection = socket.create_connection(("127.0.0.1", exploring.port), timeout=20)
+    connection.sendall(request.replace(b"HOST", f"127.0.0.1:{exploring.port}".encode()).replace(b"TOKEN", exploring.token.encode()))
+    return connection
+
+
+def until_closed(connection: socket.socket) -> bytes:
+    with connection:
+        return b"".join(iter(lambda: connection.recv(4096), b""))
+
+
+@pytest.mark.parametrize("request_", [b"", b"GET / HTTP/1.1\r\nHost: HO", BODY], ids=["nothing", "headers", "body"])
+def test_a_request_that_is_not_whole_in_time_ends_its_connection(
+    exploring: ExploreServer, request_: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    begin = time.monotonic()
+    assert until_closed(half(exploring, request_)) == b""
+    assert 0.4 < time.monotonic() - begin < 15
+    assert capfd.readouterr().err == ""
+
+
+def test_a_second_request_of_a_connection_has_as_long_as_the_first(exploring: ExploreServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", exploring.port, timeout=20)
+    for _ in range(2):
+        connection.request("GET", "/")
+        assert connection.getresponse().read().startswith(b"<!")
+        # beyond the limit, but nothing has begun
+        time.sleep(0.7)
+    assert connection.sock is not None
+    connection.sock.sendall(b"GET / HTTP/1.1\r\n")
+    assert until_closed(connection.sock) == b""
+
+
+def test_a_server_ends_whoever_is_slow(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(security, "REQUEST_TIMEOUT", 300)
+    with explore(torch.rand(3, 3)) as exploring:
+        slow = [half(exploring, request) for request in (b"GET / HTTP/1.1\r\n", BODY)]
+        time.sleep(0.2)
+        assert exploring.close(20)
+    for connection in slow:
+        connection.close()
+    assert capfd.readouterr().err == ""

@@ -7,7 +7,7 @@ from torch import nn
 
 import attent
 from attent.errors import ArgumentError, ShapeError
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.scene import PRODUCED, READ, Picture
 
 
@@ -21,7 +21,7 @@ def seen_of(layers: int = 2, length: int = 5, batch: int = 1) -> attent.watch:
 
 def test_a_models_layers_are_one_group() -> None:
     seen = seen_of()
-    scene = arranged(seen, "abcde", title="an encoder")
+    scene = build_scene(seen, "abcde", title="an encoder")
     assert [(group.name, group.title, len(group.layers), group.about) for group in scene.groups] == [("self", "self-attention", 2, READ)]
     assert [layer.name for layer in scene.groups[0].layers] == list(seen)
     torch.testing.assert_close(scene.groups[0].layers[1].rows(torch.arange(5)), seen["layers.1.self_attn"].dense()[0])
@@ -29,7 +29,7 @@ def test_a_models_layers_are_one_group() -> None:
 
 
 def test_a_run_of_ours_is_three_groups_with_its_own_labels(translator) -> None:
-    scene = arranged(translator.map("abc", "xy"))
+    scene = build_scene(translator.map("abc", "xy"))
     assert [group.name for group in scene.groups] == ["cross", "encoder", "decoder"]
     cross, encoder, decoder = scene.groups
     assert (cross.about, encoder.about, decoder.about) == (PRODUCED, READ, PRODUCED)
@@ -44,7 +44,7 @@ def test_an_encoder_decoder_written_by_steps() -> None:
         for length in (1, 2, 3):
             model.decoder(torch.randn(1, length, 12), memory)
     # without a cache the last call has all rows
-    scene = arranged(seen, "abcd", ["<s>", "x", "y", "z"])
+    scene = build_scene(seen, "abcd", ["<s>", "x", "y", "z"])
     assert [(group.name, group.shape) for group in scene.groups] == [("cross", (2, 3, 4)), ("encoder", (2, 4, 4)), ("decoder", (2, 3, 3))]
     assert scene.texts["target"].labels == ("x", "y", "z")
     assert scene.notes == ("The model ran 3 times; the last is shown.",)
@@ -52,31 +52,31 @@ def test_an_encoder_decoder_written_by_steps() -> None:
 
 def test_an_alignment_alone_is_a_group_of_one_layer() -> None:
     weights = torch.rand(3, 4).softmax(-1)
-    (group,) = arranged(weights).groups
-    assert (group.name, group.shape, group.itself) == ("cross", (1, 3, 4), False)
-    assert arranged(weights).texts["source"].labels == ("0", "1", "2", "3")
+    (group,) = build_scene(weights).groups
+    assert (group.name, group.shape, group.is_self_attention) == ("cross", (1, 3, 4), False)
+    assert build_scene(weights).texts["source"].labels == ("0", "1", "2", "3")
 
 
 @pytest.mark.parametrize("queries", [3, 4])
 def test_an_alignment_of_two_texts_says_what_a_row_is_about(queries: int) -> None:
     weights, targets = torch.rand(queries, 4).softmax(-1), "wxyz"[:queries]
-    scene = arranged(weights, "abcd", targets, about="produced")
+    scene = build_scene(weights, "abcd", targets, about="produced")
     (group,) = scene.groups
     assert (group.title, group.about) == ("cross-attention", PRODUCED)
     assert (scene.texts[group.rows].labels, scene.texts[group.columns].labels) == (tuple(targets), tuple("abcd"))
-    assert arranged(weights, "abcd", targets).groups[0].about == READ
-    read = arranged(weights, "abcd", ["<s>", *targets], about="read")
+    assert build_scene(weights, "abcd", targets).groups[0].about == READ
+    read = build_scene(weights, "abcd", ["<s>", *targets], about="read")
     assert read.texts[read.groups[0].rows].labels == ("<s>", *targets[:-1])
 
 
 @pytest.mark.parametrize("kind", [tuple, list])
 def test_a_tensor_for_each_layer(kind: type) -> None:
     layers = kind(torch.rand(2, 3, 5, 5).softmax(-1) for _ in range(2))
-    scene = arranged(layers, "abcde", sequence=1)
+    scene = build_scene(layers, "abcde", sequence=1)
     assert [(group.name, group.shape, len(group.layers)) for group in scene.groups] == [("self", (3, 5, 5), 2)]
     torch.testing.assert_close(scene.groups[0].layers[1].rows(torch.arange(5)), layers[1][1])
     assert scene.texts["tokens"].labels == tuple("abcde")
-    (cross,) = arranged(kind(layer[:, :, :4] for layer in layers)).groups
+    (cross,) = build_scene(kind(layer[:, :, :4] for layer in layers)).groups
     assert (cross.name, cross.shape) == ("cross", (3, 4, 5))
 
 
@@ -86,13 +86,13 @@ def test_a_tensor_for_each_layer(kind: type) -> None:
 )
 def test_what_is_not_attention_is_named(maps: object, culprit: str) -> None:
     with pytest.raises(ArgumentError, match=f"attention to show must be a map, .*, got {culprit}$"):
-        arranged(maps)
+        build_scene(maps)
 
 
 def test_layers_of_different_sizes_are_groups_of_their_own() -> None:
     _, small = attent.attend(*torch.randn(3, 1, 2, 3, 4), return_map=True)
     _, large = attent.attend(*torch.randn(3, 1, 2, 5, 4), return_map=True)
-    scene = arranged({"blocks.0.attn": large, "blocks.1.attn": large, "blocks.2.attn": small}, "abcde")
+    scene = build_scene({"blocks.0.attn": large, "blocks.1.attn": large, "blocks.2.attn": small}, "abcde")
     assert [(group.name, group.title, len(group.layers)) for group in scene.groups] == [
         ("self-1", "self-attention (blocks.*.attn)", 2),
         ("self-2", "self-attention (blocks.*.attn)", 1),
@@ -102,14 +102,14 @@ def test_layers_of_different_sizes_are_groups_of_their_own() -> None:
 
 def test_one_sequence_of_a_batch() -> None:
     seen = seen_of(batch=3)
-    scene = arranged(seen, sequence=2)
+    scene = build_scene(seen, sequence=2)
     torch.testing.assert_close(scene.groups[0].layers[0].rows(torch.arange(5)), seen["layers.0.self_attn"].dense()[2])
     with pytest.raises(ArgumentError, match="sequence must be from 0 to 2, got 3"):
-        arranged(seen, sequence=3)
+        build_scene(seen, sequence=3)
 
 
 def test_patches_of_a_picture() -> None:
-    scene = arranged(seen_of(length=5), picture=Picture(np.zeros((4, 4, 1), np.uint8), (2, 2), "tokens"))
+    scene = build_scene(seen_of(length=5), picture=Picture(np.zeros((4, 4, 1), np.uint8), (2, 2), "tokens"))
     assert scene.texts["tokens"].labels[:2] == ("CLS", "patch 1,1")
 
 
@@ -118,12 +118,12 @@ def test_what_cannot_be_shown() -> None:
     with attent.watch(model) as seen:
         model(torch.randn(1, 3))
     with pytest.raises(ArgumentError, match="no attention to show: Linear: nothing was seen"):
-        arranged(seen)
+        build_scene(seen)
     with pytest.raises(ArgumentError, match="no map was given"):
-        arranged({})
+        build_scene({})
     with pytest.raises(ArgumentError, match="has 0 queries and 0 keys"):
-        arranged(torch.zeros(0, 0))
+        build_scene(torch.zeros(0, 0))
     with pytest.raises(ShapeError, match="must be"):
-        arranged(torch.zeros(3))
+        build_scene(torch.zeros(3))
     with pytest.raises(ShapeError, match="there are 2 labels in tokens, and the maps have 5 places"):
-        arranged(seen_of(), "ab")
+        build_scene(seen_of(), "ab")

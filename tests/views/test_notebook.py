@@ -8,7 +8,7 @@ from torch import nn
 
 import attent
 from attent.attention.capture.watch import watch
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.notebook import framed
 
 
@@ -25,7 +25,7 @@ class Formatter:
 def test_the_extension_says_how_maps_are_shown() -> None:
     formatter = Formatter()
     attent.load_ipython_extension(SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": formatter})))
-    assert set(formatter.kinds) == {attent.AttentionMap, watch, type(arranged(torch.ones(1, 1)))}
+    assert set(formatter.kinds) == {attent.AttentionMap, watch, type(build_scene(torch.ones(1, 1)))}
 
 
 def test_maps_and_what_was_seen_are_frames() -> None:
@@ -34,7 +34,7 @@ def test_maps_and_what_was_seen_are_frames() -> None:
     model = nn.MultiheadAttention(8, 2).eval()
     with torch.no_grad(), attent.watch(model) as seen:
         model(*torch.randn(3, 4, 1, 8))
-    for shown in (weights, seen, arranged(weights)):
+    for shown in (weights, seen, build_scene(weights)):
         assert framed(shown).startswith("<iframe srcdoc=")
 
 

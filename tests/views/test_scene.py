@@ -8,32 +8,32 @@ import torch
 
 import attent
 from attent.errors import ArgumentError, ShapeError
-from attent.views.scene import Group, Layer, Picture, Scene, Text
+from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene, Text
 
 WEIGHTS = torch.rand(3, 2, 5).softmax(-1)
 TEXTS = {"target": Text(("x", "y")), "source": Text(tuple("abcde"))}
 
 
 def scene(weights: object = WEIGHTS, **changed: object) -> Scene:
-    group = Group("cross", "cross-attention", "target", "source", (Layer("decoder.0", weights),), "the token produced")
+    group = LayerGroup("cross", "cross-attention", "target", "source", (LayerWeights("decoder.0", weights),), "the token produced")
     return Scene("a title", changed.pop("texts", TEXTS), changed.pop("groups", (group,)), **changed)
 
 
 def test_a_layer_of_a_map_and_one_of_its_numbers_are_alike() -> None:
     query, key, value = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 7)
     _, weights = attent.attend(query, key, value, return_map=True)
-    lazy, dense = Layer("a", weights, sequence=1), Layer("a", weights.dense(), sequence=1)
+    lazy, dense = LayerWeights("a", weights, sequence=1), LayerWeights("a", weights.dense(), sequence=1)
     assert lazy.shape == dense.shape == (3, 5, 11)
-    assert lazy.distribution
-    assert dense.distribution
+    assert lazy.is_distribution
+    assert dense.is_distribution
     torch.testing.assert_close(lazy.rows(torch.tensor([4, 1])), dense.rows(torch.tensor([4, 1])))
     torch.testing.assert_close(lazy.rows(torch.tensor([4])), weights.dense()[1][:, [4]])
 
 
 def test_a_tensor_may_have_fewer_axes() -> None:
-    assert Layer("a", WEIGHTS).shape == (3, 2, 5)
-    assert Layer("a", WEIGHTS[0]).shape == (1, 2, 5)
-    assert not Layer("a", WEIGHTS + 1).distribution
+    assert LayerWeights("a", WEIGHTS).shape == (3, 2, 5)
+    assert LayerWeights("a", WEIGHTS[0]).shape == (1, 2, 5)
+    assert not LayerWeights("a", WEIGHTS + 1).is_distribution
 
 
 def test_what_is_described_is_json() -> None:
@@ -74,9 +74,9 @@ def test_what_does_not_fit() -> None:
     with pytest.raises(ArgumentError, match="no group 'self'; there are cross"):
         scene().group("self")
     with pytest.raises(ArgumentError, match="has no layer"):
-        Group("a", "a", "target", "source", ())
+        LayerGroup("a", "a", "target", "source", ())
     with pytest.raises(ShapeError, match="of one shape"):
-        Group("a", "a", "target", "source", (Layer("1", WEIGHTS), Layer("2", WEIGHTS[:2])))
+        LayerGroup("a", "a", "target", "source", (LayerWeights("1", WEIGHTS), LayerWeights("2", WEIGHTS[:2])))
 
 
 def test_a_picture_has_a_patch_for_each_place() -> None:

@@ -18,7 +18,7 @@ from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
     from attent.data.labelled.corpus import Data
-    from attent.serve.loaded_run import Opened
+    from attent.serve.loaded_run import LoadedRun
 
 HOST, PORT, LONGEST = "127.0.0.1", 8765, 32_768
 # Seconds that Ctrl-C waits for what is being computed.
@@ -55,35 +55,35 @@ def explore(
     registry.check("normalizer", normalizer)
     from attent.serve import loaded_run as runs
     from attent.serve.explorer import Explorer
-    from attent.serve.exploring import Exploring
+    from attent.serve.server import ExploreServer
 
     where = device_of(device)
-    first = runs.opened(run, device=where, trust_code=trust_code)
+    first = runs.load_run(run, device=where, trust_code=trust_code)
     examples, given = _given(first, file)
     if text and given:
         raise ArgumentError("--text and --file are two texts to begin with: one of them")
     others = []
     if beside or score or normalizer:
-        others = [runs.opened(beside or run, score=score, normalizer=normalizer, device=where, trust_code=trust_code)]
+        others = [runs.load_run(beside or run, score=score, normalizer=normalizer, device=where, trust_code=trust_code)]
     asked = [runs.with_examples(one, examples) for one in (first, *others)]
-    exploring = Exploring(Explorer(asked, text=text or given, longest=longest), host=host, port=port)
+    server = ExploreServer(Explorer(asked, text=text or given, longest=longest), host=host, port=port)
     try:
-        print(exploring.address, flush=True)
-        say("Ctrl-C ends it" if exploring.local else f"every machine that reaches {host} can ask; Ctrl-C ends it")
+        print(server.address, flush=True)
+        say("Ctrl-C ends it" if server.is_local else f"every machine that reaches {host} can ask; Ctrl-C ends it")
         if browse:
-            webbrowser.open(exploring.address)
-        exploring.wait()
+            webbrowser.open(server.address)
+        server.wait()
     finally:
         # once is enough
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if not exploring.close(PATIENCE):
+        if not server.close(PATIENCE):
             # a thread that still computes would abort Python's own end
             say("attent: interrupted")
             os._exit(130)
         signal.signal(signal.SIGINT, handler)
 
 
-def _given(run: Opened, file: str | None) -> tuple[Data | None, str]:
+def _given(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:
     """What a file holds for a run: examples to choose from, or a text."""
     from attent.cli.classify import examples
 

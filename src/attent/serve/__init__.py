@@ -1,1 +1,1 @@
-"""Serving: attention looked at while it is made, over HTTP, from this machine for this machine."""
+"""Serving: attention explored in a browser over HTTP, on this machine for this machine."""

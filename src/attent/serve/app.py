@@ -1,4 +1,4 @@
-"""The routes: what is asked for at which address."""
+"""The routes of the server."""
 
 from __future__ import annotations
 
@@ -18,56 +18,74 @@ from starlette.routing import Route
 
 from attent.errors import AttentError
 from attent.serve.explorer import Explorer
-from attent.serve.requests import Column, Example, Row, Summary, Text, TileOf, Translate, Where
+from attent.serve.requests import (
+    ColumnRequest,
+    ExampleRequest,
+    HeadRequest,
+    RowRequest,
+    SummaryRequest,
+    TextRequest,
+    TileRequest,
+    TranslateRequest,
+)
 from attent.serve.security import Guard, refusal
-from attent.serve.tiles import Part
+from attent.serve.tiles import MapRegion
 
-# Threads that wait for their turn to compute; each keeps some memory of its own.
+# Threads that wait for the scheduler; each needs some memory of its own.
 THREADS = 2
-# What a part is, beside its numbers.
-ABOUT = "x-attent-part"
-KINDS = {"js": "text/javascript", "css": "text/css"}
-Asked = TypeVar("Asked", bound=BaseModel)
+# The header that describes the numbers in the body.
+REGION_HEADER = "x-attent-part"
+MEDIA_TYPES = {"js": "text/javascript", "css": "text/css"}
+Query = TypeVar("Query", bound=BaseModel)
 Answer = TypeVar("Answer")
-EXAMPLE_OR_TEXT: TypeAdapter[Text | Example] = TypeAdapter(Text | Example)
+EXAMPLE_OR_TEXT: TypeAdapter[TextRequest | ExampleRequest] = TypeAdapter(TextRequest | ExampleRequest)
 
 
 def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Guard:
-    """The server's application.
+    """Build the server's application.
 
     Args:
-        explorer: what answers.
-        hosts: the names and addresses, each with its port, by which browsers may ask.
-        token: what pages must know to ask.
+        explorer: computes the answers.
+        hosts: the names and addresses of this server, each with its port.
+        token: the secret that requests must bring.
     """
-    parts: dict[str, tuple[type[BaseModel], Callable[[int, Any], Part]]] = {
-        "row": (Row, explorer.row),
-        "column": (Column, explorer.column),
-        "tile": (TileOf, explorer.tile),
-        "thumbnail": (Where, explorer.thumbnail),
+    regions: dict[str, tuple[type[BaseModel], Callable[[int, Any], MapRegion]]] = {
+        "row": (RowRequest, explorer.row),
+        "column": (ColumnRequest, explorer.column),
+        "tile": (TileRequest, explorer.tile),
+        "thumbnail": (HeadRequest, explorer.thumbnail),
     }
+    scene = "/api/scenes/{scene:str}"
     routes = [
         Route("/", _page),
         Route("/web/{name:str}", _web),
-        Route("/api/about", _json(lambda request: explorer.describe())),
-        Route("/api/scenes/{scene:str}", _json(lambda request: explorer.scenes[_scene(request)].describe())),
-        Route("/api/scenes/{scene:str}/summary", _json(lambda request: explorer.summary(_scene(request), _query(request, Summary).group))),
-        *(Route(f"/api/scenes/{{scene:str}}/{name}", _numbers(kind, ask)) for name, (kind, ask) in parts.items()),
-        Route("/api/scenes/{scene:str}/picture", _bytes(lambda request: explorer.pixels(_scene(request)))),
-        Route("/api/translate", _grows(explorer), methods=["POST"]),
-        Route("/api/fill", _posted(lambda body: explorer.fill(Text.model_validate_json(body))), methods=["POST"]),
-        Route("/api/classify", _posted(lambda body: explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), methods=["POST"]),
+        _route("/api/about", lambda request, body: _Json(explorer.describe())),
+        _route(scene, lambda request, body: _Json(explorer.scenes[_scene(request)].describe())),
+        _route(f"{scene}/summary", lambda request, body: _Json(explorer.summary(_scene(request), _query(request, SummaryRequest).group))),
+        *(_route(f"{scene}/{name}", partial(_region, kind, compute)) for name, (kind, compute) in regions.items()),
+        _route(f"{scene}/picture", lambda request, body: _binary(explorer.pixels(_scene(request)))),
+        Route("/api/translate", _translation(explorer), methods=["POST"]),
+        _route("/api/fill", lambda request, body: _Json(explorer.fill(TextRequest.model_validate_json(body))), "POST"),
+        _route("/api/classify", lambda request, body: _Json(explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), "POST"),
     ]
-    errors: Any = {AttentError: _wrong, ValidationError: _malformed, HTTPException: _http, Exception: _unforeseen}
-    answers = Starlette(routes=routes, exception_handlers=errors)
-    # of this server alone: others have loops of their own, between which waiting threads cannot be handed
-    answers.state.threads = CapacityLimiter(THREADS)
-    return Guard(answers, hosts=hosts, token=token)
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys((AttentError, ValidationError, HTTPException, Exception), _failure))
+    # of this server alone: other servers run in other event loops, which cannot share waiting threads
+    app.state.threads = CapacityLimiter(THREADS)
+    return Guard(app, hosts=hosts, token=token)
 
 
-async def _computed(request: Request, work: Callable[..., Answer], *given: Any) -> Answer:
-    """What is computed outside the loop that answers."""
-    return await to_thread.run_sync(partial(work, *given), limiter=request.app.state.threads)
+def _route(path: str, answer: Callable[[Request, bytes], Response], method: str = "GET") -> Route:
+    """Build a route whose response is computed in a thread, from the request and its body."""
+
+    async def endpoint(request: Request) -> Response:
+        body = await request.body() if method == "POST" else b""
+        return await _in_thread(request, answer, request, body)
+
+    return Route(path, endpoint, methods=[method])
+
+
+async def _in_thread(request: Request, compute: Callable[..., Answer], *arguments: Any) -> Answer:
+    return await to_thread.run_sync(partial(compute, *arguments), limiter=request.app.state.threads)
 
 
 async def _page(request: Request) -> Response:
@@ -75,120 +93,86 @@ async def _page(request: Request) -> Response:
 
 
 async def _web(request: Request) -> Response:
-    """A script or a style of views/web."""
+    """Send a script or a style sheet of views/web."""
     name = request.path_params["name"]
     folder = files("attent.views").joinpath("web")
-    kind = KINDS.get(name.rpartition(".")[2])
-    if kind is None or name not in {file.name for file in folder.iterdir()}:
+    media_type = MEDIA_TYPES.get(name.rpartition(".")[2])
+    if media_type is None or name not in {file.name for file in folder.iterdir()}:
         raise HTTPException(404)
-    return Response(folder.joinpath(name).read_text(encoding="utf-8"), media_type=kind)
+    return Response(folder.joinpath(name).read_text(encoding="utf-8"), media_type=media_type)
 
 
-def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Response]]:
-    async def found(request: Request) -> Response:
-        return _Json(await _computed(request, answer, request))
-
-    return found
-
-
-def _bytes(answer: Callable[[Request], bytes]) -> Callable[[Request], Awaitable[Response]]:
-    async def found(request: Request) -> Response:
-        return Response(await _computed(request, answer, request), media_type="application/octet-stream")
-
-    return found
+def _region(kind: type[BaseModel], compute: Callable[[int, Any], MapRegion], request: Request, body: bytes) -> Response:
+    """Send numbers as little-endian 32-bit floats, row by row."""
+    region = compute(_scene(request), _query(request, kind))
+    height, width = region.values.shape
+    header = json.dumps({"height": height, "width": width, "exact": region.is_exact, "note": region.note})
+    return _binary(region.values.contiguous().numpy().astype("<f4").tobytes(), {REGION_HEADER: header})
 
 
-def _posted(answer: Callable[[bytes], Any]) -> Callable[[Request], Awaitable[Response]]:
-    async def found(request: Request) -> Response:
-        return _Json(await _computed(request, answer, await request.body()))
-
-    return found
+def _binary(content: bytes, headers: dict[str, str] | None = None) -> Response:
+    return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _numbers(kind: type[BaseModel], answer: Callable[[int, Any], Part]) -> Callable[[Request], Awaitable[Response]]:
-    """Numbers as 32-bit floats, the lowest byte first, row by row."""
+def _translation(explorer: Explorer) -> Callable[[Request], Awaitable[Response]]:
+    """Send server-sent events, each a JSON object; an error after the first event is the last event."""
 
-    async def found(request: Request) -> Response:
-        part = await _computed(request, answer, _scene(request), _query(request, kind))
-        height, width = part.values.shape
-        about = {"height": height, "width": width, "exact": part.exact, "note": part.note}
-        numbers = part.values.contiguous().numpy().astype("<f4").tobytes()
-        return Response(numbers, media_type="application/octet-stream", headers={ABOUT: json.dumps(about)})
-
-    return found
-
-
-def _grows(explorer: Explorer) -> Callable[[Request], Awaitable[Response]]:
-    """Server-sent events, each a JSON object; an error that comes late is the last one."""
-
-    async def found(request: Request) -> Response:
-        events = explorer.translate(Translate.model_validate_json(await request.body()))
-        # what is wrong with the request is said before the answer begins
-        first = await _computed(request, lambda: next(events, None))
+    async def endpoint(request: Request) -> Response:
+        events = explorer.translate(TranslateRequest.model_validate_json(await request.body()))
+        # before the response begins, so that a wrong request gets an error status
+        first = await _in_thread(request, lambda: next(events, None))
         assert first is not None
-        return StreamingResponse(_events(request, first, events), media_type="text/event-stream")
+        return StreamingResponse(_stream(request, first, events), media_type="text/event-stream")
 
-    return found
-
-
-async def _events(request: Request, first: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[bytes]:
-    yield _event(first)
-    try:
-        while (event := await _computed(request, lambda: next(events, None))) is not None:
-            yield _event(event)
-    except AttentError as error:
-        yield _event({"kind": "error", "error": str(error)})
-    # what has begun as an answer can say that it failed only so
-    except Exception as error:
-        yield _event({"kind": "error", "error": _what(error)})
+    return endpoint
 
 
-def _event(event: dict[str, Any]) -> bytes:
-    return b"data: " + _written(event) + b"\n\n"
+async def _stream(request: Request, first: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+    event: dict[str, Any] | None = first
+    while event is not None:
+        yield b"data: " + _json_bytes(event) + b"\n\n"
+        try:
+            event = await _in_thread(request, lambda: next(events, None)) if event["kind"] != "error" else None
+        # the status was sent already, so that only an event can report a failure
+        except Exception as error:
+            event = {"kind": "error", "error": _message(error)}
 
 
-def _written(value: Any) -> bytes:
-    """As JSON; half of a pair of surrogates, which a token may be cut to, is no text."""
+def _json_bytes(value: Any) -> bytes:
+    """Encode as JSON; a lone surrogate, which a token may be cut to, becomes a question mark."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 class _Json(JSONResponse):
     def render(self, content: Any) -> bytes:
-        return _written(content)
+        return _json_bytes(content)
 
 
 def _scene(request: Request) -> int:
     scene = request.path_params["scene"]
-    # more digits than those of any scene, which int() itself may refuse
+    # int() refuses very long numbers, and no scene has one
     if not scene.isdecimal() or len(scene) > 9:
         raise HTTPException(404)
     return int(scene)
 
 
-def _query(request: Request, kind: type[Asked]) -> Asked:
-    """What stands behind the question mark."""
+def _query(request: Request, kind: type[Query]) -> Query:
+    """Parse the query string."""
     return kind.model_validate(dict(request.query_params))
 
 
-async def _wrong(request: Request, error: Exception) -> Response:
-    return refusal(400, str(error))
+async def _failure(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return refusal(error.status_code, error.detail)
+    return refusal(400 if isinstance(error, AttentError | ValidationError) else 500, _message(error))
 
 
-async def _malformed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ValidationError)
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return refusal(400, f"{where}: {first['msg']}" if where else first["msg"])
-
-
-async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return refusal(error.status_code, error.detail)
-
-
-async def _unforeseen(request: Request, error: Exception) -> Response:
-    return refusal(500, _what(error))
-
-
-def _what(error: Exception) -> str:
-    return f"unexpected {type(error).__name__}: {error}"
+def _message(error: Exception) -> str:
+    match error:
+        case AttentError():
+            return str(error)
+        case ValidationError():
+            first = error.errors(include_url=False, include_input=False)[0]
+            return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+        case _:
+            return f"unexpected {type(error).__name__}: {error}"

@@ -1,7 +1,9 @@
-"""What an open page asks for and how it is answered, in plain numbers and dictionaries."""
+"""Answers to the page's requests, as plain numbers and dictionaries."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -14,77 +16,120 @@ from attent.data.typed import as_known
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import Growing, Grown
 from attent.errors import ArgumentError, DataError
-from attent.serve import queries
-from attent.serve.loaded_run import Opened
-from attent.serve.lru_cache import Kept
-from attent.serve.requests import Column, Example, Row, Text, TileOf, Translate, Where
-from attent.serve.scenes import Scenes
-from attent.serve.scheduler import Turns
-from attent.serve.tiles import Part, Sheet, Tiles
-from attent.views.build_scene import arranged
+from attent.serve.loaded_run import LoadedRun
+from attent.serve.lru_cache import LRUCache
+from attent.serve.requests import ColumnRequest, ExampleRequest, HeadRequest, RowRequest, TextRequest, TileRequest, TranslateRequest
+from attent.serve.scheduler import Scheduler
+from attent.serve.tiles import HeadView, MapRegion, TilePyramid, layer_statistics
+from attent.views.build_scene import build_scene
 from attent.views.pages.payload import rgb
 from attent.views.run_scene import scene_of_example
 from attent.views.scene import Scene
 
-# Tokens that a text may have to be read at once; and that one may have for its weights to be told while a translation grows.
-LONGEST, TOLD = 32_768, 512
+# Tokens of a text that is read at once.
+MAX_TOKENS = 32_768
+# Tokens of a text up to which each token of its translation comes with its weights.
+MAX_TOKENS_WITH_WEIGHTS = 512
+# Guesses for a blank, and classes.
 BEST = 5
-TITLE = 200
+# Characters of a title.
+MAX_TITLE = 200
+# Scenes stored for each run; each holds the queries and keys of its maps.
+MAX_SCENES = 8
 Answer = TypeVar("Answer")
 
 
-class Explorer:
-    """Answers what pages ask; one computes at a time.
+class SceneStore:
+    """Scenes by number: fixed ones, and the last few of each run.
 
     Args:
-        runs: those that can be asked, beside each other.
-        scenes: what is shown from the start.
-        text: what stands in the box for a text at first.
+        fixed: scenes that are never dropped, numbered from 0.
+        bound: how many other scenes of each run are stored.
+    """
+
+    def __init__(self, fixed: Sequence[Scene] = (), bound: int = MAX_SCENES) -> None:
+        self.fixed, self.bound = tuple(fixed), bound
+        # by number, each with its run, the most recently used one last
+        self._recent: OrderedDict[int, tuple[int, Scene]] = OrderedDict()
+        self._next = len(self.fixed)
+        self._lock = threading.Lock()
+
+    def add(self, scene: Scene, run: int = 0) -> int:
+        """Store a scene, and drop the least recently used one of the same run if there are too many.
+
+        Returns:
+            Its number, which no other scene ever has.
+        """
+        with self._lock:
+            number, self._next = self._next, self._next + 1
+            self._recent[number] = (run, scene)
+            of_run = [number for number, (owner, _) in self._recent.items() if owner == run]
+            for old in of_run[: -self.bound]:
+                del self._recent[old]
+        return number
+
+    def __getitem__(self, number: int) -> Scene:
+        if 0 <= number < len(self.fixed):
+            return self.fixed[number]
+        with self._lock:
+            if number not in self._recent:
+                raise ArgumentError(f"view {number} is not known, or was forgotten for later ones: make it again")
+            self._recent.move_to_end(number)
+            return self._recent[number][1]
+
+
+class Explorer:
+    """Answers requests of pages; one at a time computes.
+
+    Args:
+        runs: the loaded runs, shown side by side.
+        scenes: scenes to show from the start.
+        text: the initial text in the text box.
         longest: the most tokens that a text may have.
     """
 
-    def __init__(self, runs: Sequence[Opened] = (), scenes: Sequence[Scene] = (), text: str = "", *, longest: int = LONGEST) -> None:
+    def __init__(self, runs: Sequence[LoadedRun] = (), scenes: Sequence[Scene] = (), text: str = "", *, longest: int = MAX_TOKENS) -> None:
         self.runs, self.text, self.longest = tuple(runs), text, longest
-        self.turns = Turns()
-        self.tiles = Tiles(self.turns, Kept())
-        self.scenes = Scenes(scenes)
+        self.scheduler = Scheduler()
+        self.tiles = TilePyramid(self.scheduler, LRUCache())
+        self.scenes = SceneStore(scenes)
 
     def close(self, seconds: float | None = None) -> bool:
-        """Compute nothing more; see `Turns.close`."""
-        return self.turns.close(seconds)
+        """Compute nothing more; see `Scheduler.close`."""
+        return self.scheduler.close(seconds)
 
     def describe(self) -> dict[str, Any]:
-        """What there is, for JSON."""
+        """Describe runs and scenes for JSON."""
         scenes = list(range(len(self.scenes.fixed)))
         return {"runs": [run.describe() for run in self.runs], "scenes": scenes, "text": self.text, "longest": self.longest}
 
-    def row(self, scene: int, asked: Row) -> Part:
-        """How a query looks."""
-        sheet = self._sheet(scene, asked)
-        return self._now(lambda: queries.row(sheet, _within(asked.query, sheet.shape[0], "query")))
+    def row(self, scene: int, request: RowRequest) -> MapRegion:
+        """Return the weights of a query."""
+        view = self._view(scene, request)
+        return self._now(lambda: view.row(_checked(request.query, view.shape[0], "query")))
 
-    def column(self, scene: int, asked: Column) -> Part:
-        """Who looks at a key."""
-        sheet = self._sheet(scene, asked)
-        return self._now(lambda: queries.column(sheet, _within(asked.key, sheet.shape[1], "key")))
+    def column(self, scene: int, request: ColumnRequest) -> MapRegion:
+        """Return the weights on a key."""
+        view = self._view(scene, request)
+        return self._now(lambda: view.column(_checked(request.key, view.shape[1], "key")))
 
-    def tile(self, scene: int, asked: TileOf) -> Part:
-        """A tile of a level."""
-        return self.tiles.tile(self._sheet(scene, asked), asked.level, asked.y, asked.x, asked.how)
+    def tile(self, scene: int, request: TileRequest) -> MapRegion:
+        """Return a tile of a level."""
+        return self.tiles.tile(self._view(scene, request), request.level, request.y, request.x, request.reduction)
 
-    def thumbnail(self, scene: int, asked: Where) -> Part:
-        """All of a map in small."""
-        sheet = self._sheet(scene, asked)
-        return self._now(lambda: queries.thumbnail(sheet))
+    def thumbnail(self, scene: int, request: HeadRequest) -> MapRegion:
+        """Return a whole map, pooled."""
+        return self._now(self._view(scene, request).thumbnail)
 
     def summary(self, scene: int, name: str) -> dict[str, Any]:
-        """The figures of each layer and head of a group, and of how many queries one was computed, at the most."""
+        """Return the statistics of every head of a group, and of how many queries one was computed at most."""
         group = self.scenes[scene].group(name)
-        found = [self._now(lambda layer=layer: queries.figures(layer, itself=group.itself)) for layer in group.layers]
-        return {"figures": [layer.heads for layer in found], "every": max(layer.every for layer in found)}
+        compute = partial(layer_statistics, is_self_attention=group.is_self_attention)
+        heads, steps = zip(*(self._now(partial(compute, layer)) for layer in group.layers), strict=True)
+        return {"figures": list(heads), "every": max(steps)}
 
     def pixels(self, scene: int) -> bytes:
-        """The picture of a scene, red, green and blue of each pixel.
+        """Return the picture of a scene: red, green and blue of each pixel.
 
         Raises:
             ArgumentError: it has none.
@@ -94,95 +139,100 @@ class Explorer:
             raise ArgumentError(f"view {scene} has no picture")
         return rgb(picture).tobytes()
 
-    def translate(self, asked: Translate) -> Iterator[dict[str, Any]]:
-        """A translation as it grows: what is read, then each token, then the scene of all of it.
+    def translate(self, request: TranslateRequest) -> Iterator[dict[str, Any]]:
+        """Iterate over the events of a translation: the source, then each token, then the scene of the whole.
 
         Raises:
-            ArgumentError: the run does not translate, or the text or the prefix cannot be taken.
+            ArgumentError: the run does not translate, or the text or the prefix is not valid for it.
             DataError: the text is too long.
         """
-        translator = self._run(asked.run, "translate").tool
-        asked = asked.model_copy(update={"text": as_known(asked.text, translator.source_tokenizer)})
-        more = translator.target_tokenizer.encode(asked.more) if asked.more else []
-        growing = Growing(translator, asked.text, [*asked.prefix, *more], best=asked.best)
-        self._fits(len(growing.sources))
-        self._fits(len(growing.prefix), "prefix")
+        translator = self._run(request.run, "translate").tool
+        text = as_known(request.text, translator.source_tokenizer)
+        scene_of = partial(build_scene, title=text[:MAX_TITLE])
+        more = translator.target_tokenizer.encode(request.more) if request.more else []
+        growing = Growing(translator, text, [*request.prefix, *more], best=request.best)
+        self._check_length(len(growing.sources))
+        self._check_length(len(growing.prefix), "prefix")
         yield {"kind": "start", "source": growing.labels, "unknown": growing.unknown}
-        if len(growing.sources) > TOLD and (reading := self._now(growing.reading)):
-            # a long text is looked at long before its translation ends
-            yield {"kind": "scene", "scene": self.scenes.add(arranged(reading, title=asked.text[:TITLE]), asked.run)}
-        if asked.beam > 1:
-            found = self._now(lambda: _searched(translator, asked, growing.prefix))
-            growing = Growing(translator, asked.text, found, best=asked.best, asked=len(growing.prefix))
+        if len(growing.sources) > MAX_TOKENS_WITH_WEIGHTS and (reading := self._now(growing.reading)):
+            # the encoder's maps can be explored long before the translation of a long text ends
+            yield {"kind": "scene", "scene": self.scenes.add(scene_of(reading), request.run)}
+        if request.beam > 1:
+            settings = SearchSettings(beam=request.beam)
+            tokens = self._now(lambda: translator.search([text], settings, prefixes=[growing.prefix])[0][0].tokens)
+            growing = Growing(translator, text, tokens, best=request.best, asked=len(growing.prefix))
         steps = iter(growing)
         while (grown := self._now(lambda: next(steps, None))) is not None:
-            told = self._now(partial(_told, growing, asked.where, ended=grown.said.token == EOS))
-            yield {"kind": "token", **_token(grown), "weights": told}
-        scene = self._now(lambda: arranged(growing.map(), title=asked.text[:TITLE]))
-        text = translator.target_tokenizer.decode(growing.tokens)
-        yield {"kind": "end", "scene": self.scenes.add(scene, asked.run), "text": text, "tokens": growing.tokens}
+            weights = self._now(partial(_last_weights, growing, request.view, has_ended=grown.said.token == EOS))
+            yield {"kind": "token", **_token(grown), "weights": weights}
+        scene = self._now(lambda: scene_of(growing.map()))
+        translation = translator.target_tokenizer.decode(growing.tokens)
+        yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": translation, "tokens": growing.tokens}
 
-    def fill(self, asked: Text) -> dict[str, Any]:
-        """The words that may stand in a text's blanks, and the scene of it.
-
-        Raises:
-            ArgumentError, DataError: the run does not fill blanks, there is none, or the text is too long.
-        """
-        filler = self._run(asked.run, "fill-mask").tool
-        self._fits(len(filler.tokenizer.encode(asked.text)))
-        found = self._now(lambda: filler.fill(asked.text, BEST))
-        scene = self._now(lambda: arranged(filler.map(asked.text), title=asked.text[:TITLE]))
-        blanks = [{"place": blank.place, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in found]
-        return {"scene": self.scenes.add(scene, asked.run), "blanks": blanks, "unknown": filler.unknown(asked.text)}
-
-    def classify(self, asked: Text | Example) -> dict[str, Any]:
-        """The likeliest classes of a text or of an example, and the scene of it.
+    def fill(self, request: TextRequest) -> dict[str, Any]:
+        """Return guesses for the blanks of a text, and its scene.
 
         Raises:
-            ArgumentError, DataError: the run tells no classes, there is no such example, or the text is empty or too long.
+            ArgumentError, DataError: the run does not fill blanks, there are none, or the text is too long.
         """
-        run = self._run(asked.run, "classify")
+        filler = self._run(request.run, "fill-mask").tool
+        self._check_length(len(filler.tokenizer.encode(request.text)))
+        blanks = self._now(lambda: filler.fill(request.text, BEST))
+        scene = self._now(lambda: build_scene(filler.map(request.text), title=request.text[:MAX_TITLE]))
+        guesses = [{"place": blank.place, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in blanks]
+        return {"scene": self.scenes.add(scene, request.run), "blanks": guesses, "unknown": filler.unknown(request.text)}
+
+    def classify(self, request: TextRequest | ExampleRequest) -> dict[str, Any]:
+        """Return the most probable classes of a text or an example, and its scene.
+
+        Raises:
+            ArgumentError, DataError: the run does not classify, there is no such example, or the text is empty or too long.
+        """
+        run = self._run(request.run, "classify")
         classifier = run.tool
-        if isinstance(asked, Text):
+        if isinstance(request, TextRequest):
             if classifier.tokenizer is None:
-                # where pictures are read a text would be the name of a file of this machine
-                raise ArgumentError(f"{run.name} reads {classifier.inputs.inputs.kind}: choose one of its examples")
-            if not asked.text.strip():
+                # a classifier of pictures would take the text for the name of a file on this machine
+                raise ArgumentError(f"{run.name} reads {run.input_kind}: choose one of its examples")
+            if not request.text.strip():
                 raise DataError("there is nothing to classify: the text is empty")
-            self._fits(len(classifier.tokenizer.encode(asked.text)))
-            data, title = classifier.data([asked.text]), asked.text[:TITLE]
+            self._check_length(len(classifier.tokenizer.encode(request.text)))
+            data, title = classifier.data([request.text]), request.text[:MAX_TITLE]
         else:
-            data, title = run.example(asked.row), f"example {asked.row}"
-        told = self._now(lambda: classifier.classify(data, best=BEST)[0])
+            data, title = run.example(request.row), f"example {request.row}"
+        prediction = self._now(lambda: classifier.classify(data, best=BEST)[0])
         scene = self._now(lambda: scene_of_example(classifier, data, title=title))
-        best = [{"label": label, "probability": share} for label, share in zip(told.labels, told.probabilities, strict=True)]
-        return {"scene": self.scenes.add(scene, asked.run), "best": best}
+        best = [
+            {"label": label, "probability": probability}
+            for label, probability in zip(prediction.labels, prediction.probabilities, strict=True)
+        ]
+        return {"scene": self.scenes.add(scene, request.run), "best": best}
 
     def _now(self, compute: Callable[[], Answer]) -> Answer:
-        with self.turns.now():
+        with self.scheduler.now():
             return compute()
 
-    def _sheet(self, scene: int, asked: Where) -> Sheet:
-        group = self.scenes[scene].group(asked.group)
-        layer = _within(asked.layer, len(group.layers), "layer")
-        return Sheet((scene, group.name, layer), group.layers[layer], asked.head)
+    def _view(self, scene: int, request: HeadRequest) -> HeadView:
+        group = self.scenes[scene].group(request.group)
+        layer = _checked(request.layer, len(group.layers), "layer")
+        return HeadView((scene, group.name, layer), group.layers[layer], request.head)
 
-    def _run(self, number: int, task: str) -> Opened:
+    def _run(self, number: int, task: str) -> LoadedRun:
         if not self.runs:
             raise ArgumentError("no run is open: what is shown cannot be changed")
-        run = self.runs[_within(number, len(self.runs), "run")]
+        run = self.runs[_checked(number, len(self.runs), "run")]
         if run.task != task:
             raise ArgumentError(f"{run.name} is for the task {run.task}, not for {task}")
         return run
 
-    def _fits(self, tokens: int, what: str = "text") -> None:
+    def _check_length(self, tokens: int, name: str = "text") -> None:
         if tokens > self.longest:
-            raise DataError(f"the {what} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here")
+            raise DataError(f"the {name} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here")
 
 
-def _within(number: int, count: int, what: str) -> int:
+def _checked(number: int, count: int, name: str) -> int:
     if number >= count:
-        raise ArgumentError(f"{what} must be from 0 to {count - 1}, got {number}")
+        raise ArgumentError(f"{name} must be from 0 to {count - 1}, got {number}")
     return number
 
 
@@ -190,17 +240,12 @@ def _token(grown: Grown) -> dict[str, Any]:
     return {"said": asdict(grown.said), "best": [asdict(candidate) for candidate in grown.best], "forced": grown.forced}
 
 
-def _told(growing: Growing, where: Where | None, *, ended: bool) -> list[float] | None:
-    """How the step that wrote the last token looked, where the page says which weights it shows."""
-    if where is None or max(len(growing.sources), len(growing.tokens)) > TOLD:
+def _last_weights(growing: Growing, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
+    """Return the weights of the step that wrote the last token, for the head that the page shows."""
+    if view is None or max(len(growing.sources), len(growing.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
         return None
-    group = next((group for group in arranged(growing.map(ended=ended)).groups if group.name == where.group), None)
-    if group is None or (where.head or 0) >= group.shape[0]:
+    group = next((group for group in build_scene(growing.map(ended=has_ended)).groups if group.name == view.group), None)
+    if group is None or (view.head or 0) >= group.shape[0]:
         return None
-    weights = group.layers[min(where.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[:, 0]  # (H, Tk)
-    return (weights.mean(0) if where.head is None else weights[where.head]).tolist()
-
-
-def _searched(translator: Any, asked: Translate, prefix: Sequence[int]) -> tuple[int, ...]:
-    """The tokens that a beam search finds behind the prefix, with it."""
-    return translator.search([asked.text], SearchSettings(beam=asked.beam), prefixes=[prefix])[0][0].tokens
+    weights = group.layers[min(view.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[:, 0]  # (H, Tk)
+    return (weights.mean(0) if view.head is None else weights[view.head]).tolist()

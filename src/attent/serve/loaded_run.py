@@ -1,4 +1,4 @@
-"""Runs that are open: what each does, and the same run with another score or normalizer beside it."""
+"""Loaded runs: what each does, optionally with another score or normalizer in every attention."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from attent.runs.config import Task, read_config
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A run, ready to be asked.
+class LoadedRun:
+    """A run, ready for requests.
 
     Args:
-        name: what a reader sees.
+        name: its title on the page.
         task: what it does.
         tool: the translator, filler or classifier.
-        examples: of a classifier of pictures or vectors, those that can be chosen; nothing where texts are typed.
+        examples: of a classifier of pictures or vectors, those to choose from; None for a run that reads typed texts.
     """
 
     name: str
@@ -35,16 +35,21 @@ class Opened:
     tool: Any
     examples: Pictures | VectorSequences | None = None
 
+    @property
+    def input_kind(self) -> str:
+        """Return "texts", "pictures" or "vectors"."""
+        return self.tool.inputs.inputs.kind if self.task == "classify" else "texts"
+
     def describe(self) -> dict[str, Any]:
-        """For JSON."""
-        reads = self.tool.inputs.inputs.kind if self.task == "classify" else "texts"
-        return {"name": self.name, "task": self.task, "reads": reads, "examples": 0 if self.examples is None else len(self.examples)}
+        """Describe the run for JSON."""
+        count = 0 if self.examples is None else len(self.examples)
+        return {"name": self.name, "task": self.task, "reads": self.input_kind, "examples": count}
 
     def example(self, row: int) -> Pictures | VectorSequences:
-        """One of the examples.
+        """Return one example, as a batch of one.
 
         Raises:
-            ArgumentError: there is none, or no such one.
+            ArgumentError: there are no examples, or not so many.
         """
         if self.examples is None:
             raise ArgumentError("there are no examples to choose from")
@@ -55,62 +60,62 @@ class Opened:
         return VectorSequences(self.examples.vectors[[row]], self.examples.lengths[[row]], None, ())
 
 
-def opened(
+def load_run(
     path: Path | str,
     *,
     score: str | None = None,
     normalizer: str | None = None,
     device: torch.device | str = "cpu",
     trust_code: bool = False,
-) -> Opened:
-    """Open a run.
+) -> LoadedRun:
+    """Load a run folder.
 
     Args:
         path: the run folder.
-        score: computed by every attention in the place of its own, if given; one without parameters.
-        normalizer: the same of the normalizer.
+        score: replaces the score of every attention, if given; it must have no parameters.
+        normalizer: replaces the normalizer of every attention, if given.
         device: where its model computes.
-        trust_code: whether the run itself may name modules to import.
+        trust_code: whether the run may name modules to import, whose code then runs.
 
     Raises:
-        ArgumentError: there is no attention whose score or normalizer could be another, or the score has parameters.
+        ArgumentError: no attention has a score or normalizer to replace, or the score has parameters.
         RunError: the folder is missing, damaged, or written by a newer version.
         UnknownNameError: there is no such score or normalizer.
     """
     task, tool = read_config(path).task, load(path, device, trust_code)
-    swapped = swap(tool.model, score=score, normalizer=normalizer)
-    return Opened(" · ".join((Path(path).name or str(path), *swapped)), task, tool)
+    changes = swap(tool.model, score=score, normalizer=normalizer)
+    return LoadedRun(" · ".join((Path(path).name or str(path), *changes)), task, tool)
 
 
-def with_examples(run: Opened, examples: Any) -> Opened:
-    """The same run with examples that can be chosen; None for none.
+def with_examples(run: LoadedRun, examples: Any) -> LoadedRun:
+    """Return the run with examples to choose from; unchanged for None.
 
     Raises:
-        ArgumentError: it reads something else.
+        ArgumentError: the run reads texts.
     """
     if examples is None:
         return run
-    if run.task != "classify" or run.describe()["reads"] == "texts":
+    if run.input_kind == "texts":
         raise ArgumentError(f"{run.name} reads texts, and what is to choose from is none")
     return replace(run, examples=run.tool.data(examples))
 
 
 def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None = None) -> Sequence[str]:
-    """Let every attention of a model compute another score or normalizer; what was swapped, in words.
+    """Replace the score or the normalizer of every attention of a model; return a description of each change.
 
     Raises:
-        ArgumentError: there is no such attention, or the score has parameters, which nobody has trained.
+        ArgumentError: there is no such attention, or a score has parameters: the old ones were trained, and new ones would not be.
         UnknownNameError: there is no such score or normalizer.
     """
-    found = [module for module in model.modules() if isinstance(getattr(module, "normaliser", None), Normalizer)]
-    if (score or normalizer) and not found:
+    attentions = [module for module in model.modules() if isinstance(getattr(module, "normaliser", None), Normalizer)]
+    if (score or normalizer) and not attentions:
         raise ArgumentError("this run has no attention whose score or normalizer could be another")
     if normalizer is not None:
         part = choices.normalizer(normalizer)
-        for module in found:
+        for module in attentions:
             module.normaliser = part  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     if score is not None:
-        for module in found:
+        for module in attentions:
             old = module.score
             assert isinstance(old, Score)
             if [*old.parameters()]:
@@ -119,4 +124,4 @@ def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None =
             if [*new.parameters()]:
                 raise ArgumentError(f"the score {score!r} has parameters, which this run was not trained with")
             module.score = new
-    return [f"{what} {name}" for what, name in (("score", score), ("normaliser", normalizer)) if name is not None]
+    return [f"{slot} {name}" for slot, name in (("score", score), ("normaliser", normalizer)) if name is not None]

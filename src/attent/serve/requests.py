@@ -1,4 +1,4 @@
-"""What a page may ask for, checked as it comes in."""
+"""Requests of the page, validated on arrival."""
 
 from __future__ import annotations
 
@@ -6,79 +6,79 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-# "mean" over heads is None to us.
-Head = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(lambda given: None if given == "mean" else given)]
-Number = Annotated[int, Field(ge=0)]
+# The page says "mean" for the mean over heads, which is None in Python.
+Head = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(lambda head: None if head == "mean" else head)]
+Index = Annotated[int, Field(ge=0)]
 
 
-class Asked(BaseModel):
-    """Nothing but what is named here."""
+class RequestModel(BaseModel):
+    """Base of all requests: refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Where(Asked):
+class HeadRequest(RequestModel):
     """One head of one layer of a group, or the mean over its heads."""
 
     group: str
-    layer: Number
+    layer: Index
     head: Head
 
 
-class Row(Where):
-    """How one query looks."""
+class RowRequest(HeadRequest):
+    """The weights of one query."""
 
-    query: Number
-
-
-class Column(Where):
-    """Who looks at one key."""
-
-    key: Number
+    query: Index
 
 
-class TileOf(Where):
-    """A tile of a level."""
+class ColumnRequest(HeadRequest):
+    """The weights on one key."""
 
-    level: Number
-    y: Number
-    x: Number
-    how: Literal["mean", "max"] = "mean"
+    key: Index
 
 
-class Summary(Asked):
-    """The figures of a group."""
+class TileRequest(HeadRequest):
+    """One tile of one level."""
+
+    level: Index
+    y: Index
+    x: Index
+    reduction: Literal["mean", "max"] = Field(default="mean", alias="how")
+
+
+class SummaryRequest(RequestModel):
+    """The statistics of the heads of a group."""
 
     group: str
 
 
-class Text(Asked):
-    """A text for a run, by its number."""
+class TextRequest(RequestModel):
+    """A text for a run, which is given by its number."""
 
-    run: Number = 0
+    run: Index = 0
     text: str
 
 
-class Example(Asked):
+class ExampleRequest(RequestModel):
     """One of the examples that a run was started with."""
 
-    run: Number = 0
-    row: Number
+    run: Index = 0
+    row: Index
 
 
-class Translate(Text):
+class TranslateRequest(TextRequest):
     """A text to translate.
 
     Args:
         prefix: ids of the tokens that the translation begins with.
-        more: what comes behind them, as text.
-        beam: hypotheses kept side by side; with more than one the translation is there all at once.
-        best: how many candidates are named at each step.
-        where: the weights that are told of each token while it grows; none unless given.
+        more: text that follows the prefix.
+        beam: beam size; with more than one the translation arrives all at once.
+        best: candidates reported at each step.
+        view: the head whose weights are sent with each token; none unless given. JSON calls it "where".
     """
 
-    prefix: tuple[Number, ...] = ()
+    prefix: tuple[Index, ...] = ()
     more: str = ""
     beam: int = Field(default=1, ge=1, le=16)
     best: int = Field(default=8, ge=1, le=50)
-    where: Where | None = None
+    view: HeadRequest | None = Field(default=None, alias="where")

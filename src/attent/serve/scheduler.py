@@ -1,4 +1,4 @@
-"""Who computes: one at a time, those whom somebody waits for before those that prepare what may be asked for."""
+"""Scheduler: one computation at a time, requests before background work."""
 
 from __future__ import annotations
 
@@ -9,100 +9,99 @@ from contextlib import contextmanager
 
 from attent.errors import AttentError
 
-# A piece of work that nobody waits for, which stops between two steps for whoever is waited for.
-Work = Callable[[], Iterator[None]]
-# Pieces that are begun or remembered; of more the oldest are given up, since nobody looks there any longer.
-PIECES = 3
+# Background work: each step of the iterator computes a little, and requests go in between.
+Job = Callable[[], Iterator[None]]
+# Jobs that are begun or queued; beyond these the oldest are dropped, since nobody looks at their result any longer.
+MAX_JOBS = 3
 
 
-class Turns:
-    """A queue of two classes over one lock.
+class Scheduler:
+    """A lock for requests, and a thread that computes jobs while no request waits.
 
-    `now` waits for at most one step of what runs in the background, where the piece that was asked for last goes first.
+    `now` waits for at most one step of a job. The job that was queued last goes first.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._change = threading.Condition()
-        self._waited_for = 0
-        self._pieces: dict[Hashable, Iterator[None]] = {}
-        self._stepping = False
+        self._waiting = 0
+        self._jobs: dict[Hashable, Iterator[None]] = {}
+        self._is_stepping = self._is_closed = False
         self._thread: threading.Thread | None = None
-        self._closed = False
 
     @contextmanager
     def now(self) -> Iterator[None]:
-        """Compute here, before everything in the background.
+        """Compute in this thread, before all background work.
 
         Raises:
-            AttentError: it is closed.
+            AttentError: the scheduler is closed.
         """
         with self._change:
-            self._waited_for += 1
+            self._waiting += 1
         try:
             with self._lock:
-                if self._closed:
+                if self._is_closed:
                     raise AttentError("the server ends")
                 yield
         finally:
             with self._change:
-                self._waited_for -= 1
+                self._waiting -= 1
                 self._change.notify_all()
 
-    def later(self, key: Hashable, work: Work) -> None:
-        """Do a piece of work in the background; one of the same key goes on where it stands, before the others."""
+    def later(self, key: Hashable, job: Job) -> None:
+        """Queue a job for the background, before all others; one that is queued under the same key continues where it stopped."""
         with self._change:
-            if self._closed:
+            if self._is_closed:
                 return
-            self._pieces[key] = self._pieces.pop(key, None) or work()
-            while len(self._pieces) > PIECES:
-                del self._pieces[next(iter(self._pieces))]
+            self._jobs[key] = self._jobs.pop(key, None) or job()
+            while len(self._jobs) > MAX_JOBS:
+                del self._jobs[next(iter(self._jobs))]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="attent-background", daemon=True)
                 self._thread.start()
             self._change.notify_all()
 
     def close(self, seconds: float | None = None) -> bool:
-        """Compute nothing more, and stop what runs in the background at its next step.
+        """Compute nothing more, and stop the background thread at its next step.
 
         Args:
-            seconds: the longest to wait for that; until it has stopped unless given.
+            seconds: the longest time to wait for the thread; forever unless given.
 
         Returns:
-            Whether it has stopped.
+            True if the thread has stopped.
         """
         with self._change:
-            self._closed = True
-            self._pieces.clear()
+            self._is_closed = True
+            self._jobs.clear()
             self._change.notify_all()
         if self._thread is not None:
             self._thread.join(seconds)
         return self._thread is None or not self._thread.is_alive()
 
     def settle(self, seconds: float = 60.0) -> bool:
-        """Wait until nothing is left to do in the background; whether that was so in time."""
+        """Wait until the background has nothing to do; return whether that happened in time."""
         with self._change:
-            return self._change.wait_for(lambda: not self._pieces and not self._stepping, seconds)
+            return self._change.wait_for(lambda: not self._jobs and not self._is_stepping, seconds)
 
     def _run(self) -> None:
         while True:
             with self._change:
-                self._stepping = False
+                self._is_stepping = False
                 self._change.notify_all()
-                self._change.wait_for(lambda: self._closed or bool(self._pieces and not self._waited_for))
-                if self._closed:
+                self._change.wait_for(lambda: self._is_closed or bool(self._jobs and not self._waiting))
+                if self._is_closed:
                     return
-                key, steps = next(reversed(self._pieces.items()))
-                self._stepping = True
+                key, steps = next(reversed(self._jobs.items()))
+                self._is_stepping = True
             with self._lock:
-                ended = _ended(steps)
+                has_ended = _step(steps)
             with self._change:
-                if ended and self._pieces.get(key) is steps:
-                    del self._pieces[key]
+                if has_ended and self._jobs.get(key) is steps:
+                    del self._jobs[key]
 
 
-def _ended(steps: Iterator[None]) -> bool:
-    """Whether a piece of work has come to its end with one step more; one that fails has, and whoever asks again is told why."""
+def _step(steps: Iterator[None]) -> bool:
+    """Run one step; return whether the job has ended. A failure ends it, and the next request for its result raises the error again."""
     try:
         next(steps)
     except StopIteration:

@@ -1,28 +1,33 @@
-"""Who may call: pages that this server gave, in the browser of whoever started it, and nobody else.
+"""Access control: only the page of this server, in the browser of the person who started it, gets answers.
 
-A page of another site can make a reader's browser ask this machine for anything, and a name that it owns can be made to mean this machine.
-So the host that is asked for must be ours (against DNS rebinding), an origin if one is told must be ours too (against cross-site
-requests), and whatever computes asks for a token that is new at every start, in a header that no other site's page can send unasked.
+Any web page can make its reader's browser send requests to this machine, and any host name can be made to resolve to it. So the Host
+header must name this server (against DNS rebinding), an Origin header must name it too (against cross-site requests), and whatever
+computes needs a token that is new at every start, in a header that pages of other sites cannot send. Slow requests are cut off.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TOKEN = "x-attent-token"
+TOKEN_HEADER = "x-attent-token"
 API = "/api/"
 # Bytes of a request's body.
-MOST = 2**20
-# What answers allow a page to do: nothing comes from anywhere else, and nobody may show it within a page of theirs.
+MAX_BODY = 2**20
+# Seconds from the first byte of a request, or from the beginning of a connection, until the request is complete.
+REQUEST_TIMEOUT = 10.0
+# Restrictions on the page: it loads nothing from elsewhere, and no other page may embed it.
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -35,68 +40,103 @@ HEADERS: Mapping[str, str] = {
 
 
 class Guard:
-    """An application that asks before another is asked.
+    """ASGI middleware that refuses requests of strangers.
 
     Args:
-        app: what answers those who may call, and Starlette's HTTPException where a body grows too large.
-        hosts: the names and addresses, each with its port, by which browsers may ask.
-        token: what calls of the interface must know.
-        most: bytes of a body.
+        app: answers all other requests; it must turn Starlette's HTTPException into a response, which too large a body raises.
+        hosts: the names and addresses of this server, each with its port.
+        token: the secret of this start, needed for every call of the API.
+        max_body: bytes of a request's body.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str, most: int = MOST) -> None:
-        self.app, self.hosts, self.token, self.most = app, hosts, token, most
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str, max_body: int = MAX_BODY) -> None:
+        self.app, self.hosts, self.token, self.max_body = app, hosts, token, max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse with the reason."""
         if scope["type"] != "http":
             return
-        read, whole = 0, False
+        size, is_complete = 0, False
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        async def counted() -> Message:
-            nonlocal read, whole
+        async def count() -> Message:
+            nonlocal size, is_complete
             message = await receive()
-            if message["type"] == "http.disconnect" and not whole:
+            if message["type"] == "http.disconnect" and not is_complete:
                 raise HTTPException(408, "the body did not come")
-            read, whole = read + len(message.get("body", b"")), not message.get("more_body", False)
-            if read > self.most:
+            size, is_complete = size + len(message.get("body", b"")), not message.get("more_body", False)
+            if size > self.max_body:
                 raise HTTPException(*self._too_large())
             return message
 
-        refused = self.refused(scope["method"], scope["path"], Headers(scope=scope))
-        await (self.app(scope, counted, answer) if refused is None else refusal(*refused)(scope, receive, answer))
+        reason = self.refusal_reason(scope["method"], scope["path"], Headers(scope=scope))
+        await (self.app(scope, count, answer) if reason is None else refusal(*reason)(scope, receive, answer))
 
-    def refused(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
-        """The status and the reason of a request that is not answered; None for one that is."""
+    def refusal_reason(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
+        """Return the status and the reason to refuse a request; None if it may pass."""
         host, origin = headers.getlist("host"), headers.get("origin")
         if len(host) != 1 or host[0].lower() not in self.hosts:
             return 421, f"this server is not called {', '.join(host)}"
         if origin is not None and origin.lower() not in {f"http://{name}" for name in self.hosts}:
             return 403, f"pages of {origin} may not call this server"
-        # what browsers say of a request by themselves; a link to the page, which knows nothing by itself, may stand anywhere
-        linked = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not linked:
+        # browsers set these headers themselves; any site may link to the page, which holds no secret
+        is_link = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not is_link:
             return 403, "pages of another site may not call this server"
-        if path.startswith(API) and not secrets.compare_digest(headers.get(TOKEN, "").encode(), self.token.encode()):
+        if path.startswith(API) and not secrets.compare_digest(headers.get(TOKEN_HEADER, "").encode(), self.token.encode()):
             return 403, "the token is missing or of an earlier start: open the address that attent printed"
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             return 400, f"the length of the body must be a number, got {length[:20]!r}"
-        if int(length[:20]) > self.most:
+        if int(length[:20]) > self.max_body:
             return self._too_large()
         if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return 415, "the body must be application/json"
         return None
 
     def _too_large(self) -> tuple[int, str]:
-        return 413, f"a request may have at most {self.most:,} bytes"
+        return 413, f"a request may have at most {self.max_body:,} bytes"
 
 
 def refusal(status: int, reason: str) -> JSONResponse:
-    """An answer that says why there is none."""
+    """Return a response that gives the reason of a refusal."""
     return JSONResponse({"error": reason}, status)
+
+
+class TimedProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1; it also closes connections whose request is not complete in time, or when the server ends."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Start the clock for the first request."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(REQUEST_TIMEOUT, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Stop the clock once the request is complete."""
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._stop_clock()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_TIMEOUT, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close where no answer is under way, including connections with an incomplete request."""
+        super().shutdown()
+        if self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()
+
+    def _stop_clock(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,12 +1,13 @@
-"""A map of any length at every scale: tiles of 256 x 256 numbers, computed when somebody looks at them.
+"""A map of any length at every scale, in tiles of 256 x 256 numbers, computed on request.
 
-At level n each number stands for 2ⁿ x 2ⁿ weights. The weights of a row are normalised over all of its keys, so that a tile costs as
-much as the strip of tiles beside it, which is computed at once. Where that takes too long to wait for, some rows of each run speak for
-it at first, and the exact numbers are prepared in the background: those of all higher levels together, in one pass over the map.
+At level n each number stands for 2ⁿ x 2ⁿ weights. The weights of a row are normalised over all of its keys, so that one tile costs as
+much as the strip of tiles beside it, which is computed with it. Where a strip takes too long for a request, it is first made of a
+sample of its rows, while the background computes the exact numbers: those of all higher levels together, in one pass over the map.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,47 +16,54 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from attent.attention.maps.head_statistics import HEAD_STATISTICS, HeadStatistics
 from attent.errors import ArgumentError, UnknownNameError
-from attent.serve.lru_cache import Kept
-from attent.serve.pooling import Pooled, rows_of, runs, smaller
-from attent.serve.scheduler import Turns
-from attent.views.scene import Layer
+from attent.serve.lru_cache import LRUCache
+from attent.serve.pooling import BlockPooler, block_count, mean_rows, next_level
+from attent.serve.scheduler import Scheduler
+from attent.views.scene import LayerWeights
 
-SIDE = 256
-# Weights of a strip that are computed while somebody waits, a thirtieth of a second on one core; those of a whole map; and those of a
-# step in the background.
-AT_ONCE = 2**22
-WHOLE = 2**25
-STEP = 2**22
-# Numbers of the level that all higher ones are made of.
-BASE = 2**21
+TILE_SIDE, THUMBNAIL_SIDE = 256, 48
+# Weights of a strip that are computed while a request waits: a thirtieth of a second on one core.
+STRIP_WEIGHTS = 2**22
+# Weights of a whole map that are computed while a request waits.
+MAP_WEIGHTS = 2**25
+# Weights that the background computes in one step.
+STEP_WEIGHTS = 2**22
+# Weights for one thumbnail, of which a page has hundreds.
+THUMBNAIL_WEIGHTS = 2**20
+# Weights for the statistics of a layer.
+STATISTICS_WEIGHTS = 2**23
+# Numbers of the base level, of which all higher ones are made.
+BASE_NUMBERS = 2**21
 # Tiles side by side that are computed together.
-BESIDE = 8
+TILES_PER_STRIP = 8
+REDUCTIONS = ("mean", "max")
 
-How = Literal["mean", "max"]
+Reduction = Literal["mean", "max"]
 
 
 @dataclass(frozen=True)
-class Part:
+class MapRegion:
     """Some numbers of a map.
 
     Args:
         values: (height, width).
-        exact: whether they are what they are said to be; else they are made of some of the rows.
-        note: what each of them is, where it is not a single weight.
+        is_exact: false where they are made of a sample of the rows.
+        note: what each number is, where it is not a single weight.
     """
 
     values: Tensor
-    exact: bool = True
+    is_exact: bool = True
     note: str = ""
 
 
 @dataclass(frozen=True)
-class Sheet:
+class HeadView:
     """One head of a layer, or the mean over its heads.
 
     Args:
-        name: a key of its own; no two layers share one.
+        name: a key that no other layer has.
         layer: the weights.
         head: from 0; None for the mean.
 
@@ -64,7 +72,7 @@ class Sheet:
     """
 
     name: Hashable
-    layer: Layer
+    layer: LayerWeights
     head: int | None
 
     def __post_init__(self) -> None:
@@ -73,7 +81,7 @@ class Sheet:
 
     @property
     def key(self) -> tuple[Hashable, int | None]:
-        """By which its numbers are kept."""
+        """The key of its numbers in a cache."""
         return self.name, self.head
 
     @cached_property
@@ -83,159 +91,214 @@ class Sheet:
 
     @property
     def heads(self) -> range:
-        """Those that are computed."""
+        """The heads to compute."""
         return range(self.layer.shape[0]) if self.head is None else range(self.head, self.head + 1)
 
     @property
-    def top(self) -> int:
-        """The level at which all of it is one tile."""
-        return max(-(-max(self.shape) // SIDE) - 1, 0).bit_length()
+    def top_level(self) -> int:
+        """The level at which the map is a single tile."""
+        return _level(max(self.shape), TILE_SIDE)
 
     @property
-    def base(self) -> int:
-        """The level that is kept, and all higher ones are made of."""
-        return next(level for level in range(1, 64) if runs(self.shape[0], level) * runs(self.shape[1], level) <= BASE)
+    def base_level(self) -> int:
+        """The lowest level that is stored as a whole; the higher ones are made of it."""
+        return next(
+            level for level in range(1, 64) if block_count(self.shape[0], level) * block_count(self.shape[1], level) <= BASE_NUMBERS
+        )
 
-    def cells(self, rows: int) -> int:
-        """How many weights so many rows are."""
+    def weight_count(self, rows: int) -> int:
+        """Return how many weights must be computed for so many rows."""
         return rows * self.shape[1] * len(self.heads)
 
-    def told(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
-        """Some rows, a few at a time: see `pooling.rows_of`."""
-        weights, which = self.layer.weights, self.layer.sequence
+    def stream(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
+        """Iterate over some rows, a few at a time: see `pooling.mean_rows`."""
+        weights, sequence = self.layer.weights, self.layer.sequence
         if isinstance(weights, Tensor):
             dense = self.layer.rows(torch.arange(rows.start, rows.stop, rows.step))[self.heads.start : self.heads.stop]
             yield rows, dense.mean(0), 0
             return
-        with weights.tiles(rows, self.heads, range(which, which + 1)) as tiles:
-            yield from rows_of(tiles, self.shape[1], len(self.heads))
+        with weights.tiles(rows, self.heads, range(sequence, sequence + 1)) as tiles:
+            yield from mean_rows(tiles, self.shape[1], len(self.heads))
+
+    def row(self, query: int) -> MapRegion:
+        """Return the weights of one query, (1, Tk)."""
+        return MapRegion(self.block(range(query, query + 1), range(self.shape[1])), note=self._mean_note)
+
+    def column(self, key: int) -> MapRegion:
+        """Return the weights on one key, (1, Tq): of a long text those of a sample of the queries, the others NaN."""
+        length = self.shape[0]
+        step = sampling_step(self.weight_count(length), STRIP_WEIGHTS, length)
+        rows = range(step // 2, length, step)
+        values = torch.full((1, length), torch.nan)
+        values[:, rows.start :: step] = 0.0
+        for part, weights, start in self.stream(rows):
+            if start <= key < start + weights.shape[1]:
+                values[0, part.start : part.stop : step] = weights[:, key - start]
+        note = ", ".join(filter(None, (self._mean_note, f"1 row in {step:,} was computed" if step > 1 else "")))
+        return MapRegion(values, step == 1, note)
+
+    def thumbnail(self) -> MapRegion:
+        """Return the whole map, at most 48 x 48."""
+        queries, keys = self.shape
+        level = _level(max(self.shape), THUMBNAIL_SIDE)
+        step = sampling_step(self.weight_count(queries), THUMBNAIL_WEIGHTS, queries)
+        pooler = BlockPooler(0, block_count(queries, level), range(keys), level, ("mean",))
+        self.add_to(pooler, range(step // 2, queries, step))
+        return MapRegion(pooler.result("mean"), step == 1, f"from 1 row in {step:,}" if step > 1 else "")
+
+    def block(self, rows: range, keys: range) -> Tensor:
+        """Return the weights of adjacent rows and keys, (len(rows), len(keys))."""
+        values = torch.zeros(len(rows), len(keys))
+        for part, weights, start in self.stream(rows):
+            begin, end = max(keys.start, start), min(keys.stop, start + weights.shape[1])
+            if begin < end:
+                index = slice(part.start - rows.start, part.stop - rows.start)
+                values[index, begin - keys.start : end - keys.start] = weights[:, begin - start : end - start]
+        return values
+
+    def add_to(self, pooler: BlockPooler, rows: range) -> None:
+        """Add some rows to a pooler."""
+        for part, weights, start in self.stream(rows):
+            pooler.add(part, weights, start)
+
+    def note(self, level: int, reduction: str, step: int = 1) -> str:
+        """Describe each number of a tile; empty where it is a single weight of a head."""
+        parts = [
+            f"{'mean' if reduction == 'mean' else 'largest'} of {1 << level} x {1 << level} weights" if level else "",
+            self._mean_note,
+            f"from 1 row in {step:,} until the exact one is computed" if step > 1 else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+    @property
+    def _mean_note(self) -> str:
+        return f"mean over {len(self.heads)} heads" if len(self.heads) > 1 else ""
 
 
-class Tiles:
-    """Tiles of any map.
+class TilePyramid:
+    """The tiles of any map at every level.
 
     Args:
-        turns: who computes when.
-        kept: what was computed.
+        scheduler: of all computations.
+        cache: of computed tiles.
     """
 
-    def __init__(self, turns: Turns, kept: Kept) -> None:
-        self.turns, self.kept = turns, kept
+    def __init__(self, scheduler: Scheduler, cache: LRUCache) -> None:
+        self.scheduler, self.cache = scheduler, cache
 
-    def tile(self, sheet: Sheet, level: int, y: int, x: int, how: How = "mean") -> Part:
-        """The tile that is the y-th from the top and the x-th from the left, smaller at the lower and the right edge.
+    def tile(self, view: HeadView, level: int, y: int, x: int, reduction: Reduction = "mean") -> MapRegion:
+        """Return the y-th tile from the top and x-th from the left; those at the lower and the right edge are smaller.
 
         Raises:
             ArgumentError: there is no such tile.
-            UnknownNameError: how is neither "mean" nor "max".
+            UnknownNameError: the reduction is neither "mean" nor "max".
         """
-        if how not in ("mean", "max"):
-            raise UnknownNameError("way of pooling", how, ("mean", "max"))
-        if not 0 <= level <= sheet.top:
-            raise ArgumentError(f"level must be from 0 to {sheet.top}, got {level}")
-        for name, place, length in (("y", y, sheet.shape[0]), ("x", x, sheet.shape[1])):
-            if not 0 <= place * SIDE < runs(length, level):
-                raise ArgumentError(f"{name} must be from 0 to {-(-runs(length, level) // SIDE) - 1} at level {level}, got {place}")
-        block, beside = divmod(x, BESIDE)
-        found, every = self._strip(sheet, level, y, block, how)
-        return Part(found[:, beside * SIDE : (beside + 1) * SIDE], every == 1, _note(sheet, level, how, every))
+        if reduction not in REDUCTIONS:
+            raise UnknownNameError("way of pooling", reduction, REDUCTIONS)
+        if not 0 <= level <= view.top_level:
+            raise ArgumentError(f"level must be from 0 to {view.top_level}, got {level}")
+        for name, number, length in (("y", y, view.shape[0]), ("x", x, view.shape[1])):
+            count = -(-block_count(length, level) // TILE_SIDE)
+            if not 0 <= number < count:
+                raise ArgumentError(f"{name} must be from 0 to {count - 1} at level {level}, got {number}")
+        block, column = divmod(x, TILES_PER_STRIP)
+        strip, step = self._strip(view, level, y, block, reduction)
+        return MapRegion(strip[:, column * TILE_SIDE : (column + 1) * TILE_SIDE], step == 1, view.note(level, reduction, step))
 
-    def _strip(self, sheet: Sheet, level: int, y: int, block: int, how: How) -> tuple[Tensor, int]:
-        """Some tiles side by side, and of how many rows one was computed."""
-        if (found := self._known(sheet, level, y, block, how)) is not None:
-            return found, 1
-        key, rows = (sheet.key, level, y, block), _rows(sheet, level, y)
+    def _strip(self, view: HeadView, level: int, y: int, block: int, reduction: Reduction) -> tuple[Tensor, int]:
+        """Return some tiles side by side, and of how many rows one was computed."""
+        if (strip := self._exact(view, level, y, block, reduction)) is not None:
+            return strip, 1
+        key, rows = (view.key, level, y, block), _rows(view, level, y)
         if level == 0:
-            with self.turns.now():
-                found = self._single(sheet, rows, _keys(sheet, level, block))
-            self.kept.put((key, "", 1), found)
-            return found, 1
-        if level >= sheet.base and sheet.cells(sheet.shape[0]) <= WHOLE:
-            with self.turns.now():
-                for _ in self._prepare(sheet, sheet.base, None):
+            with self.scheduler.now():
+                strip = view.block(rows, _keys(view, level, block))
+            self.cache.put((key, "", 1), strip)
+            return strip, 1
+        if level >= view.base_level and view.weight_count(view.shape[0]) <= MAP_WEIGHTS:
+            with self.scheduler.now():
+                for _ in self._prepare(view, view.base_level, None):
                     pass
-            if (found := self._known(sheet, level, y, block, how)) is not None:
-                return found, 1
-        every = stride(sheet.cells(len(rows)), AT_ONCE, len(rows))
-        if every > 1:
-            where = (sheet.base, None) if level >= sheet.base else (level, (y, block))
-            self.turns.later((sheet.key, *where), lambda: self._prepare(sheet, *where))
-        if (found := self.kept.get((key, how, every))) is None:
-            with self.turns.now():
-                pooled = _pooled(sheet, level, (y, block), (how,))
-                for some, weights, start in sheet.told(rows[every // 2 :: every]):
-                    pooled.add(some, weights, start)
-            found = pooled.take(how)
-            self.kept.put((key, how, every), found)
-        return found, every
+            if (strip := self._exact(view, level, y, block, reduction)) is not None:
+                return strip, 1
+        step = sampling_step(view.weight_count(len(rows)), STRIP_WEIGHTS, len(rows))
+        if step > 1:
+            target = (view.base_level, None) if level >= view.base_level else (level, (y, block))
+            self.scheduler.later((view.key, *target), lambda: self._prepare(view, *target))
+        if (strip := self.cache.get((key, reduction, step))) is None:
+            with self.scheduler.now():
+                pooler = _pooler(view, level, (y, block), (reduction,))
+                view.add_to(pooler, rows[step // 2 :: step])
+            strip = pooler.result(reduction)
+            self.cache.put((key, reduction, step), strip)
+        return strip, step
 
-    def _known(self, sheet: Sheet, level: int, y: int, block: int, how: How) -> Tensor | None:
-        """Tiles that are known exactly, or follow from what is."""
-        if level < sheet.base:
-            return self.kept.get(((sheet.key, level, y, block), how if level else "", 1))
-        below = next((one for one in range(level, sheet.base - 1, -1) if self.kept.get((sheet.key, one, how)) is not None), None)
-        found = None if below is None else self.kept.get((sheet.key, below, how))
-        if below is None or found is None:
-            return None
-        for one in range(below, level):
-            found = smaller(found, sheet.shape, one, how)
-            self.kept.put((sheet.key, one + 1, how), found)
-        return found[y * SIDE : (y + 1) * SIDE, block * BESIDE * SIDE : (block + 1) * BESIDE * SIDE]
+    def _exact(self, view: HeadView, level: int, y: int, block: int, reduction: Reduction) -> Tensor | None:
+        """Return tiles that are cached, or pooled from a cached level below; None if there is neither."""
+        if level < view.base_level:
+            return self.cache.get(((view.key, level, y, block), reduction if level else "", 1))
+        for cached_level in range(level, view.base_level - 1, -1):
+            if (pooled := self.cache.get((view.key, cached_level, reduction))) is not None:
+                for lower in range(cached_level, level):
+                    pooled = next_level(pooled, view.shape, lower, reduction)
+                    self.cache.put((view.key, lower + 1, reduction), pooled)
+                width = TILES_PER_STRIP * TILE_SIDE
+                return pooled[y * TILE_SIDE : (y + 1) * TILE_SIDE, block * width : (block + 1) * width]
+        return None
 
-    def _single(self, sheet: Sheet, rows: range, keys: range) -> Tensor:
-        """The weights themselves."""
-        found = torch.zeros(len(rows), len(keys))
-        for some, weights, start in sheet.told(rows):
-            first, last = max(keys.start, start), min(keys.stop, start + weights.shape[1])
-            if first < last:
-                place = slice(some.start - rows.start, some.stop - rows.start)
-                found[place, first - keys.start : last - keys.start] = weights[:, first - start : last - start]
-        return found
-
-    def _prepare(self, sheet: Sheet, level: int, where: tuple[int, int] | None) -> Iterator[None]:
-        """Compute some tiles exactly, or, without a place, the level that all higher ones are made of; a little at each step."""
-        hows = ("mean", "max")
-        names = {how: (sheet.key, level, how) if where is None else ((sheet.key, level, *where), how, 1) for how in hows}
-        if all(self.kept.get(name) is not None for name in names.values()):
+    def _prepare(self, view: HeadView, level: int, strip: tuple[int, int] | None) -> Iterator[None]:
+        """Compute a strip (y, block) exactly, or without one the whole level; a little at each step."""
+        keys = {name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1) for name in REDUCTIONS}
+        if all(self.cache.get(key) is not None for key in keys.values()):
             return
-        pooled, rows = _pooled(sheet, level, where, hows), _rows(sheet, level, None if where is None else where[0])
-        step = max(STEP // sheet.cells(1), 1)
-        for first in range(0, len(rows), step):
-            for some, weights, start in sheet.told(rows[first : first + step]):
-                pooled.add(some, weights, start)
+        pooler, rows = _pooler(view, level, strip, REDUCTIONS), _rows(view, level, None if strip is None else strip[0])
+        step = max(STEP_WEIGHTS // view.weight_count(1), 1)
+        for begin in range(0, len(rows), step):
+            view.add_to(pooler, rows[begin : begin + step])
             yield
-        for how, name in names.items():
-            self.kept.put(name, pooled.take(how))
+        for name, key in keys.items():
+            self.cache.put(key, pooler.result(name))
 
 
-def _rows(sheet: Sheet, level: int, y: int | None) -> range:
-    size = SIDE << level
-    return range(sheet.shape[0]) if y is None else range(y * size, min((y + 1) * size, sheet.shape[0]))
+def layer_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[list[dict[str, float | None]], int]:
+    """Return the statistics of each head, None where one has no meaning, and of how many queries one was computed."""
+    heads, queries, keys = layer.shape
+    statistics = HeadStatistics(heads, is_distribution=layer.is_distribution, is_self_attention=is_self_attention)
+    step = sampling_step(heads * queries * keys, STATISTICS_WEIGHTS, queries) if layer.is_distribution else 1
+    if layer.is_distribution:
+        for rows in torch.arange(step // 2, queries, step).split(max(STATISTICS_WEIGHTS // 8 // (heads * keys), 1)):
+            statistics.add(layer.rows(rows), rows + keys - queries)
+    # NaN is no JSON
+    named = [
+        {name: None if math.isnan(value) else value for name, value in zip(HEAD_STATISTICS, head, strict=True)}
+        for head in statistics.means().tolist()
+    ]
+    return named, step
 
 
-def _keys(sheet: Sheet, level: int, block: int | None) -> range:
-    size = (BESIDE * SIDE) << level
-    return range(sheet.shape[1]) if block is None else range(block * size, min((block + 1) * size, sheet.shape[1]))
+def sampling_step(weights: int, bound: int, rows: int) -> int:
+    """Return of how many rows one is computed so that weights stay within a bound: a power of two that leaves at least one row."""
+    return 1 << min(_level(weights, bound), max(rows.bit_length() - 1, 0))
 
 
-def _pooled(sheet: Sheet, level: int, where: tuple[int, int] | None, hows: Sequence[str]) -> Pooled:
-    y, block = (None, None) if where is None else where
-    first = 0 if y is None else y * SIDE
-    return Pooled(first, runs(_rows(sheet, level, y).stop, level) - first, _keys(sheet, level, block), level, hows)
+def _level(length: int, bound: int) -> int:
+    """Return how often a length must be halved to be within a bound."""
+    return max(-(-length // bound) - 1, 0).bit_length()
 
 
-def stride(cells: int, most: int, rows: int) -> int:
-    """Of how many rows one is computed, a power of two, for no more weights than `most` to be computed; one row at the least is."""
-    return 1 << min(max(-(-cells // most) - 1, 0).bit_length(), max(rows.bit_length() - 1, 0))
+def _rows(view: HeadView, level: int, y: int | None) -> range:
+    return _tile_range(view.shape[0], TILE_SIDE << level, y)
 
 
-def _note(sheet: Sheet, level: int, how: str, every: int = 1) -> str:
-    """What each number of a tile is; nothing where it is a single weight of a head."""
-    parts: list[str] = []
-    if level:
-        parts.append(f"{'mean' if how == 'mean' else 'largest'} of {1 << level} x {1 << level} weights")
-    if len(sheet.heads) > 1:
-        parts.append(f"mean over {len(sheet.heads)} heads")
-    if every > 1:
-        parts.append(f"from 1 row in {every:,} until the exact one is computed")
-    return ", ".join(parts)
+def _keys(view: HeadView, level: int, block: int | None) -> range:
+    return _tile_range(view.shape[1], (TILES_PER_STRIP * TILE_SIDE) << level, block)
+
+
+def _tile_range(length: int, size: int, number: int | None) -> range:
+    return range(length) if number is None else range(number * size, min((number + 1) * size, length))
+
+
+def _pooler(view: HeadView, level: int, strip: tuple[int, int] | None, reductions: Sequence[str]) -> BlockPooler:
+    y, block = (None, None) if strip is None else strip
+    first = 0 if y is None else y * TILE_SIDE
+    return BlockPooler(first, block_count(_rows(view, level, y).stop, level) - first, _keys(view, level, block), level, reductions)

@@ -13,14 +13,14 @@ from attent.errors import ArgumentError, ShapeError
 from attent.views.forward_passes import chosen, passes
 from attent.views.labelling import TITLES, About, Kind, Labels, kinds
 from attent.views.panel import LabelledMap
-from attent.views.scene import Group, Layer, Picture, Scene
+from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene
 
 Weights = AttentionMap | Tensor
 # In which order groups are offered.
 ORDER: tuple[Kind, ...] = ("cross", "encoder", "self", "decoder")
 
 
-def arranged(
+def build_scene(
     maps: Mapping[str, Weights] | Mapping[str, LabelledMap] | Sequence[Weights] | Weights,
     tokens: Iterable[str] | None = None,
     targets: Iterable[str] | None = None,
@@ -58,7 +58,7 @@ def arranged(
         raise ArgumentError(f"there is no attention to show: {_reason(maps)}")
     each = passes(given)
     notes = _said(each, call)
-    members: dict[tuple[str, tuple[int, ...]], list[tuple[Layer, object]]] = {}
+    members: dict[tuple[str, tuple[int, ...]], list[tuple[LayerWeights, object]]] = {}
     for (path, found), layer in zip((one := chosen(each, call)).items(), _layers(one, sequence), strict=True):
         members.setdefault((_pattern(path), layer.shape), []).append((layer, found))
     labels = Labels(tokens, targets, picture, about)
@@ -66,7 +66,7 @@ def arranged(
     shapes = [each.shape for each in given.values() if isinstance(each, AttentionMap | Tensor) and not isinstance(maps, Mapping)]
     across = targets is not None or any(shape[-2] != shape[-1] for shape in shapes)
     found_kinds: list[Kind] = [_alone(kind, across) for kind in kinds([pattern for pattern, _ in members])]
-    groups: list[tuple[Kind, Group]] = []
+    groups: list[tuple[Kind, LayerGroup]] = []
     for kind, ((pattern, shape), layers) in zip(found_kinds, members.items(), strict=True):
         first = layers[0][1]
         of = labels.of(kind, *shape[1:]) if isinstance(first, AttentionMap | Tensor) else labels.named(kind, first.rows, first.columns)  # pyright: ignore[reportAttributeAccessIssue]
@@ -74,7 +74,7 @@ def arranged(
         several = found_kinds.count(kind) > 1
         name = f"{kind}-{number}" if several else kind
         shown = f"{TITLES[kind]} ({pattern})" if several else TITLES[kind]
-        groups.append((kind, Group(name, shown, of[0], of[1], tuple(layer for layer, _ in layers), of[2], kind != "cross")))
+        groups.append((kind, LayerGroup(name, shown, of[0], of[1], tuple(layer for layer, _ in layers), of[2], kind != "cross")))
     labels.check()
     ordered = sorted(groups, key=lambda one: ORDER.index(one[0]))
     return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, notes)
@@ -95,13 +95,13 @@ def _alone(kind: Kind, across: bool) -> Kind:
     return "cross" if across and kind == "self" else kind
 
 
-def _layers(found: Mapping[str, object], sequence: int) -> list[Layer]:
+def _layers(found: Mapping[str, object], sequence: int) -> list[LayerWeights]:
     weights = {path: one if isinstance(one, AttentionMap | Tensor) else one.weights for path, one in found.items()}  # pyright: ignore[reportAttributeAccessIssue]
     batches = {path: _batch(one) for path, one in weights.items()}
     if not 0 <= sequence < (most := max(batches.values())):
         raise ArgumentError(f"sequence must be from 0 to {most - 1}, got {sequence}")
     # an encoder read once what a search writes several hypotheses of
-    layers = [Layer(path, one, min(sequence, batches[path] - 1)) for path, one in weights.items()]
+    layers = [LayerWeights(path, one, min(sequence, batches[path] - 1)) for path, one in weights.items()]
     for layer in layers:
         if 0 in layer.shape:
             raise ArgumentError(f"there is nothing to show: {layer.name} has {layer.shape[1]} queries and {layer.shape[2]} keys")

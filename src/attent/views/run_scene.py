@@ -10,7 +10,7 @@ from attent.decoding.classifier import Classifier
 from attent.decoding.fill_mask import Filler
 from attent.decoding.translator import Translator
 from attent.layers.patches import patch_grid
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.labelling import FRONT
 from attent.views.scene import Picture, Scene
 
@@ -21,7 +21,7 @@ def scene_of_text(run: Translator | Filler, text: str) -> Scene:
     Raises:
         ArgumentError, DataError: as the run's `map`.
     """
-    return arranged(run.map(text), title=text)
+    return build_scene(run.map(text), title=text)
 
 
 def scene_of_example(classifier: Classifier, examples: Any, row: int = 0, *, title: str = "") -> Scene:
@@ -42,10 +42,10 @@ def scene_of_example(classifier: Classifier, examples: Any, row: int = 0, *, tit
         case PictureInputs() as how:
             assert isinstance(data, Pictures)
             shown = Picture(data.pixels[row], patch_grid(how.height, how.width, how.patch), "tokens")
-            return arranged(maps, title=title, picture=shown)
+            return build_scene(maps, title=title, picture=shown)
         case TextInputs():
             assert classifier.tokenizer is not None and isinstance(data, tuple)
-            return arranged(maps, (FRONT, *classifier.tokenizer.pieces(data[row])), title=title)
+            return build_scene(maps, (FRONT, *classifier.tokenizer.pieces(data[row])), title=title)
         case _:
             places = next(iter(maps.values())).shape[-1] - 1
-            return arranged(maps, (FRONT, *map(str, range(places))), title=title)
+            return build_scene(maps, (FRONT, *map(str, range(places))), title=title)

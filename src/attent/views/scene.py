@@ -34,7 +34,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerWeights:
     """The weights of one layer, of one sequence.
 
     Args:
@@ -56,7 +56,7 @@ class Layer:
         return call.heads, call.queries, call.keys
 
     @property
-    def distribution(self) -> bool:
+    def is_distribution(self) -> bool:
         """Whether each row that sees anything sums to one."""
         if isinstance(self.weights, AttentionMap):
             return self.weights.distribution
@@ -77,7 +77,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Group:
+class LayerGroup:
     """Layers of one kind, such as the cross-attention of all decoder layers.
 
     Args:
@@ -87,7 +87,7 @@ class Group:
         columns: id of the text that the keys are about.
         layers: from the first to the last, all with as many heads, queries and keys.
         about: what a row is about: PRODUCED, READ, or whatever else.
-        itself: whether a text attends to itself, so that a query stands at one of the keys' places, the last at the last.
+        is_self_attention: whether a text attends to itself, so that a query stands at one of the keys' places, the last at the last.
 
     Raises:
         ArgumentError: there is no layer.
@@ -98,9 +98,9 @@ class Group:
     title: str
     rows: str
     columns: str
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerWeights, ...]
     about: str = READ
-    itself: bool = True
+    is_self_attention: bool = True
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -114,9 +114,9 @@ class Group:
         return self.layers[0].shape
 
     @cached_property
-    def distribution(self) -> bool:
+    def is_distribution(self) -> bool:
         """Whether each row that sees anything sums to one, in every layer."""
-        return all(layer.distribution for layer in self.layers)
+        return all(layer.is_distribution for layer in self.layers)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Scene:
 
     title: str
     texts: Mapping[str, Text]
-    groups: tuple[Group, ...]
+    groups: tuple[LayerGroup, ...]
     picture: Picture | None = None
     notes: tuple[str, ...] = field(default=())
 
@@ -182,7 +182,7 @@ class Scene:
                     f"{down} x {across} patches behind {self.picture.before} places must be as many as the maps have, got {places}"
                 )
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> LayerGroup:
         """The group of a name.
 
         Raises:
@@ -209,8 +209,8 @@ class Scene:
                     "height": group.shape[1],
                     "width": group.shape[2],
                     "about": group.about,
-                    "distribution": group.distribution,
-                    "itself": group.itself,
+                    "distribution": group.is_distribution,
+                    "itself": group.is_self_attention,
                 }
                 for group in self.groups
             ],

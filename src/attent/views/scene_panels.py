@@ -8,14 +8,14 @@ import torch
 
 from attent.errors import ArgumentError
 from attent.views.panel import Panel, heads, panel
-from attent.views.scene import Group, Scene
+from attent.views.scene import LayerGroup, Scene
 
 
 def panels(scene: Scene, group: str = "", layer: int = -1, head: int | Literal["mean", "all"] = "mean") -> dict[str, Panel]:
     """One head of one layer, the mean over its heads, or every head, by name.
 
     Args:
-        scene: as `attent.views.build_scene.arranged` makes it.
+        scene: as `attent.views.build_scene.build_scene` makes it.
         group: its name; the first unless given.
         layer: from 0; from the last, −1, backwards.
         head: from 0; "mean" over all heads; or "all", each by itself.
@@ -36,6 +36,6 @@ def panels(scene: Scene, group: str = "", layer: int = -1, head: int | Literal["
     return {one.name: panel(weights, rows, columns, head=number, title=one.name, reading=reading(chosen))}
 
 
-def reading(group: Group) -> str:
+def reading(group: LayerGroup) -> str:
     """How a group's maps are read."""
     return f"a row is about {group.about} · columns: what is looked at"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.pages.budget import MEBIBYTE, planned
 from attent.views.scene import Scene
 
@@ -12,7 +12,7 @@ from attent.views.scene import Scene
 def scene(length: int, layers: int = 1, heads: int = 1) -> Scene:
     # a view of one number takes no memory
     weights = torch.ones(1, 1, 1).expand(heads, length, length)
-    return arranged({f"layers.{layer}": weights for layer in range(layers)})
+    return build_scene({f"layers.{layer}": weights for layer in range(layers)})
 
 
 def test_every_number_is_held_while_there_is_room() -> None:

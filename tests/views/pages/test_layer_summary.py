@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import attent
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.pages import layer_summary as module
 from attent.views.pages.layer_summary import FIGURES, gathered
-from attent.views.scene import Group
+from attent.views.scene import LayerGroup
 
 
 @pytest.fixture(autouse=True, params=[2**22, 17], ids=["at once", "row by row"])
@@ -16,11 +16,11 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "AT_ONCE", request.param)
 
 
-def group(queries: int = 7, keys: int = 7, kind: str = "self") -> tuple[Group, torch.Tensor, attent.AttentionMap]:
+def group(queries: int = 7, keys: int = 7, kind: str = "self") -> tuple[LayerGroup, torch.Tensor, attent.AttentionMap]:
     query, key = torch.randn(1, 3, queries, 5), torch.randn(1, 3, keys, 5)
     _, weights = attent.attend(query, key, key, return_map=True)
     name = "cross_attention" if kind == "cross" else "attention"
-    return arranged({name: weights}).groups[0], weights.dense()[0], weights
+    return build_scene({name: weights}).groups[0], weights.dense()[0], weights
 
 
 def test_whole_maps_are_the_maps() -> None:
@@ -58,7 +58,7 @@ def test_figures_are_those_of_the_map() -> None:
 
 
 def test_a_row_that_sees_nothing_counts_in_no_mean() -> None:
-    shown = arranged(torch.tensor([[0.0, 0.0], [0.5, 0.5]])).groups[0]
+    shown = build_scene(torch.tensor([[0.0, 0.0], [0.5, 0.5]])).groups[0]
     figures = gathered(shown, shown.layers[0], level=0, kept=0, whole=True).figures[0]
     np.testing.assert_allclose(figures, [np.log(2), 0.5, 0.5, 0.5, 0.5])
 
@@ -67,7 +67,7 @@ def test_figures_without_a_meaning_are_no_numbers() -> None:
     shown, _, _ = group(4, 6, kind="cross")
     figures = gathered(shown, shown.layers[0], level=0, kept=0, whole=True).figures
     assert np.isnan(figures).all(0).tolist() == [False, True, False, True, True]
-    shown = arranged(torch.tensor([[2.0, -1.0]])).groups[0]
+    shown = build_scene(torch.tensor([[2.0, -1.0]])).groups[0]
     assert np.isnan(gathered(shown, shown.layers[0], level=0, kept=0, whole=True).figures).all()
 
 
@@ -79,7 +79,7 @@ def test_thumbnails_are_small_and_keep_the_mean() -> None:
 
 
 def test_weights_that_are_no_numbers_are_zeros() -> None:
-    shown = arranged(torch.tensor([[torch.nan, torch.nan], [0.5, 0.5]])).groups[0]
+    shown = build_scene(torch.tensor([[torch.nan, torch.nan], [0.5, 0.5]])).groups[0]
     found = gathered(shown, shown.layers[0], level=0, kept=0, whole=True)
     assert found.nan
     assert found.whole.tolist() == [[[0.0, 0.0], [0.5, 0.5]]]

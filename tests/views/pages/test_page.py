@@ -9,7 +9,7 @@ import torch
 
 import attent
 from attent.errors import ArgumentError, ShapeError
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.pages.page import page
 
 WEIGHTS = torch.rand(2, 3, 3).softmax(-1)
@@ -60,7 +60,7 @@ def test_a_token_cut_within_a_character_is_written(tmp_path: Path) -> None:
 
 def test_a_scene_is_shown_as_it_is(translator) -> None:
     maps = translator.map("abc", "xy")
-    assert page(arranged(maps)).html == page(maps).html
+    assert page(build_scene(maps)).html == page(maps).html
 
 
 def test_the_attentions_that_hugging_face_returns() -> None:

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import torch
 
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.payload import embedded
 from attent.views.scene import Picture
@@ -19,7 +19,7 @@ def numbers(text: str, kind: type) -> np.ndarray:
 
 def test_a_small_scene_has_every_number() -> None:
     weights = torch.rand(2, 3, 5).softmax(-1)
-    inside = embedded(arranged({"a.0": weights, "a.1": weights}), MEBIBYTE)
+    inside = embedded(build_scene({"a.0": weights, "a.1": weights}), MEBIBYTE)
     about = json.loads(inside.description)["groups"][0]
     assert (about["numbers"], about["level"], about["note"]) == ("float32", 0, "")
     assert (numbers(inside.packs["0.1.map"], np.float32) == weights.numpy().ravel()).all()
@@ -29,7 +29,7 @@ def test_a_small_scene_has_every_number() -> None:
 
 def test_a_large_one_is_pooled_and_says_so() -> None:
     weights = torch.randn(4, 300, 300).mul(3).softmax(-1)
-    inside = embedded(arranged({"a.0": weights}), MEBIBYTE // 4)
+    inside = embedded(build_scene({"a.0": weights}), MEBIBYTE // 4)
     about = json.loads(inside.description)["groups"][0]
     assert inside.size <= MEBIBYTE // 4
     step, kept = 2 ** about["level"], about["kept"][0]
@@ -49,11 +49,11 @@ def test_a_large_one_is_pooled_and_says_so() -> None:
 
 
 def test_rows_that_are_no_numbers_are_spoken_of() -> None:
-    inside = embedded(arranged(torch.tensor([[torch.nan]])), MEBIBYTE)
+    inside = embedded(build_scene(torch.tensor([[torch.nan]])), MEBIBYTE)
     assert json.loads(inside.description)["notes"] == ["Rows of weights that are no numbers are drawn as zeros."]
 
 
 def test_a_picture_has_three_bytes_a_pixel() -> None:
     pixels = np.array([[[0.0], [1.0]]])
-    inside = embedded(arranged(torch.ones(3, 3) / 3, picture=Picture(pixels, (1, 2), "tokens")), MEBIBYTE)
+    inside = embedded(build_scene(torch.ones(3, 3) / 3, picture=Picture(pixels, (1, 2), "tokens")), MEBIBYTE)
     assert numbers(inside.packs["picture"], np.uint8).tolist() == [0, 0, 0, 255, 255, 255]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attent.attention.capture.watch import watch
-from attent.views.build_scene import arranged
+from attent.views.build_scene import build_scene
 from attent.views.pages.page import page
 from attent.views.scene import Picture, Scene
 
@@ -22,7 +22,7 @@ NARROW = (390, 844)
 
 def scene(length: int = 5, layers: int = 2, **more: Any) -> Scene:
     weights = {f"layers.{layer}.attention": torch.randn(3, length, length).mul(2).softmax(-1) for layer in range(layers)}
-    return arranged(weights, more.pop("tokens", TOKENS if length == 5 else [f"t{place}" for place in range(length)]), **more)
+    return build_scene(weights, more.pop("tokens", TOKENS if length == 5 else [f"t{place}" for place in range(length)]), **more)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_all_of_it_is_reached_by_the_keyboard(opened: Any) -> None:
 
 def test_the_module_is_named_where_it_has_a_path(opened: Any) -> None:
     assert "of 5 × 5; module layers.0.attention." in opened(scene(layers=1)).inner_text("body")
-    assert "of 5 × 5." in opened(arranged({"": torch.randn(3, 5, 5).softmax(-1)}, TOKENS)).inner_text("body")
+    assert "of 5 × 5." in opened(build_scene({"": torch.randn(3, 5, 5).softmax(-1)}, TOKENS)).inner_text("body")
 
 
 def test_figures_of_every_head(opened: Any) -> None:
@@ -179,7 +179,7 @@ def test_a_pooled_map_shows_pooled_numbers_and_says_so(opened: Any) -> None:
 
 
 def test_groups_layers_and_texts_of_an_encoder_decoder(opened: Any, translator: Any) -> None:
-    there = opened(arranged(translator.map("abc ab", "xyz")))
+    there = opened(build_scene(translator.map("abc ab", "xyz")))
     assert "about the token produced" in there.inner_text("header .about")
     assert there.locator(".rows li").count() == 4
     there.locator(".choices select").first.select_option("encoder")
@@ -263,7 +263,7 @@ def test_a_long_text_runs_on(opened: Any) -> None:
 def test_twelve_layers_of_twelve_heads_of_512_tokens(opened: Any, tmp_path: Path) -> None:
     near = -(torch.arange(512)[:, None] - torch.arange(512)).abs() / 40
     layers = {f"layers.{layer}": (torch.randn(12, 512, 512) * 1.5 + near * layer).softmax(-1) for layer in range(12)}
-    there = opened(arranged(layers, [f"t{place}" for place in range(512)]))
+    there = opened(build_scene(layers, [f"t{place}" for place in range(512)]))
     assert (tmp_path / "page.html").stat().st_size <= 8 * 2**20
     # benchmarks/page.py measures it; here other tests may have the processor
     assert there.evaluate("performance.getEntriesByName('attention drawn')[0].startTime") < 5000
@@ -290,7 +290,7 @@ def test_a_trained_encoder_is_drawn_on_every_screen(opened: Any, window: Any) ->
     with torch.no_grad(), watch(model) as seen:
         model(**inputs)
     labels = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
-    shown = arranged(seen, labels, title="The dog was happy, so he wagged his tail")
+    shown = build_scene(seen, labels, title="The dog was happy, so he wagged his tail")
     for size, wide in (((1280, 800), "wide"), (NARROW, "narrow")):
         for dark in (False, True):
             there = opened(shown, size=size, dark=dark)

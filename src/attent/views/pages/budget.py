@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attent.errors import ArgumentError
-from attent.views.scene import Group, Scene
+from attent.views.scene import LayerGroup, Scene
 
 MEBIBYTE = 2**20
 # Base64 writes three bytes as four.
@@ -44,7 +44,7 @@ class Plan:
         """Whether every number is there."""
         return not self.side
 
-    def level(self, group: Group) -> int:
+    def level(self, group: LayerGroup) -> int:
         """How often rows and columns are halved until a group's maps fit."""
         return 0 if self.whole else max(0, math.ceil(math.log2(max(group.shape[1:]) / self.side)))
 
@@ -80,7 +80,7 @@ def planned(scene: Scene, size: float) -> Plan:
     return Plan("float16", max(side, 1), min(kept, MOST_KEPT))
 
 
-def _pooled(group: Group, side: int) -> int:
+def _pooled(group: LayerGroup, side: int) -> int:
     """Bytes of a group's maps, pooled until they fit."""
     step = 2 ** Plan("float16", max(side, 1)).level(group)
     heads, queries, keys = group.shape

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.views.scene import Group, Layer
+from attent.views.scene import LayerGroup, LayerWeights
 
 # Numbers of all heads that are looked at together.
 AT_ONCE = 2**22
@@ -40,7 +40,7 @@ class Gathered:
     nan: bool
 
 
-def gathered(group: Group, layer: Layer, *, level: int, kept: int, whole: bool) -> Gathered:
+def gathered(group: LayerGroup, layer: LayerWeights, *, level: int, kept: int, whole: bool) -> Gathered:
     """One layer of a group; arguments as for `Gathered`."""
     heads, queries, keys = group.shape
     pooled, small = _squares(group, level), _thumbnail(group)
@@ -62,18 +62,18 @@ def gathered(group: Group, layer: Layer, *, level: int, kept: int, whole: bool) 
             rows = slice(first, first + weights.shape[1])
             top_rows[0][:, rows], top_rows[1][:, rows] = found.indices.numpy(), found.values.numpy()
             columns.add(every, first)
-        if group.distribution:
+        if group.is_distribution:
             figures += _figures(group, weights, first)
             seen += (weights.sum(-1) > 0).sum(-1).numpy()
-    figures = figures / np.maximum(seen, 1)[:, None] if group.distribution else np.full_like(figures, np.nan)
-    if not group.itself:
+    figures = figures / np.maximum(seen, 1)[:, None] if group.is_distribution else np.full_like(figures, np.nan)
+    if not group.is_self_attention:
         figures[:, [FIGURES.index(name) for name in ("distance", "previous", "same")]] = np.nan
     numbers = torch.cat(everything, 1).numpy() if whole else None
     squares = None if whole else pooled.mean
     return Gathered(numbers, squares, top_rows, (columns.places, columns.weights), small.mean, figures, nan)
 
 
-def _walk(layer: Layer) -> Iterator[tuple[int, Tensor]]:
+def _walk(layer: LayerWeights) -> Iterator[tuple[int, Tensor]]:
     """Some rows of all heads at a time, (H, rows, Tk), and which is the first."""
     heads, queries, keys = layer.shape
     step = max(AT_ONCE // (heads * keys), 1)
@@ -105,12 +105,12 @@ class _Mean:
         return self._total / self._cells
 
 
-def _squares(group: Group, level: int) -> _Mean:
+def _squares(group: LayerGroup, level: int) -> _Mean:
     heads, queries, keys = group.shape
     return _Mean(heads, np.arange(queries) >> level, np.arange(keys) >> level)
 
 
-def _thumbnail(group: Group) -> _Mean:
+def _thumbnail(group: LayerGroup) -> _Mean:
     heads, queries, keys = group.shape
     scale = max(max(queries, keys) / THUMBNAIL, 1.0)
     height, width = max(round(queries / scale), 1), max(round(keys / scale), 1)
@@ -141,7 +141,7 @@ class _Columns:
         return self._weights.transpose(1, 2).numpy()
 
 
-def _figures(group: Group, weights: Tensor, first: int) -> np.ndarray:
+def _figures(group: LayerGroup, weights: Tensor, first: int) -> np.ndarray:
     """The sums over some rows of each figure, (H, 5)."""
     _, queries, keys = group.shape
     # where each query stands among the keys: the last at the last

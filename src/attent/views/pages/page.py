@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from attent.errors import ArgumentError
-from attent.views.build_scene import Weights, arranged
+from attent.views.build_scene import Weights, build_scene
 from attent.views.labelling import About
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.bundle import bundled, web
@@ -81,8 +81,8 @@ def page(
         >>> attent.views.page(seen, tokens).save("attention.html")
 
     Args:
-        maps: a scene, or what `attent.views.build_scene.arranged` makes one of: what `watch` saw, what a run's `map` has, the `attentions`
-            that Hugging Face's models return, or one map.
+        maps: a scene, or what `attent.views.build_scene` takes: what `watch` saw, a run's `map`, the `attentions` of Hugging Face's
+            models, or one map.
         tokens: labels, as there.
         targets: labels, as there.
         title: above it.
@@ -98,7 +98,7 @@ def page(
     """
     scene = maps if isinstance(maps, Scene) else None
     if scene is None:
-        scene = arranged(
+        scene = build_scene(
             maps,  # pyright: ignore[reportArgumentType]
             tokens,
             targets,

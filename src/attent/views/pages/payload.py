@@ -12,7 +12,7 @@ import numpy as np
 from attent.views.pages.binary_encoding import halves, packed, placed, rounded, shaded
 from attent.views.pages.budget import MOST_KEPT, Plan, planned
 from attent.views.pages.layer_summary import FIGURES, Gathered, gathered
-from attent.views.scene import Group, Picture, Scene
+from attent.views.scene import LayerGroup, Picture, Scene
 
 EXPLORE = "attent explore shows every number."
 
@@ -73,7 +73,7 @@ def _written(scene: Scene, plan: Plan, layers: dict[str, list[Gathered]]) -> Emb
     return Embedded(json.dumps(description, ensure_ascii=False, separators=(",", ":")), packs)
 
 
-def _group(plan: Plan, group: Group, layers: list[Gathered], packs: dict[str, str], number: int) -> dict[str, Any]:
+def _group(plan: Plan, group: LayerGroup, layers: list[Gathered], packs: dict[str, str], number: int) -> dict[str, Any]:
     """How a group's numbers are written; they go into the packs."""
     thumbnails = [shaded(layer.thumbnails) for layer in layers]
     packs[f"{number}.thumbnails"] = packed(*(codes for codes, _, _ in thumbnails))
@@ -107,7 +107,7 @@ def _group(plan: Plan, group: Group, layers: list[Gathered], packs: dict[str, st
     return more if plan.whole else more | {"maps": maps}
 
 
-def _note(plan: Plan, group: Group) -> str:
+def _note(plan: Plan, group: LayerGroup) -> str:
     """What was pooled or rounded, for the reader."""
     if plan.whole:
         return "" if plan.numbers == "float32" else f"Weights are 16-bit numbers, of three or four digits; {EXPLORE}"

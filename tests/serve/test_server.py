@@ -10,7 +10,7 @@ import torch
 import attent
 from attent.errors import ArgumentError, ShapeError
 from attent.serve.explorer import Explorer
-from attent.serve.exploring import Exploring, explore
+from attent.serve.server import ExploreServer, explore
 
 
 def asked(address: str, token: str = "") -> int:
@@ -33,7 +33,7 @@ def test_what_watch_saw_of_any_model() -> None:
         assert asked(f"http://127.0.0.1:{exploring.port}/api/scenes/0") == 403
         assert exploring.address == f"http://127.0.0.1:{exploring.port}/#{exploring.token}"
         assert exploring.address in exploring._repr_html_()
-        assert exploring.local
+        assert exploring.is_local
     with pytest.raises(urllib.error.URLError):
         asked(f"http://127.0.0.1:{exploring.port}/")
 
@@ -48,11 +48,11 @@ def test_each_start_has_a_token_of_its_own() -> None:
 
 def test_what_it_cannot_listen_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ArgumentError, match="cannot be listened on"):
-        Exploring(Explorer(), port=taken.getsockname()[1])
+        ExploreServer(Explorer(), port=taken.getsockname()[1])
     with pytest.raises(ArgumentError, match=r"the one name or address that browsers ask by, got '0\.0\.0\.0'"):
-        Exploring(Explorer(), host="0.0.0.0")
+        ExploreServer(Explorer(), host="0.0.0.0")
     with pytest.raises(ArgumentError, match="cannot be listened on"):
-        Exploring(Explorer(), host="no-such-name.invalid")
+        ExploreServer(Explorer(), host="no-such-name.invalid")
 
 
 def test_labels_must_fit() -> None:
