@@ -127,3 +127,9 @@ def test_what_cannot_be_shown() -> None:
         build_scene(torch.zeros(3))
     with pytest.raises(ShapeError, match="there are 2 labels in tokens, and the maps have 5 places"):
         build_scene(seen_of(), "ab")
+
+
+def test_the_former_name_is_accepted() -> None:
+    from attent.views.arranged import arranged
+
+    assert arranged is build_scene
