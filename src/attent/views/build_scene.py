@@ -135,3 +135,7 @@ def _said(each: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]:
 def _reason(maps: object) -> str:
     said = str(maps) if hasattr(maps, "joined") else "no map was given"
     return re.sub(r"\s*\n\s*", "; ", said)
+
+
+# the former name
+arranged = build_scene
