@@ -9,13 +9,13 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from typer.models import OptionInfo
 
-from attent.cli.app import app
 from attent.cli.overrides import toml
 from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file
 
@@ -248,7 +248,7 @@ def _option(drawing: Drawing) -> Case:
 @cache
 def _options(command: str) -> list[tuple[str, bool]]:
     """The options of a command that take a value, and whether that is a number."""
-    function = next(info.callback for info in app.registered_commands if info.callback is not None and info.callback.__name__ == command)
+    function = getattr(import_module(f"attent.cli.commands.{command}"), command)
     options = []
     for name, hint in get_type_hints(function, include_extras=True).items():
         kinds = {hint, *get_args(hint)} | {kind for inner in get_args(hint) for kind in get_args(inner)}

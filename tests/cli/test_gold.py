@@ -116,7 +116,7 @@ def test_there_must_be_something_to_judge(attent, run_folder: Path, file: Path) 
 
 
 def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None:
-    from attent.cli.evaluate import corpus_of
+    from attent.cli.commands.evaluate import corpus_of
 
     done = attent("align", run_folder, "--gold", "dates", "--layer", 0, "--about", "read")
     assert (done.code, len(done.out)) == (0, 2)

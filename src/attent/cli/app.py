@@ -5,29 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
-from attent.cli.align import align
-from attent.cli.average import average
-from attent.cli.bench import bench
-from attent.cli.classify import classify
-from attent.cli.compare import compare
-from attent.cli.data import data
-from attent.cli.demo import demo
-from attent.cli.describe import describe
-from attent.cli.evaluate import evaluate
-from attent.cli.explore import explore
-from attent.cli.export import export
-from attent.cli.fill import fill
+from attent.cli.commands import CommandFolder
 from attent.cli.output import one_line, say, speak_utf8
-from attent.cli.score import score
-from attent.cli.show import show
-from attent.cli.train import TrainCommand, train
-from attent.cli.translate import translate
-from attent.cli.vectors import vectors
-from attent.cli.walk import walk
 from attent.errors import AttentError, DeviceError
 
 OK, UNREAD, FAILED, INTERRUPTED = 0, 1, 2, 130
@@ -36,19 +21,25 @@ TRACEBACK = "ATTENT_TRACEBACK"
 # The error about how a command was called, of which typer exports one kind alone.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
+
+class Attent(TyperGroup):
+    """The group of all commands, found in their folder."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        commands: Any = CommandFolder()
+        self.commands = commands
+
+
 # Without rich's markup help is printed in a tenth of the time.
 app = typer.Typer(
+    cls=Attent,
     name="attent",
     help="Attention you can swap, see and scale.",
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, train, average, translate, fill, classify, score, align, evaluate, export, vectors, show, explore, describe, walk):
-    app.command(cls=TrainCommand if command is train else None)(command)
-app.add_typer(data, name="data")
-app.add_typer(bench, name="bench")
-app.add_typer(compare, name="compare")
 
 
 def version(asked: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from attent.cli.align import Linker, readable
+from attent.cli.commands.align import Linker, readable
 from attent.cli.lines import must_be_file
 from attent.cli.output import say
 from attent.errors import ArgumentError, DataError
@@ -34,7 +34,7 @@ def judge_dates(run: Path, translator: Translator, look: Look, threshold: float 
     Raises:
         ArgumentError: the run was not trained on dates.
     """
-    from attent.cli.evaluate import corpus_of
+    from attent.cli.commands.evaluate import corpus_of
     from attent.evaluation.aligner import align
 
     corpus = corpus_of(run)

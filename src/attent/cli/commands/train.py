@@ -38,7 +38,7 @@ OPTIONS = {
 }
 
 
-class TrainCommand(TyperCommand):
+class Command(TyperCommand):
     """The command below, whose --resume may stand without a run folder, which --out then names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -182,7 +182,7 @@ def _to_go_on(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
 
 def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
     """Train, and print what came of it, in the process that a person hears of."""
-    from attent.cli.evaluate import lines
+    from attent.cli.commands.evaluate import lines
     from attent.training.distributed import is_main_process
 
     if is_main_process():

@@ -85,7 +85,7 @@ def explore(
 
 def _given(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:
     """What a file holds for a run: examples to choose from, or a text."""
-    from attent.cli.classify import examples
+    from attent.cli.commands.classify import examples
 
     kind = run.describe()["reads"]
     if kind != "texts":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.align import pairs_of
+from attent.cli.commands.align import pairs_of
 from attent.decoding.translator import Translator, load
 from attent.errors import DataError
 from attent.evaluation.aligner import align, sides

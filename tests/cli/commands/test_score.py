@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli import score
+from attent.cli.commands import score
 from attent.decoding.translator import load
 from attent.models.transformer import Transformer
 

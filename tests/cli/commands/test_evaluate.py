@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.evaluate import lines
+from attent.cli.commands.evaluate import lines
 from attent.cli.overrides import toml
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import load

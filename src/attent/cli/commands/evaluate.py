@@ -68,7 +68,7 @@ def evaluate(
     and by perplexity, beside counts of one and of three words in its training text. A run that classifies is judged by accuracy and
     macro F1, with the table of which class was taken for which.
     """
-    from attent.cli.translate import search_settings
+    from attent.cli.commands.translate import search_settings
 
     settings = search_settings(beam=beam, length_penalty=length_penalty)
     named: dict[Task, dict[str, object]] = {

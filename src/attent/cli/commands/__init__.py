@@ -1,0 +1,59 @@
+"""The commands of `attent`, one module each, found by reading this folder and imported when a command runs or is listed.
+
+A module holds a function or a `typer.Typer` called as the module is. It may also have `Command`, the class of the command, and `ALIASES`:
+former spellings of options, which stay accepted but are not listed, such as {"--best": "--top-k"}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import typer
+from typer.main import get_group
+
+# The order of the help, in which a person needs them; other commands follow by name.
+ORDER = (
+    *("demo", "train", "average", "translate", "fill", "classify", "score", "align", "evaluate", "export", "vectors"),
+    *("show", "explore", "describe", "walk", "data", "bench", "compare"),
+)
+
+
+class CommandFolder(Mapping[str, Any]):
+    """The commands by name, each imported when it is looked up."""
+
+    def __init__(self) -> None:
+        modules = sorted(module.name for module in iter_modules(__path__))
+        self.names = sorted(modules, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.names:
+            raise KeyError(name)
+        module, app = import_module(f"{__name__}.{name}"), typer.Typer(rich_markup_mode=None)
+        command = getattr(module, name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, cls=getattr(module, "Command", None))(command)
+        built: Any = get_group(app).commands[name]
+        for subcommand in getattr(built, "commands", {name: built}).values():
+            subcommand.params += [alias for option in subcommand.params for alias in aliases(option, getattr(module, "ALIASES", {}))]
+        return built
+
+
+def aliases(option: Any, spellings: Mapping[str, str]) -> Iterator[Any]:
+    """Yield a hidden copy of an option for each of its former spellings (former → present)."""
+    for former, present in spellings.items():
+        if present in option.opts:
+            alias = copy(option)
+            alias.opts, alias.hidden = [former], True
+            yield alias
