@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from attent.attention import attend
 from attent.attention.scores import Additive
-from attent.ops import native as extension
+from attent.ops import native
 
 
 def textbook(query: Tensor, key: Tensor, value: Tensor, w1: Tensor, w2: Tensor, bias: Tensor, v: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def short(compiled: bool) -> None:
         return attend(query, key, value, score=score)
 
     def without() -> Tensor:
-        with patch.object(extension, "library", lambda: None):
+        with patch.object(native, "library", lambda: None):
             return ours()
 
     forward: dict[str, Callable[[], Tensor]] = {

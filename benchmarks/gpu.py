@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from attent.attention import attend
 from attent.attention.scores import Additive
-from attent.ops.tanh_score.triton import operators
+from attent.ops.eligibility import TRITON_INSTALLED
 
 Work = Callable[[], object]
 # The share of the GPU's memory that the textbook line's tables may take.
@@ -132,7 +132,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         print("Nothing measured: it takes a CUDA device, and torch sees none.")
         return
-    if not operators.INSTALLED:
+    if not TRITON_INSTALLED:
         print("Nothing measured: it takes Triton, which comes with torch for CUDA.")
         return
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"

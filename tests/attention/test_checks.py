@@ -16,7 +16,7 @@ from attent.attention import attend
 from attent.attention.checks import lengths_within
 from attent.attention.masks import Documents
 from attent.errors import ArgumentError, AttentError, DTypeError, ShapeError
-from attent.ops.eligibility import known
+from attent.ops.eligibility import is_known_true
 
 QUERY, KEY, VALUE = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 13)
 KEYS = torch.randn(1, 2, 67, 8)
@@ -77,13 +77,13 @@ def test_one_packing_serves_sequences_of_several_lengths() -> None:
 
 
 def test_a_flag_is_read_on_a_cpu_alone() -> None:
-    assert known(lambda: torch.tensor(True), torch.device("cpu"))
-    assert not known(lambda: torch.tensor(False), torch.device("cpu"))
-    assert not known(lambda: pytest.fail("read on an accelerator"), torch.device("meta"))
+    assert is_known_true(lambda: torch.tensor(True), torch.device("cpu"))
+    assert not is_known_true(lambda: torch.tensor(False), torch.device("cpu"))
+    assert not is_known_true(lambda: pytest.fail("read on an accelerator"), torch.device("meta"))
     with FakeTensorMode():
-        assert not known(lambda: torch.ones(1) > 0, torch.device("cpu"))
+        assert not is_known_true(lambda: torch.ones(1) > 0, torch.device("cpu"))
     traced: list[bool] = []
-    make_fx(lambda tensor: traced.append(known(lambda: tensor > 0, tensor.device)))(torch.ones(1))
+    make_fx(lambda tensor: traced.append(is_known_true(lambda: tensor > 0, tensor.device)))(torch.ones(1))
     assert traced == [False]
 
 

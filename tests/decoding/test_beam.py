@@ -6,10 +6,10 @@ import torch
 from attent.data.tokenizer import BOS, EOS, PAD
 from attent.decoding.beam import likeliest, likeliest_of_logits, settled
 from attent.decoding.hypothesis import Hypothesis, length_penalty
-from attent.ops import native as extension
+from attent.ops import native
 
 NOBODY = torch.zeros(0, dtype=torch.long)
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 LEVELS = [pytest.param(level, id=f"extension-{level}", marks=needs_extension) for level in (0, 1, 2)]
 
 
@@ -21,11 +21,11 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 def use(level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if level is None:
-        monkeypatch.setattr(extension, "library", lambda: None)
+        monkeypatch.setattr(native, "library", lambda: None)
         return
-    if level > extension.level():
+    if level > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: level)
+    monkeypatch.setattr(native, "simd_level", lambda: level)
 
 
 def test_worked_by_hand() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attent.layers.dropout import Dropout
-from attent.ops import native as extension
+from attent.ops import native
 from attent.ops.dropout import drops
 
 SHARE = 0.3
@@ -11,8 +11,8 @@ SHARE = 0.3
 @pytest.fixture(autouse=True, params=["extension", "plain"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "plain":
-        monkeypatch.setattr(extension, "library", lambda: None)
-    elif extension.library() is None:
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
         pytest.skip("no extension: attent was installed without a compiler")
     return request.param
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attent.errors import UnknownNameError
 from attent.layers.feed_forward import FeedForward
-from attent.ops import native as extension
+from attent.ops import native
 
 
 def test_every_position_is_treated_alike_and_alone() -> None:
@@ -37,7 +37,7 @@ def test_unknown_activation_is_named() -> None:
         FeedForward(3, 5, activation="gleu")
 
 
-@pytest.mark.skipif(not extension.tiles(), reason="no extension, or no processor with matrix tiles")
+@pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("shape", [(1, 32), (3, 47, 64), (1031, 96)])
 def test_relu_within_the_product_is_as_exact_as_the_layers(shape: tuple[int, ...], twice: bool) -> None:
@@ -58,14 +58,14 @@ def test_relu_within_the_product_is_as_exact_as_the_layers(shape: tuple[int, ...
 
     ours = results(layer, given)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extension, "tiles", lambda: False)
+        patch.setattr(native, "has_amx", lambda: False)
         plain, exact = results(layer, given), results(copy.deepcopy(layer).double(), given.double())
     for one, other, right in zip(ours, plain, exact, strict=True):
         assert one.dtype == other.dtype
         assert (one - right).norm() <= 1.2 * (other - right).norm() + 1e-3 * right.norm()
 
 
-@pytest.mark.skipif(not extension.tiles(), reason="no extension, or no processor with matrix tiles")
+@pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
 def test_relu_within_the_product_keeps_nan() -> None:
     layer, features = FeedForward(32, 32), torch.randn(5, 32)
     features[2, 3] = torch.nan

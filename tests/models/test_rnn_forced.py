@@ -13,9 +13,9 @@ from attent.models.encoder_decoder import Memory
 from attent.models.rnn import RNN
 from attent.models.rnn_decoder import DECODERS, AttendingDecoder
 from attent.models.rnn_settings import RnnSettings
-from attent.ops import native as extension
+from attent.ops import native
 
-pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 LENGTHS = torch.tensor([4, 11, 1, 9, 7])
 
 
@@ -68,9 +68,9 @@ def exactly(decoder: AttendingDecoder, memory: Tensor, embedded: Tensor, wanted:
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS, ids=["-".join(map(str, variant.values())) for variant in VARIANTS])
 def test_agrees_with_the_formula(variant: dict[str, Any], half: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if level > extension.level():
+    if level > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: level)
+    monkeypatch.setattr(native, "simd_level", lambda: level)
     torch.manual_seed(1)
     decoder, given = decoder_of(variant), of_random_numbers()
     for parameter in decoder.parameters():
@@ -102,7 +102,7 @@ def test_a_whole_model_learns_the_same_with_dropout_and_without_the_extension(
         return [features, *torch.autograd.grad(features, parameters, wanted.to(features.dtype))]
 
     ours = gradients()
-    monkeypatch.setattr(extension, "library", lambda: None)
+    monkeypatch.setattr(native, "library", lambda: None)
     for one, other in zip(ours, gradients(), strict=True):
         assert error(one, other.double()) < (0.06 if half else 5e-6)
 

@@ -5,9 +5,9 @@ import torch
 
 from attent.layers.recurrent import RecurrentStack, RecurrentState
 from attent.models.rnn_stack import Layer, Stack
-from attent.ops import native as extension
+from attent.ops import native
 
-pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])

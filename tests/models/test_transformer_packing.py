@@ -7,9 +7,9 @@ from attent.attention.normalizers.sparsemax import Sparsemax
 from attent.models import transformer_packing as compiled
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
-from attent.ops import native as extension
+from attent.ops import native
 
-pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 SMALL = {"encoder_layers": 2, "decoder_layers": 2, "width": 36, "feed_forward": 67, "heads": 3, "maximum_length": 101}
 SERVED = [
     {"position": "sinusoidal", "norm": "post", "activation": "gelu"},
@@ -31,9 +31,9 @@ def some_source(lengths: Tensor = LENGTHS) -> Tensor:
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("variant", SERVED, ids=str)
 def test_the_memory_and_steps_are_those_of_the_modules(variant: dict[str, object], level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if level > extension.level():
+    if level > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: level)
+    monkeypatch.setattr(native, "simd_level", lambda: level)
     model, source, tokens = make(variant), some_source(), torch.randint(2, 11, (8, 5))
     with torch.no_grad():
         expected = model.encode(source, LENGTHS)

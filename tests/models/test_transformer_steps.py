@@ -8,7 +8,7 @@ from attent.models.transformer import Transformer, TransformerState
 from attent.models.transformer_packing import TURNS
 from attent.models.transformer_settings import TransformerSettings
 from attent.models.transformer_steps import Standing
-from attent.ops import native as extension
+from attent.ops import native
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 2, "width": 24, "feed_forward": 11, "heads": 4, "maximum_length": 31}
 SERVED = [
@@ -46,7 +46,7 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
 @torch.inference_mode()
 def test_steps_are_those_of_decode(variant: dict[str, object], compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiled:
-        monkeypatch.setattr(extension, "library", lambda: None)
+        monkeypatch.setattr(native, "library", lambda: None)
     model, (source, lengths), tokens = make(variant), some_source(), torch.randint(2, 11, (3, TURNS + 3))
     memory = model.encode(source, lengths)
     state, steps = model.start(memory), []

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.layers.dropout import Dropout
-from attent.ops import native as extension
+from attent.ops import native
 from attent.ops.add_layer_norm import residual_norm
 from attent.ops.dropout import kept
 
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 SHARE, HALF = 0.3, torch.bfloat16
 
 
@@ -42,9 +42,9 @@ def error(found: Tensor, exact: Tensor) -> float:
 def test_agrees_with_the_formula(
     shape: tuple[int, ...], of_output: torch.dtype | None, of_norm: torch.dtype, uses: str, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if level > extension.level():
+    if level > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: level)
+    monkeypatch.setattr(native, "simd_level", lambda: level)
     width, number = shape[-1], math.prod(shape[:-1])
     norm, kept = layer(width), stays(1, number, width).view(shape)
     features = (torch.randn(shape) + 2).requires_grad_()
@@ -72,7 +72,7 @@ def test_agrees_with_the_formula(
 def test_without_the_extension_pytorch_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     norm, features, output = layer(11), torch.randn(3, 5, 11), torch.randn(3, 5, 11)
     ours = residual_norm(features, output, Dropout(0.0), 0.0, norm, torch.float32)
-    monkeypatch.setattr(extension, "library", lambda: None)
+    monkeypatch.setattr(native, "library", lambda: None)
     torch.testing.assert_close(residual_norm(features, output, Dropout(0.0), 0.0, norm, torch.float32), ours)
     torch.testing.assert_close(ours[1], norm(features + output))
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.ops import native as extension
+from attent.ops import native
 from attent.ops.attention_rnn import Glances, Source
 
-pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 LENGTHS = torch.tensor([4, 11, 1, 0, 7])
 
 
@@ -45,9 +45,9 @@ def exactly(source: Source, queries: Tensor) -> tuple[list[Tensor], Tensor]:
 def test_steps_agree_with_the_formula_whatever_the_size_of_what_is_added(
     width: int, features: int, size: float, dtype: torch.dtype, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if level > extension.level():
+    if level > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: level)
+    monkeypatch.setattr(native, "simd_level", lambda: level)
     source, queries = source_of(width, features, size, dtype)
     agrees(source, queries, 2**-6 if dtype == torch.bfloat16 else 5e-6)
 

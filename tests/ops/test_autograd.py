@@ -7,8 +7,7 @@ from torch import Tensor
 from attent import attend
 from attent.attention.backends import row_tiles
 from attent.attention.masks import Window
-from attent.ops import native as extension
-from attent.ops import sdpa
+from attent.ops import native, sdpa
 from attent.ops.autograd import no_autocast
 
 B, H, T, D = 2, 3, 29, 8
@@ -35,7 +34,7 @@ def gradients(call: dict[str, Any], within: bool) -> list[Tensor]:
 @pytest.mark.parametrize("name", CALLS)
 def test_gradients_taken_within_autocast_are_those_taken_outside(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call: dict[str, Any] = {"score": "scaled_dot", "implementation": "sdpa"} | CALLS[name]
-    if name == "short" and extension.library() is None:
+    if name == "short" and native.library() is None:
         pytest.skip("the extension is not compiled")
     if name == "sdpa, long":
         monkeypatch.setattr(sdpa, "SHORT", 0)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attent.attention import attend
 from attent.attention.backends import row_tiles as by_rows
-from attent.ops import native as extension
+from attent.ops import native
 from attent.ops.dropout import kept
 
 
@@ -39,22 +39,22 @@ def test_all_and_nothing() -> None:
     assert not mask(7, 1.0).any()
 
 
-@pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+@pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_the_extension_keeps_the_same(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if level > extension.level():
+    if level > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: level)
+    monkeypatch.setattr(native, "simd_level", lambda: level)
     for probability in (0.0, 1e-9, 0.3, 0.999_999_999_9):
         for seed in (0, 2**40 + 5, torch.tensor([-3])):
             for queries, keys in ((1, 1), (35, 67), (0, 5), (5, 0)):
                 found = mask(seed, probability, queries=queries, keys=keys)
                 with monkeypatch.context() as patch:
-                    patch.setattr(extension, "library", lambda: None)
+                    patch.setattr(native, "library", lambda: None)
                     assert torch.equal(found, mask(seed, probability, queries=queries, keys=keys))
 
 
-@pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+@pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 def test_pytorch_accepts_the_operator() -> None:
     torch.library.opcheck(torch.ops.attent.kept.default, (torch.randint(2**32, (2, 3, 5, 1)), torch.randint(2**32, (7,)), 2**31))
 

@@ -16,8 +16,8 @@ from attent.attention.base import Score
 from attent.attention.masks import Window
 from attent.attention.scores import SCORES, Additive
 from attent.ops import sdpa
-from attent.ops.autograd import checkpointed, plain_gradients
-from attent.ops.eligibility import is_transformed, is_vmap_alone, needs_plain_backward, needs_plain_torch
+from attent.ops.autograd import checkpointed, double_backward, needs_double_backward
+from attent.ops.eligibility import is_transformed, is_vmap_alone, needs_plain_torch
 
 B, H, TQ, TK, D, DV = 2, 3, 5, 7, 4, 3
 # PyTorch's own forward mode
@@ -245,8 +245,8 @@ def test_a_backward_learns_of_many_gradients_at_once() -> None:
 
         @staticmethod
         def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-            seen.append(needs_plain_backward(gradient))
-            return plain_gradients(lambda one: checkpointed(torch.mul, one, 2), ctx.saved_tensors, gradient)[0]
+            seen.append(needs_double_backward(gradient))
+            return double_backward(lambda one: checkpointed(torch.mul, one, 2), ctx.saved_tensors, gradient)[0]
 
     x = torch.randn(3, requires_grad=True)
     for many in (False, True):

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attent.ops import native as extension
+from attent.ops import native
 from attent.ops.linear import project, serves
 
-needs_tiles = pytest.mark.skipif(not extension.tiles(), reason="no extension, or no processor with matrix tiles")
+needs_tiles = pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
 HALF = torch.bfloat16
 
 
@@ -58,7 +58,7 @@ def test_agrees_with_the_formula(shape: tuple[int, ...], wide: tuple[int, ...], 
 def test_where_nothing_serves_layers_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     some, features = layers(64, 96, 32), torch.randn(3, 7, 64)
     ours = projected(features, some)
-    monkeypatch.setattr(extension, "tiles", lambda: False)
+    monkeypatch.setattr(native, "has_amx", lambda: False)
     for one, other in zip(projected(features, some), ours, strict=True):
         torch.testing.assert_close(one, other, atol=2**-8, rtol=2**-7)
 
@@ -123,7 +123,7 @@ def test_gradients_are_differentiable() -> None:
 
     ours = second()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extension, "tiles", lambda: False)
+        patch.setattr(native, "has_amx", lambda: False)
         plain = second()
     for one, other in zip(ours, plain, strict=True):
         assert error(one, other.double()) < 0.02

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.ops import linear_cross_entropy as fused
-from attent.ops import native as extension
+from attent.ops import native
 from attent.ops.linear_cross_entropy import output_loss
 
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
-needs_tiles = pytest.mark.skipif(not extension.tiles(), reason="no extension, or no processor with matrix tiles")
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+needs_tiles = pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
 # of the extension's registers, or None for PyTorch alone
 WAYS = [None, *(pytest.param(level, marks=needs_extension) for level in (0, 1, 2))]
 
@@ -33,11 +33,11 @@ def textbook(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tens
 @pytest.fixture(params=WAYS, ids=["plain", "any", "avx2", "avx512"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
     if request.param is None:
-        monkeypatch.setattr(extension, "library", lambda: None)
-    elif request.param > extension.level():
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif request.param > native.simd_level():
         pytest.skip("this processor has no such registers")
     else:
-        monkeypatch.setattr(extension, "level", lambda: request.param)
+        monkeypatch.setattr(native, "simd_level", lambda: request.param)
     return request.param
 
 
@@ -78,7 +78,7 @@ def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
 
 def turned(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor | None]:
     """The loss of logits and its slopes, by the way that is to be had."""
-    turn = fused._compiled if extension.library() is not None else fused._plain
+    turn = fused._compiled if native.library() is not None else fused._plain
     loss, slope, of_bias = turn(logits.clone(), bias, told, smoothing, True)
     assert slope is not None and slope.dtype == logits.dtype
     return loss, slope, of_bias
@@ -222,13 +222,13 @@ def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "BYTES", 1)
     monkeypatch.setattr(fused, "LEAST_COMPILED", 16)
     sizes: list[int] = []
-    real = extension.run
+    real = native.run
 
     def watched(name: str, tensors: tuple[Tensor, ...], *numbers: float) -> None:
         sizes.append(tensors[0].numel())
         real(name, tensors, *numbers)
 
-    monkeypatch.setattr(extension, "run", watched)
+    monkeypatch.setattr(native, "run", watched)
     features, weight, bias, target = given(torch.float32, tokens=100)
     output_loss(features, weight, bias, target).backward()
     assert sizes == [16 * 7] * 6 + [4 * 7]
@@ -266,7 +266,7 @@ def test_by_tiles_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: 
     features[2, 3] = value
     found = output_loss_rows(features, weight, target)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extension, "tiles", lambda: False)
+        patch.setattr(native, "has_amx", lambda: False)
         plain = output_loss_rows(features, weight, target)
     for (loss, slope), (other, right) in zip(found, plain, strict=True):
         torch.testing.assert_close(loss, other, equal_nan=True, atol=2e-2, rtol=1e-2)

@@ -7,37 +7,37 @@ from pathlib import Path
 import pytest
 import torch
 
-from attent.ops import native as extension
+from attent.ops import native
 
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 
 
 def test_where_it_was_not_compiled_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extension, "find_spec", lambda name: None)
-    assert extension.library.__wrapped__() is None
+    monkeypatch.setattr(native, "find_spec", lambda name: None)
+    assert native.library.__wrapped__() is None
 
 
 @pytest.mark.parametrize("content", [b"", b"no library at all"])
 def test_a_damaged_one_is_none(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "it.so").write_bytes(content)
-    monkeypatch.setattr(extension, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "it.so")))
-    assert extension.library.__wrapped__() is None
+    monkeypatch.setattr(native, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "it.so")))
+    assert native.library.__wrapped__() is None
 
 
 @needs_extension
 def test_one_of_another_version_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(extension.SIGNATURES, "attent_from_the_future", [])
-    assert extension.library.__wrapped__() is None
+    monkeypatch.setitem(native.SIGNATURES, "attent_from_the_future", [])
+    assert native.library.__wrapped__() is None
 
 
 def test_without_one_there_are_no_registers_to_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extension, "library", lambda: None)
-    assert extension.level.__wrapped__() == 0
+    monkeypatch.setattr(native, "library", lambda: None)
+    assert native.simd_level.__wrapped__() == 0
 
 
 @needs_extension
 def test_registers_are_those_that_torch_sees() -> None:
-    assert extension.level() == {"AVX512": 2, "AVX2": 1}.get(torch.backends.cpu.get_cpu_capability(), 0)
+    assert native.simd_level() == {"AVX512": 2, "AVX2": 1}.get(torch.backends.cpu.get_cpu_capability(), 0)
 
 
 def test_a_torch_without_the_entry_leaves_threads_to_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_a_torch_without_the_entry_leaves_threads_to_the_extension(monkeypatch: 
         raise OSError(path)
 
     monkeypatch.setattr(ctypes, "CDLL", none)
-    assert extension.torchs_threads.__wrapped__() is None
+    assert native.gomp_parallel.__wrapped__() is None
 
 
 @needs_extension
@@ -55,6 +55,6 @@ def test_no_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         def attent_kept(*arguments: object) -> int:
             return 1
 
-    monkeypatch.setattr(extension, "library", Full)
+    monkeypatch.setattr(native, "library", Full)
     with pytest.raises(MemoryError, match="no memory left"):
-        extension.run("attent_kept", (torch.zeros(1),), 1)
+        native.run("attent_kept", (torch.zeros(1),), 1)

@@ -3,10 +3,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from attent.ops import native as extension
-from attent.ops import packed_linear
+from attent.ops import native, packed_linear
 
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 # rows, features, columns
 SHAPES = [(1, 1, 1), (5, 3, 64), (7, 129, 65), (13, 300, 101), (201, 37, 530)]
 
@@ -14,9 +13,9 @@ SHAPES = [(1, 1, 1), (5, 3, 64), (7, 129, 65), (13, 300, 101), (201, 37, 530)]
 @pytest.fixture(params=[pytest.param(level, marks=needs_extension) for level in (0, 1, 2)])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each width of registers."""
-    if request.param > extension.level():
+    if request.param > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: request.param)
+    monkeypatch.setattr(native, "simd_level", lambda: request.param)
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from attent.layers.recurrent import BidirectionalRecurrent, Recurrent, RecurrentState
-from attent.ops import native as extension
-from attent.ops import rnn
+from attent.ops import native, rnn
 
-pytestmark = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 LENGTHS = torch.tensor([4, 11, 0, 1, 7])
 
 
@@ -36,9 +35,9 @@ def layer_and_gradients(layer: Recurrent, inputs: Tensor, wanted: list[Tensor], 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_a_layer_agrees_with_pytorchs_in_float64(cell: str, half: bool, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if level > extension.level():
+    if level > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: level)
+    monkeypatch.setattr(native, "simd_level", lambda: level)
     layer, inputs = Recurrent(cell, 3, 7), torch.randn(5, 11, 3)
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
@@ -74,7 +73,7 @@ def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(cell: str, half: 
 
 def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    monkeypatch.setattr(extension, "run", lambda name, *arguments, run=extension.run: (called.append(name), run(name, *arguments)))
+    monkeypatch.setattr(native, "run", lambda name, *arguments, run=native.run: (called.append(name), run(name, *arguments)))
     reader, features = BidirectionalRecurrent("gru", 3, 7), torch.randn(5, 11, 3)
     reader(features, LENGTHS)
     assert called == ["attent_gates"] * 22

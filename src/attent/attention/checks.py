@@ -12,7 +12,7 @@ from attent.attention.base import Normalizer
 from attent.attention.normalizers import NORMALIZERS
 from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from attent.ops.autograd import is_autocast
-from attent.ops.eligibility import is_readable, known
+from attent.ops.eligibility import is_known_true, is_readable
 
 # the classes whose rows are known to be what they say
 _DISTRIBUTIONS: WeakSet[type[Normalizer]] = WeakSet(NORMALIZERS.values())
@@ -96,7 +96,7 @@ def lengths_within(lengths: object, keys: int) -> Tensor:
         lengths = torch.as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentError(f"lengths must be (B,) whole numbers, got {lengths!r}") from error
-    if lengths.numel() and known(lambda: (lengths.min() < 0) | (lengths.max() > keys), lengths.device):
+    if lengths.numel() and is_known_true(lambda: (lengths.min() < 0) | (lengths.max() > keys), lengths.device):
         raise ShapeError(f"lengths must be from 0 to Tk = {keys}, got {int(lengths.min())} to {int(lengths.max())}")
     return lengths
 

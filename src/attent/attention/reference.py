@@ -14,7 +14,7 @@ from torch import Tensor
 from attent.attention.base import Pairs, Side
 from attent.attention.call import Call
 from attent.ops.dropout import kept
-from attent.ops.eligibility import known
+from attent.ops.eligibility import is_known_true
 
 
 def why_not(call: Call) -> str | None:
@@ -117,7 +117,9 @@ def without_hidden(visible: Tensor, key: Side, value: Tensor) -> tuple[Side, Ten
         value: (B, H, Tk, Dv).
     """
     # a sum is finite only if every number is, and then a weight of zero is all it takes
-    if known(visible.all, value.device) or known(lambda: torch.isfinite(key.features.detach().sum() + value.detach().sum()), value.device):
+    if is_known_true(visible.all, value.device) or is_known_true(
+        lambda: torch.isfinite(key.features.detach().sum() + value.detach().sum()), value.device
+    ):
         return key, value
     hidden = ~visible
     bias = None if key.bias is None else key.bias.masked_fill(hidden, 0.0)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attent.data.tokenizer import BOS, EOS, PAD
 from attent.decoding.hypothesis import Hypothesis, length_penalty
-from attent.ops import native as extension
+from attent.ops import native
 
 # Tokens whose highest is found before any order is: on a CPU the highest of many takes a tenth of the time of saying which it
 # is, and a fifteenth of the time of the highest few.
@@ -61,7 +61,7 @@ def likeliest(so_far: Tensor, told: Tensor, who: Tensor, step: int) -> tuple[Ten
 
 def countable(told: Tensor) -> bool:
     """Whether the extension finds the likeliest."""
-    return told.device.type == "cpu" and told.dtype == torch.float32 and told.is_contiguous() and extension.library() is not None
+    return told.device.type == "cpu" and told.dtype == torch.float32 and told.is_contiguous() and native.library() is not None
 
 
 def likeliest_of_logits(so_far: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,7 +75,7 @@ def _ranked(so_far: Tensor, told: Tensor, *, logits: bool = False) -> tuple[Tens
     count = min(2 * width, width * size) if width > 1 else 1
     scores, places = told.new_empty(number, count), so_far.new_empty(number, count, dtype=torch.int64)
     given = (so_far.contiguous(), told, scores, places)
-    extension.run("attent_likeliest", given, number, width, size, count, logits, PAD, BOS, EOS)
+    native.run("attent_likeliest", given, number, width, size, count, logits, PAD, BOS, EOS)
     return scores, places
 
 

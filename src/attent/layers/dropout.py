@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.ops import native as extension
 from attent.ops.dropout import drops
 from attent.ops.eligibility import can_run_native, needs_plain_torch
 
@@ -46,7 +45,7 @@ class Dropout(nn.Module):
             return features
         if features.device.type != "cpu":
             return F.dropout(features, self.share)
-        if features.dtype == torch.float32 and features.numel() >= MANY and can_run_native() and extension.library() is not None:
+        if features.numel() >= MANY and can_run_native(features) and not torch.is_inference_mode_enabled():
             return _Dropped.apply(features, self.share, int(torch.randint(2**31 - 1, ())))
         dropped = round(self.share * 2**BITS)
         words = torch.empty(-(-features.numel() * BITS // 64), dtype=torch.int64).random_(-(2**63), None)

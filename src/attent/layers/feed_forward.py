@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from attent.errors import UnknownNameError
 from attent.ops import linear
-from attent.ops.eligibility import needs_plain_backward
+from attent.ops.autograd import double_backward, needs_double_backward
 
 Activation = Literal["relu", "gelu"]
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
@@ -66,8 +66,8 @@ class _FeedForward(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         *inputs, wide = ctx.saved_tensors
-        if needs_plain_backward(slope):
-            return linear.differentiable(_formula, inputs, ctx.needs_input_grad, slope)
+        if needs_double_backward(slope):
+            return double_backward(_formula, inputs, slope, ctx.needs_input_grad)
         features, widen, widen_bias, narrow, narrow_bias = inputs
         slope = slope.contiguous()
         of_narrow = linear.of_parameters(slope, wide, narrow_bias is not None)

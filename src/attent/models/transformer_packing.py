@@ -23,8 +23,7 @@ from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.layers.embeddings import TokenEmbedding
 from attent.models.transformer_layers import Decoder, DecoderLayer, Encoder, EncoderLayer
-from attent.ops import native as extension
-from attent.ops import packed_linear
+from attent.ops import native, packed_linear
 
 # Positions whose angles are computed at a time.
 TURNS = 16
@@ -180,7 +179,7 @@ def encode(encoder: Encoder, start: Start, source: Tensor, lengths: Tensor) -> T
     count = packed_linear.PANEL * -(-length // packed_linear.PANEL)
     turns = (None, None) if stack.turned is None else _angles(stack.turned.base, head, 0, count, source.device)
     given = (_exact(source), start.tokens.weight, start.positions, *turns, stack.weights, _exact(lengths), memory)
-    extension.run("attent_encoder", given, batch, length, *stack.sizes, start.tokens.scale, *stack.numbers)
+    native.run("attent_encoder", given, batch, length, *stack.sizes, start.tokens.scale, *stack.numbers)
     return memory
 
 
@@ -232,5 +231,5 @@ def step(
     given = (_exact(tokens), start.tokens.weight, start.positions, *turns, stack.weights, written, rows, origin, lengths, source, features)
     layer, place, row, _ = written.stride()
     places = (batch, length - 1, rows.stride(0), layer, row, place, source.shape[1], source.shape[2])
-    extension.run("attent_step", given, *places, *stack.sizes, start.tokens.scale, *stack.numbers)
+    native.run("attent_step", given, *places, *stack.sizes, start.tokens.scale, *stack.numbers)
     return features

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attent.ops import native as extension
+from attent.ops import native
+from attent.ops.autograd import needs_double_backward
 from attent.ops.dropout import Drops, drops
-from attent.ops.eligibility import can_run_native, needs_plain_backward
+from attent.ops.eligibility import can_run_native
 
 
 def residual_norm(
@@ -43,7 +44,7 @@ def residual_norm(
 
 def _serves(features: Tensor, output: Tensor | None, norm: nn.LayerNorm, dtype: torch.dtype) -> bool:
     """Whether the extension does: without gradients to come PyTorch is used, which compilers and exporters can follow."""
-    if not (norm.training and torch.is_grad_enabled() and can_run_native() and extension.library() is not None):
+    if not (norm.training and torch.is_grad_enabled() and can_run_native()):
         return False
     types = (torch.float32, torch.bfloat16)
     if dtype not in types or (output is not None and (output.dtype not in types or output.shape != features.shape)):
@@ -90,7 +91,7 @@ class _ResidualNorm(torch.autograd.Function):
             normalised,
             statistics,
         )
-        extension.run("attent_residual_norm", tensors, number, width, *halves, *work.numbers(), work.epsilon)
+        native.run("attent_residual_norm", tensors, number, width, *halves, *work.numbers(), work.epsilon)
         ctx.save_for_backward(features if together is None else together, weight, statistics)
         ctx.work, ctx.of_output = work, None if output is None else output.dtype
         ctx.set_materialize_grads(False)
@@ -102,7 +103,7 @@ class _ResidualNorm(torch.autograd.Function):
         together, weight, statistics = ctx.saved_tensors
         if dnormalised is None:
             dnormalised = torch.zeros_like(together, dtype=ctx.work.dtype)
-        if needs_plain_backward(*gradients):
+        if needs_double_backward(*gradients):
             return *_differentiable(together, weight, dtogether, dnormalised, ctx.work, ctx.of_output), None
         width = together.shape[-1]
         dfeatures, dweight, dbias = torch.empty_like(together), torch.empty_like(weight), torch.empty_like(weight)
@@ -120,7 +121,7 @@ class _ResidualNorm(torch.autograd.Function):
             dbias,
         )
         halves = ctx.of_output == torch.bfloat16, ctx.work.dtype == torch.bfloat16
-        extension.run("attent_residual_norm_gradients", tensors, len(statistics), width, *halves, *ctx.work.numbers())
+        native.run("attent_residual_norm_gradients", tensors, len(statistics), width, *halves, *ctx.work.numbers())
         return dfeatures, doutput, dweight, dbias, None
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.ops import native as extension
+from attent.ops import native
 
 # What features are padded to, so that they end with whole registers.
 LANES = 16
@@ -52,7 +52,7 @@ class Glances:
             line = -(-width // LANES) * LANES
             self.v = F.pad(source.v, (0, line - width))
             self.lines, self.most = source.values.new_empty(rows, keys, line), torch.empty(rows)
-            extension.run("attent_glanced_keys", (source.keys, self.lines, self.most), rows, keys, width, self.half)
+            native.run("attent_glanced_keys", (source.keys, self.lines, self.most), rows, keys, width, self.half)
 
     def look(self, place: int, product: Tensor) -> Tensor:
         """The context of one step, (B, n), from its query's product with W, (B, D)."""
@@ -70,7 +70,7 @@ class Glances:
             self.weights,
             self.contexts,
         )
-        extension.run("attent_glance", tensors, *self.sizes, place, product.stride(0), self.half)
+        native.run("attent_glance", tensors, *self.sizes, place, product.stride(0), self.half)
         return self.contexts[place]
 
     def slopes(self) -> None:
@@ -104,7 +104,7 @@ class Glances:
             self.dscores,
             dqueries,
         )
-        extension.run("attent_glance_gradients", tensors, *self.sizes, place, dqueries.stride(0), dqueries.stride(1), self.half)
+        native.run("attent_glance_gradients", tensors, *self.sizes, place, dqueries.stride(0), dqueries.stride(1), self.half)
 
     def summed(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """The gradients of values, keys and v, when all steps have theirs."""
@@ -115,5 +115,5 @@ class Glances:
             return dvalues, torch.bmm(self.dscores.to(dtype).mT, self.queries.to(dtype)), None
         dkeys, dv = torch.empty_like(source.keys), torch.empty(rows, width)
         tensors = (self.queries, self.dscores, self.v, source.keys, self.most, source.lengths, dkeys, dv)
-        extension.run("attent_glanced_keys_gradients", tensors, rows, steps, keys, width, self.half)
+        native.run("attent_glanced_keys_gradients", tensors, rows, steps, keys, width, self.half)
         return dvalues, dkeys, dv.sum(0)

@@ -11,53 +11,77 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from attent.ops.eligibility import is_transformed
+from attent.ops.eligibility import is_transformed, needs_plain_torch
 
 T = TypeVar("T")
 
 
-def aliases(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Other names for tensors, all differentiable: one may have been computed of another, which a derivative must not go through."""
-    return [tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in tensors]
-
-
 def checkpointed(function: Callable[..., Tensor], *arguments: object) -> Tensor:
-    """What a function returns, computed once more for its gradients; transforms know no checkpoints, and keep all of it."""
+    """Return a function's result, recomputed in the backward; under transforms, which have no checkpoints, intermediates are stored."""
     return function(*arguments) if is_transformed() else checkpoint(function, *arguments, use_reentrant=False)
 
 
-def plain_gradients(
-    function: Callable[..., Tensor | Sequence[Tensor]], inputs: Iterable[Tensor], gradients: Tensor | Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    """The gradients of a function in plain PyTorch, through which a graph can be made in grad mode.
+def needs_double_backward(*gradients: Tensor | None) -> bool:
+    """Return whether a custom backward must use `double_backward`: its result is differentiated again, or a gradient is batched."""
+    return torch.is_grad_enabled() or needs_plain_torch(*gradients)
+
+
+def double_backward(
+    function: Callable[..., Any],
+    inputs: Iterable[Tensor | None],
+    gradients: Tensor | Sequence[Tensor | None],
+    needs_grad: Sequence[bool] | None = None,
+    captured: Sequence[Tensor] = (),
+) -> tuple[Any, ...]:
+    """Return the gradients of a function in plain PyTorch, which autograd can differentiate again in grad mode.
 
     Args:
-        function: of the inputs.
-        inputs: tensors.
-        gradients: those of what the function returns; they alone may be many at once.
+        function: returns a tensor or several, from the inputs.
+        inputs: its arguments.
+        gradients: those of its outputs; they may be batched. None counts as zero.
+        needs_grad: which inputs get a gradient; all unless given.
+        captured: further leaves that the function uses without taking them as arguments.
+
+    Returns:
+        The gradient of each input and captured leaf; None for inputs that need none, are None or were not used.
     """
-    is_differentiated_again = torch.is_grad_enabled()
+    inputs = tuple(inputs)
+    needs_grad = [tensor is not None for tensor in inputs] if needs_grad is None else needs_grad
+    create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        inputs = aliases(inputs)
-        return torch.autograd.grad(function(*inputs), inputs, gradients, create_graph=is_differentiated_again)
+        # Fresh views: inputs may depend on each other upstream; stop `autograd.grad` at these.
+        views = [_view(tensor) if needed and tensor is not None else tensor for tensor, needed in zip(inputs, needs_grad, strict=True)]
+        leaves = [view for view, needed in zip(views, needs_grad, strict=True) if needed and view is not None]
+        outputs = function(*views)
+        if isinstance(outputs, Tensor):
+            outputs, gradients = (outputs,), (gradients,) if isinstance(gradients, Tensor) else gradients
+        pairs = [(output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if gradient is not None]
+        sides = [output for output, _ in pairs], [*leaves, *captured], [gradient for _, gradient in pairs]
+        results = iter(torch.autograd.grad(*sides, create_graph=create_graph, allow_unused=True))
+    of_inputs = [next(results) if needed and view is not None else None for view, needed in zip(views, needs_grad, strict=True)]
+    return *of_inputs, *results
+
+
+def _view(tensor: Tensor) -> Tensor:
+    return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
 def is_autocast(device: torch.device) -> bool:
-    """Whether autocast is on for a type of device; it never is for one that has none, such as meta."""
+    """Return whether autocast is on for a type of device; it never is for one without autocast, such as meta."""
     return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """A context in which autocast, which would round scores to 16 bits on the way, is off."""
+    """Return a context with autocast off, which would round scores to 16 bits."""
     return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()
 
 
 def no_autocast(backward: Callable[[Any, Tensor], T]) -> Callable[[Any, Tensor], T]:
-    """The backward of an `autograd.Function` with autocast off."""
+    """Run a backward with autocast off, as its forward ran, so that scores are not rounded to 16 bits."""
 
     @wraps(backward)
-    def exact(ctx: Any, gradient: Tensor) -> T:
+    def wrapped(ctx: Any, gradient: Tensor) -> T:
         with without_autocast(gradient.device):
             return backward(ctx, gradient)
 
-    return exact
+    return wrapped

@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from attent.ops import native as extension
+from attent.ops import native
 
 WORD = 0xFFFFFFFF
 # odd and far from small ratios: the primes of xxHash (Collet 2012), one for each axis of a row
@@ -58,7 +58,7 @@ class Drops:
     def compiled(self) -> bool:
         """Whether the extension serves; compilers fuse the step with what comes before and after it."""
         here = self.column.device.type == "cpu" and self.threshold <= WORD
-        return here and not torch.compiler.is_compiling() and extension.library() is not None
+        return here and not torch.compiler.is_compiling() and native.library() is not None
 
     def kept(self) -> Tensor:
         """Which weights stay, boolean (B, H, Tq, Tk)."""
@@ -78,7 +78,7 @@ class Drops:
         row, factor = self.row.flatten(0, 1)[groups, rows], 1.0 / (1.0 - self.probability)
         if self.compiled and weights.dtype == torch.float32:
             words = (row.to(torch.int32).contiguous(), self.column.to(torch.int32))
-            extension.run("attent_dropped", (*words, weights, out), row.numel(), self.column.numel(), self.threshold, factor)
+            native.run("attent_dropped", (*words, weights, out), row.numel(), self.column.numel(), self.threshold, factor)
             return out
         return torch.mul(weights, Drops(row[None], self.column, self.probability).kept()[0], out=out).mul_(factor)
 
@@ -113,7 +113,7 @@ def _kept(row: Tensor, column: Tensor, threshold: int) -> Tensor:
     found = torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool)
     if found.numel():
         words = (row.to(torch.int32).contiguous(), column.to(torch.int32).contiguous())
-        extension.run("attent_kept", (*words, found), row.numel(), column.numel(), threshold)
+        native.run("attent_kept", (*words, found), row.numel(), column.numel(), threshold)
     return found
 
 

@@ -1,80 +1,98 @@
-"""What is at work around a call, and with it which computation can serve: compiled code, or plain PyTorch alone.
+"""Conditions under which a fast version may run in the place of plain PyTorch: the only place that asks "may I be fast?".
 
-torch.func's transforms (vmap, grad, jvp and what is made of them), forward mode and batched gradients have rules for neither fused
-kernels nor operators of our own; plain PyTorch serves them all.
+The transforms of torch.func (vmap, grad, jvp and what is built from them), forward-mode derivatives and batched gradients have rules
+for neither fused kernels nor custom operators; plain PyTorch serves them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
 from torch.autograd import forward_ad
 
+from attent.ops import native
+
+# Input features that the processor's matrix tiles take must be a multiple of this.
+AMX_WIDTH = 32
+TRITON_INSTALLED = find_spec("triton") is not None
+
 
 def is_transformed() -> bool:
-    """Whether a transform of torch.func is at work."""
+    """Return whether a transform of torch.func is active."""
     return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def is_traced() -> bool:
-    """Whether `make_fx` records what runs."""
-    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None  # pyright: ignore[reportAttributeAccessIssue]
-
-
 def is_vmap_alone() -> bool:
-    """Whether vmap is at work, at any depth, and no other transform."""
+    """Return whether vmap is active, at any depth, and no other transform."""
     levels = torch._C._functorch.get_interpreter_stack() or []  # pyright: ignore[reportAttributeAccessIssue]
     vmap = torch._C._functorch.TransformType.Vmap  # pyright: ignore[reportAttributeAccessIssue]
     return bool(levels) and all(level.key() == vmap for level in levels) and forward_ad._current_level < 0  # pyright: ignore[reportPrivateUsage]
 
 
-def needs_plain_torch(gradient: Tensor | None = None) -> bool:
-    """Whether plain PyTorch alone serves what runs now: under a transform of torch.func, or in forward mode.
+def needs_plain_torch(*gradients: Tensor | None) -> bool:
+    """Return whether only plain PyTorch can serve: under a transform of torch.func, in forward mode, or for batched gradients.
 
     Args:
-        gradient: in a backward, the one that came; it may be many at once (`is_grads_batched`) though the forward was none of these.
+        gradients: in a backward, its incoming gradients; they may be batched (`is_grads_batched`) even if the forward was not transformed.
     """
     if is_transformed() or forward_ad._current_level >= 0:  # pyright: ignore[reportPrivateUsage]
         return True
-    return gradient is not None and torch._C._functorch.is_legacy_batchedtensor(gradient)  # pyright: ignore[reportAttributeAccessIssue]
+    is_batched = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]
+    return any(gradient is not None and is_batched(gradient) for gradient in gradients)
 
 
-def needs_plain_backward(*gradients: Tensor | None) -> bool:
-    """Whether a backward is to compute in plain PyTorch: for a graph of its own, or because nothing else serves these gradients."""
-    return torch.is_grad_enabled() or any(needs_plain_torch(gradient) for gradient in gradients)
+def can_run_custom_function() -> bool:
+    """Return whether an `autograd.Function` without rules for transforms may run: no compiler, transform or forward-mode derivatives."""
+    return not (torch.compiler.is_compiling() or needs_plain_torch())
 
 
-def can_run_native() -> bool:
-    """Whether nothing but backward passes is to come: no compiler, no transform, no forward-mode derivatives."""
-    return not (needs_plain_torch() or torch.compiler.is_compiling() or torch.is_inference_mode_enabled())
+def can_run_native(*tensors: Tensor, dtypes: Collection[torch.dtype] = (torch.float32,)) -> bool:
+    """Return whether the compiled library may compute with these tensors.
 
-
-def can_call_native() -> bool:
-    """Whether what runs now can be left to loops that PyTorch does not see: nothing follows, records or differentiates it forward."""
-    if torch.compiler.is_compiling() or needs_plain_torch() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
+    It must be installed, the tensors must lie on the CPU in one of these types, and nothing may have to see the computation: no
+    compiler, tracer, dispatch mode, transform or forward-mode derivatives.
+    """
+    if not can_run_custom_function() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
         return False
-    return not torch._C._len_torch_dispatch_stack()  # pyright: ignore[reportAttributeAccessIssue]
+    if torch._C._len_torch_dispatch_stack() or native.library() is None:  # pyright: ignore[reportAttributeAccessIssue]
+        return False
+    return all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
 
 
-def known(flag: Callable[[], Tensor], device: torch.device) -> bool:
-    """Whether a condition holds, asked only where the answer can be read at little cost: on a CPU, outside compiled graphs and vmap.
+def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
+    """Return whether the processor's matrix tiles (AMX) may multiply features by contiguous float32 parameters."""
+    if not native.has_amx() or features.shape[-1] % AMX_WIDTH or not can_run_native(features, dtypes=(torch.float32, torch.bfloat16)):
+        return False
+    return all(parameter is None or (can_run_native(parameter) and parameter.is_contiguous()) for parameter in parameters)
 
-    Elsewhere the answer is False, and the caller does the work that the condition would have spared.
+
+def can_run_triton(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether the Triton kernels run on a device in a type."""
+    return TRITON_INSTALLED and device.type == "cuda" and dtype != torch.float64
+
+
+def is_known_true(condition: Callable[[], Tensor], device: torch.device) -> bool:
+    """Return whether a condition holds, where that is cheap to read: on a CPU, outside compiled graphs and transforms.
+
+    Elsewhere return False; the caller then does the work that the condition would have spared.
     """
     if device.type != "cpu" or not _is_eager():
         return False
-    answer = flag()
+    answer = condition()
     return not isinstance(answer, FakeTensor) and bool(answer)
 
 
 def is_readable(tensor: Tensor) -> bool:
-    """Whether the numbers of a tensor can be read now; those of a fake one cannot, nor those on the meta device."""
+    """Return whether the numbers of a tensor can be read now; those of fake and meta tensors cannot."""
     return _is_eager() and not (tensor.is_meta or isinstance(tensor, FakeTensor))
 
 
 def _is_eager() -> bool:
-    """Whether what runs now is neither compiled nor transformed, nor traced by `make_fx`."""
-    return not (torch.compiler.is_compiling() or is_transformed() or is_traced())
+    """Return whether no compiler, transform or `make_fx` is active."""
+    if torch.compiler.is_compiling() or is_transformed():
+        return False
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is None  # pyright: ignore[reportAttributeAccessIssue]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.ops import native as extension
-from attent.ops.eligibility import can_run_native, needs_plain_backward
+from attent.ops import native
+from attent.ops.autograd import double_backward, needs_double_backward
+from attent.ops.eligibility import can_use_amx
 
 # What the extension's tiles divide, the layers it takes side by side, and weights above which its sums over tokens would take much memory.
 WIDTH, LAYERS, LARGEST = 32, 3, 2**20
@@ -39,13 +40,13 @@ def project(features: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
 
 def serves(features: Tensor, *layers: nn.Linear) -> bool:
     """Whether the extension computes these: in training alone, and where nothing but the layers' own formula is to happen."""
-    if not (torch.is_grad_enabled() and can_run_native() and extension.tiles()):
+    if not torch.is_grad_enabled():
         return False
     if not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") != torch.bfloat16:
         return False
-    if type(features) is not Tensor or features.dtype not in (torch.float32, torch.bfloat16) or not features.numel():
+    if type(features) is not Tensor or not features.numel() or not can_use_amx(features):
         return False
-    return features.device.type == "cpu" and all(plain(layer, features.shape[-1]) for layer in layers)
+    return all(plain(layer, features.shape[-1]) for layer in layers)
 
 
 def plain(layer: nn.Module, width: int) -> bool:
@@ -68,7 +69,7 @@ def products(features: Tensor, weights: Sequence[Tensor], biases: Sequence[Tenso
     given += [nothing] * (3 * (LAYERS - len(weights)))
     tensors = (features, *(nothing if one is None else one for one in given))
     sizes = features.numel() // features.shape[-1], features.shape[-1]
-    extension.run("attent_linear", tensors, *sizes, *_padded([len(weight) for weight in weights]), relu)
+    native.run("attent_linear", tensors, *sizes, *_padded([len(weight) for weight in weights]), relu)
     return found
 
 
@@ -80,7 +81,7 @@ def back(slopes: Sequence[Tensor], weights: Sequence[Tensor], above: Tensor | No
     given = [part for parts in zip(slopes, weights, strict=True) for part in parts] + [nothing] * (2 * (LAYERS - len(weights)))
     number = found.numel() // width
     sizes = _padded([len(weight) for weight in weights])
-    extension.run("attent_linear_inputs", (*given, nothing if above is None else above, found), number, *sizes, width)
+    native.run("attent_linear_inputs", (*given, nothing if above is None else above, found), number, *sizes, width)
     return found
 
 
@@ -89,17 +90,8 @@ def of_parameters(slope: Tensor, features: Tensor, bias: bool) -> tuple[Tensor, 
     outer, inner = slope.shape[-1], features.shape[-1]
     of_weight = slope.new_empty(outer, inner, dtype=torch.float32)
     of_bias = slope.new_empty(outer if bias else 0, dtype=torch.float32)
-    extension.run("attent_linear_weights", (slope, features, of_weight, of_bias), slope.numel() // outer, outer, inner)
+    native.run("attent_linear_weights", (slope, features, of_weight, of_bias), slope.numel() // outer, outer, inner)
     return of_weight, of_bias if bias else None
-
-
-def differentiable(formula: Callable[..., Any], inputs: Sequence[Tensor | None], wanted: Sequence[bool], slopes: Any) -> tuple[Any, ...]:
-    """The gradients of what is wanted of a formula's inputs, computed in plain PyTorch, for a graph of their own or many at once."""
-    asked = [one for one, needed in zip(inputs, wanted, strict=True) if needed and one is not None]
-    is_differentiated_again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        found = iter(torch.autograd.grad(formula(*inputs), asked, slopes, create_graph=is_differentiated_again))
-    return tuple(next(found) if needed else None for needed in wanted)
 
 
 def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -121,8 +113,8 @@ class _Projections(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         features, *parameters = ctx.saved_tensors
         weights, biases = parameters[::2], parameters[1::2]
-        if needs_plain_backward(*slopes):
-            return differentiable(_all, ctx.saved_tensors, ctx.needs_input_grad, slopes)
+        if needs_double_backward(*slopes):
+            return double_backward(_all, ctx.saved_tensors, slopes, ctx.needs_input_grad)
         slopes = tuple(slope.contiguous() for slope in slopes)
         found = [back(slopes, weights) if ctx.needs_input_grad[0] else None]
         for slope, bias in zip(slopes, biases, strict=True):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from attent.ops import native as extension
+from attent.ops import native
 
 # Logits that are held at a time, and tokens below which products lose their pace. The extension works in place and reads each logit
 # while its row is in the cache: as many as 8 MiB hold, and products of so many tokens are worth more than a smaller piece.
@@ -110,7 +110,7 @@ def _compiles(features: Tensor, target: Tensor, classes: int) -> bool:
     """Whether the extension serves; PyTorch says what is wrong with targets that are no classes."""
     if features.device.type != "cpu" or features.dtype not in (torch.bfloat16, torch.float32) or not target.numel():
         return False
-    if torch.compiler.is_compiling() or extension.library() is None or target.dtype != torch.int64:
+    if torch.compiler.is_compiling() or native.library() is None or target.dtype != torch.int64:
         return False
     least, most = torch.aminmax(target)
     return int(least) >= 0 and int(most) < classes
@@ -118,7 +118,7 @@ def _compiles(features: Tensor, target: Tensor, classes: int) -> bool:
 
 def _has_tiles(features: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether the processor's matrix tiles take these."""
-    if features.dtype != torch.bfloat16 or features.shape[1] % 32 or not extension.tiles():
+    if features.dtype != torch.bfloat16 or features.shape[1] % 32 or not native.has_amx():
         return False
     return all(one is None or (one.dtype == torch.float32 and one.is_contiguous()) for one in (weight, bias))
 
@@ -135,7 +135,7 @@ def _tiled(
     tensors = (features, weight, bias, target.contiguous(), losses, of_features, of_weight, of_bias)
     share = 1 / len(target)
     sizes = *features.shape, len(weight)
-    extension.run("attent_output_loss_tiles", tuple(nothing if one is None else one for one in tensors), *sizes, wanted, smoothing, share)
+    native.run("attent_output_loss_tiles", tuple(nothing if one is None else one for one in tensors), *sizes, wanted, smoothing, share)
     return losses.sum() * share, of_features, of_weight, of_bias
 
 
@@ -150,7 +150,7 @@ def _compiled(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: floa
     shift = torch.empty(0) if bias is None else bias.float().contiguous()
     columns = torch.empty(-(-tokens // ROWS) if wanted and bias is not None else 0, classes)
     halves = logits.dtype == torch.bfloat16
-    extension.run("attent_output_loss", (logits, told.contiguous(), shift, losses, columns), tokens, classes, halves, wanted, smoothing)
+    native.run("attent_output_loss", (logits, told.contiguous(), shift, losses, columns), tokens, classes, halves, wanted, smoothing)
     return losses.sum(), logits if wanted else None, columns.sum(0) if len(columns) else None
 
 

@@ -57,21 +57,21 @@ def library() -> ctypes.CDLL | None:
 
 
 @cache
-def level() -> int:
+def simd_level() -> int:
     """The widest registers of this processor: 2 for AVX-512, 1 for AVX2, 0 for any."""
     loaded = library()
     return 0 if loaded is None else loaded.attent_level()
 
 
 @cache
-def tiles() -> bool:
+def has_amx() -> bool:
     """Whether this processor multiplies tiles of bfloat16 (AMX), and the extension was compiled for them."""
     loaded = library()
-    return loaded is not None and level() == 2 and bool(loaded.attent_tiles())
+    return loaded is not None and simd_level() == 2 and bool(loaded.attent_tiles())
 
 
 @cache
-def torchs_threads() -> int | None:
+def gomp_parallel() -> int | None:
     """The address at which torch's OpenMP runtime runs a function on all of its threads; None where it has no such entry."""
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         path = Path(torch.__file__).with_name("lib") / name
@@ -94,5 +94,5 @@ def run(name: str, tensors: tuple[Tensor | None, ...], *numbers: float) -> None:
         MemoryError: it had no memory left.
     """
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-    if getattr(library(), name)(*pointers, *numbers, torch.get_num_threads(), torchs_threads(), level()):
+    if getattr(library(), name)(*pointers, *numbers, torch.get_num_threads(), gomp_parallel(), simd_level()):
         raise MemoryError("no memory left for the extension's threads")

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.ops import native as extension
+from attent.ops import native
+from attent.ops.eligibility import can_run_native
 
 # Columns of a panel, whose weights lie beside each other; every piece is as long as some panels of one feature.
 PANEL = 64
@@ -24,9 +25,7 @@ _made: WeakKeyDictionary[nn.Module, tuple[list[tuple[Tensor, int, int]], Tensor]
 
 def possible(parameter: Tensor) -> bool:
     """Whether the extension computes with parameters like this one: nobody wants gradients, a graph or another precision."""
-    if not torch.is_inference_mode_enabled() or parameter.dtype != torch.float32 or parameter.device.type != "cpu":
-        return False
-    return not (torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling() or extension.library() is None)
+    return torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cpu") and can_run_native(parameter)
 
 
 def laid_out(module: nn.Module, pieces: Callable[[], Iterable[Tensor]]) -> Tensor:
@@ -97,5 +96,5 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
 def product(packed: Tensor, features: Tensor, to: Tensor) -> Tensor:
     """Features (…, K) times panels, which are followed by the bias, put to where there is room for them, (…, N) without gaps."""
     depth, rows = features.shape[-1], features.contiguous()
-    extension.run("attent_products", (rows, packed, to), rows.numel() // depth, depth, to.shape[-1])
+    native.run("attent_products", (rows, packed, to), rows.numel() // depth, depth, to.shape[-1])
     return to

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attent.ops import native as extension
+from attent.ops import native
 from attent.ops.eligibility import can_run_native
 
 TYPES = (torch.float32, torch.bfloat16)
@@ -16,7 +16,7 @@ TYPES = (torch.float32, torch.bfloat16)
 
 def serves(*tensors: Tensor) -> bool:
     """Whether the extension can take these tensors' steps: without gradients to come PyTorch does, which compilers and exporters follow."""
-    if not (torch.is_grad_enabled() and can_run_native() and extension.library() is not None):
+    if not (torch.is_grad_enabled() and can_run_native()):
         return False
     if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") not in TYPES:
         return False
@@ -107,7 +107,7 @@ class GatedSteps:
             self.lengths,
         )
         numbers = (*self.shape[1:], place, *inputs.strides(), ours.stride(0), self.half, self.lstm)
-        extension.run("attent_gates", tensors, *numbers)
+        native.run("attent_gates", tensors, *numbers)
 
     def slopes(self, hidden: Tensor | None, cell: Tensor | None) -> None:
         """Begin with gradients, those of the state behind the last step."""
@@ -142,7 +142,7 @@ class GatedSteps:
         )
         outer_half = outer is not None and outer.dtype == torch.bfloat16
         numbers = (*self.shape[1:], place, *dinputs.strides(), dours.stride(0), dours.stride(1), self.half, outer_half, self.lstm)
-        extension.run("attent_gates_gradients", tensors, *numbers)
+        native.run("attent_gates_gradients", tensors, *numbers)
 
 
 def sweep(

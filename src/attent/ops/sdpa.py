@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.ops.autograd import no_autocast, plain_gradients
-from attent.ops.eligibility import is_transformed, known, needs_plain_backward
+from attent.ops.autograd import double_backward, needs_double_backward, no_autocast
+from attent.ops.eligibility import is_known_true, is_transformed
 
 # Up to so many pairs of a head plain products have their gradients sooner than PyTorch's CPU kernel.
 SHORT = 64 * 64
@@ -72,9 +72,9 @@ class _Fused(torch.autograd.Function):
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, mask, context, normaliser = ctx.saved_tensors
-        if needs_plain_backward(gradient):
+        if needs_double_backward(gradient):
             plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
-            return *plain_gradients(plain, (query, key, value), gradient), None, None, None
+            return *double_backward(plain, (query, key, value), gradient), None, None, None
         return *fused_gradients(gradient, query, key, value, mask, context, normaliser, ctx.causal, ctx.scale), None, None, None
 
 
@@ -106,7 +106,7 @@ def fused_gradients(
         scale: the factor on q·k.
     """
     is_large = normaliser.abs() > LOGARITHM
-    if not known(is_large.any, normaliser.device):
+    if not is_known_true(is_large.any, normaliser.device):
         return _backward(gradient, query, key, value, context, normaliser, 0.0, causal, attn_mask=mask, scale=scale)
     # a weight of exp(score − ∞) = 0 leaves these rows to the products
     small = normaliser.masked_fill(is_large, torch.inf)
@@ -120,7 +120,7 @@ def fused_gradients(
             term = torch.zeros(len(rows), keys, dtype=exact).masked_fill_(torch.arange(keys) > rows[:, None], -torch.inf)
         inputs = [part.to(exact) for part in (query[index], key[sequence, heads], value[sequence, heads])]
         of_large = gradient[index].masked_fill(~is_large[index][..., None], 0.0).to(exact)
-        parts = plain_gradients(partial(products, mask=term, causal=False, scale=scale), inputs, of_large)
+        parts = double_backward(partial(products, mask=term, causal=False, scale=scale), inputs, of_large)
         dquery[index] += parts[0]
         dkey[sequence, heads] += parts[1]
         dvalue[sequence, heads] += parts[2]
@@ -152,9 +152,9 @@ class _Products(torch.autograd.Function):
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, mask, weights = ctx.saved_tensors
-        if needs_plain_backward(gradient):
+        if needs_double_backward(gradient):
             plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
-            return *plain_gradients(plain, (query, key, value), gradient), None, None, None
+            return *double_backward(plain, (query, key, value), gradient), None, None, None
         gradient = gradient.flatten(0, 1)
         dvalue = torch.bmm(weights.mT, gradient)
         dweights = torch.bmm(gradient, value.flatten(0, 1).mT)

@@ -15,10 +15,10 @@ from attent.attention.backends import dense
 from attent.attention.masks import Causal, Padding, PerHead, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import Cosine
-from attent.ops import native as extension
+from attent.ops import native
 from attent.ops.dropout import kept
 
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 B, H, TQ, TK = 2, 6, 37, 41
 dice = torch.Generator().manual_seed(4)
 BIAS = torch.randn(1, H, TQ, TK, generator=dice)
@@ -43,9 +43,9 @@ WIDTHS = [(6, 32, 32), (3, 5, 7), (1, 33, 16)]
 
 @pytest.fixture(params=[0, 1, 2])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param > extension.level():
+    if request.param > native.simd_level():
         pytest.skip("this processor has no such registers")
-    monkeypatch.setattr(extension, "level", lambda: request.param)
+    monkeypatch.setattr(native, "simd_level", lambda: request.param)
 
 
 class Steps(TorchDispatchMode):
@@ -211,7 +211,7 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
         assert dense.why_not(prepare(*tensors, **arguments).call) == reason
     assert dense.why_not(prepare(*(one.half() for one in tensors)).call) == "it takes float32 and bfloat16, not torch.float16"
     assert dense.why_not(prepare(tensors[0][:, :, :0], *tensors[1:]).call) == "there is nothing to attend to"
-    monkeypatch.setattr(extension, "library", lambda: None)
+    monkeypatch.setattr(native, "library", lambda: None)
     assert dense.why_not(prepare(*tensors).call) == "its extension was not compiled when attent was installed"
     assert explain(*tensors).chosen == "sdpa"
 

@@ -10,7 +10,7 @@ from attent.attention import attend, explain, prepare
 from attent.attention.backends import row_tiles, sdpa_dropout
 from attent.attention.masks import Causal, Padding, PerHead, Window
 from attent.attention.scores import Additive, Gaussian
-from attent.ops import native as extension
+from attent.ops import native
 
 B, H, TQ, TK, D = 2, 3, 11, 13, 4
 dice = torch.Generator().manual_seed(4)
@@ -37,8 +37,8 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture(params=["compiled", "plain"])
 def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "plain":
-        monkeypatch.setattr(extension, "library", lambda: None)
-    elif extension.library() is None:
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
         pytest.skip("no extension: attent was installed without a compiler")
 
 

@@ -11,7 +11,7 @@ from attent.attention.backends import row_tiles, tanh
 from attent.attention.masks import Causal, Documents, Padding, Window
 from attent.attention.positions import Alibi
 from attent.attention.scores import Additive, Concat
-from attent.ops import native as extension
+from attent.ops import native
 
 SCORES = {"additive": Additive(5, 5, 7), "additive by head": Additive(5, 5, 7, heads=3), "concat": Concat(5, 5, 7)}
 CASES: list[dict[str, Any]] = [
@@ -43,10 +43,10 @@ def outcome(dtype: torch.dtype, score: Any, case: dict[str, Any], implementation
 @pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case) or "plain")
 def test_it_is_the_formula(score: Any, case: dict[str, Any], size: int, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if compiled and extension.library() is None:
+    if compiled and native.library() is None:
         pytest.skip("no extension: attent was installed without a compiler")
     if not compiled:
-        monkeypatch.setattr(extension, "library", lambda: None)
+        monkeypatch.setattr(native, "library", lambda: None)
     exact = outcome(torch.float64, score, case, "formula")
     plain = outcome(torch.float32, score, case, "formula")
     monkeypatch.setattr(row_tiles, "TILE", size)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from attent.ops import native as extension
-from attent.ops.tanh_score import eager, native
+from attent.ops import native
+from attent.ops.tanh_score import eager, operator
 
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
-WAYS = [pytest.param((native, level), id=f"extension-{level}", marks=needs_extension) for level in (0, 1, 2)]
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+COMPILED: Any = SimpleNamespace(scores=operator.native_scores, gradients=operator.native_gradients)
+WAYS = [pytest.param((COMPILED, level), id=f"extension-{level}", marks=needs_extension) for level in (0, 1, 2)]
 WAYS.append(pytest.param((eager, 0), id="eager"))
 Way = tuple[ModuleType, int]
 # (B, H, heads of v, Tq, Tk, D)
@@ -30,10 +32,10 @@ SHAPES = [
 @pytest.fixture
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module, level = request.param
-    if module is native:
-        if level > extension.level():
+    if module is COMPILED:
+        if level > native.simd_level():
             pytest.skip("this processor has no such registers")
-        monkeypatch.setattr(extension, "level", lambda: level)
+        monkeypatch.setattr(native, "simd_level", lambda: level)
     return module
 
 
@@ -136,7 +138,7 @@ def test_results_do_not_depend_on_the_number_of_threads(shape: tuple[int, ...]) 
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            results.append([native.scores(*given[:3]), *native.gradients(*given)])
+            results.append([COMPILED.scores(*given[:3]), *COMPILED.gradients(*given)])
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:
@@ -147,10 +149,10 @@ def test_results_do_not_depend_on_the_number_of_threads(shape: tuple[int, ...]) 
 @needs_extension
 def test_threads_of_its_own_serve_where_torchs_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     given = sides((2, 3, 3, 150, 90, 7))
-    expected = [native.scores(*given[:3]), *native.gradients(*given)]
-    monkeypatch.setattr(extension, "torchs_threads", lambda: None)
+    expected = [COMPILED.scores(*given[:3]), *COMPILED.gradients(*given)]
+    monkeypatch.setattr(native, "gomp_parallel", lambda: None)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    for ours, theirs in zip([native.scores(*given[:3]), *native.gradients(*given)], expected, strict=True):
+    for ours, theirs in zip([COMPILED.scores(*given[:3]), *COMPILED.gradients(*given)], expected, strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -190,9 +192,3 @@ def test_one_number_by_hand(way: ModuleType) -> None:
     v = torch.tensor([[2.0, 3.0]])
     # 2·tanh 1.5 + 3·tanh 0, 2·tanh 0 + 3·tanh 1
     torch.testing.assert_close(way.scores(query, key, v), torch.tensor([[[[1.8102965, 2.2847826]]]]))
-
-
-def test_without_the_extension_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extension, "library", lambda: None)
-    assert native.why_not() == "its extension was not compiled when attent was installed"
-    assert extension.level.__wrapped__() == 0

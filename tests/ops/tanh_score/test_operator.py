@@ -9,10 +9,10 @@ from attent.attention import attend
 from attent.attention.backends.tanh import between
 from attent.attention.base import Side
 from attent.attention.scores import Additive
-from attent.ops import native as extension
-from attent.ops.tanh_score import eager, native
+from attent.ops import native
+from attent.ops.tanh_score import eager, operator
 
-needs_extension = pytest.mark.skipif(extension.library() is None, reason="no extension: attent was installed without a compiler")
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 
 
 def given(dtype: torch.dtype = torch.float64, directions: int = 2) -> tuple[Tensor, ...]:
@@ -81,8 +81,8 @@ def test_float32_on_a_cpu_goes_to_the_extension_if_there_is_one(monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(eager, "scores", broken)
         compiled = torch.ops.attent.tanh_scores(*inputs)
-    monkeypatch.setattr(native, "scores", broken)
-    monkeypatch.setattr(extension, "library", lambda: None)
+    monkeypatch.setattr(operator, "native_scores", broken)
+    monkeypatch.setattr(native, "library", lambda: None)
     torch.testing.assert_close(torch.ops.attent.tanh_scores(*inputs), compiled)
 
 

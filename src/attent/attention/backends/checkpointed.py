@@ -18,8 +18,8 @@ from attent.attention.backends import row_tiles as by_rows
 from attent.attention.backends.block_sparse import Band
 from attent.attention.base import Side
 from attent.attention.call import Call
-from attent.ops.autograd import checkpointed, no_autocast
-from attent.ops.eligibility import can_run_native, needs_plain_backward
+from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
+from attent.ops.eligibility import can_run_custom_function
 
 # The context of a band's rows, given its part of the lowered queries, keys and values.
 Tile = Callable[[Side, Side, Tensor, Band], Tensor]
@@ -51,7 +51,7 @@ class Tiles:
 
     def differentiable(self, lowered: by_rows.Lowered) -> Tensor:
         """The context, with gradients to the lowered sides and to every leaf that tiles use besides."""
-        leaves = probe.besides(self.tile, self.call, lowered, self.bands[0]) if can_run_native() else None
+        leaves = probe.besides(self.tile, self.call, lowered, self.bands[0]) if can_run_custom_function() else None
         if leaves is None:
             return self.checkpointed(lowered)
         return _InPlace.apply(self, lowered.key.origin, *_flat(lowered), *leaves)
@@ -76,9 +76,13 @@ class _InPlace(torch.autograd.Function):
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         tensors, wanted = list(ctx.saved_tensors), ctx.needs_input_grad[2:]
-        way = _plain if needs_plain_backward(gradient) else _by_tiles
-        gradients = way(ctx, tensors, wanted, gradient)
-        return None, None, *gradients
+        if needs_double_backward(gradient):
+
+            def plain(*sides: Tensor | None) -> Tensor:
+                return ctx.tiles.checkpointed(_lowered(list(sides), ctx.origin))
+
+            return None, None, *double_backward(plain, tensors[:5], gradient, wanted[:5], captured=tensors[5:])
+        return None, None, *_by_tiles(ctx, tensors, wanted, gradient)
 
 
 def _by_tiles(ctx: Any, tensors: list[Tensor | None], wanted: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
@@ -110,21 +114,3 @@ def _by_tiles(ctx: Any, tensors: list[Tensor | None], wanted: tuple[bool, ...], 
             else:
                 total += part
     return totals
-
-
-def _plain(ctx: Any, tensors: list[Tensor | None], wanted: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
-    """The same in plain PyTorch, through which a graph can be made."""
-    is_differentiated_again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # other names for them: one may have been computed of another, and that is not to be gone through here
-        inputs = [
-            tensor if tensor is None or not want else tensor.view_as(tensor) for tensor, want in zip(tensors[:5], wanted[:5], strict=True)
-        ] + tensors[5:]
-        places = [place for place, want in enumerate(wanted) if want and inputs[place] is not None]
-        leaves: list[Any] = [inputs[place] for place in places]
-        context = ctx.tiles.checkpointed(_lowered(inputs[:5], ctx.origin))
-        found = torch.autograd.grad(context, leaves, gradient, create_graph=is_differentiated_again, allow_unused=True)
-    gradients: list[Tensor | None] = [None] * len(tensors)
-    for place, one in zip(places, found, strict=True):
-        gradients[place] = one
-    return gradients

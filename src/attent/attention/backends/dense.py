@@ -19,10 +19,10 @@ from attent.attention.backends.sdpa import PLAIN
 from attent.attention.base import DotScore, Side
 from attent.attention.call import Call
 from attent.attention.normalizers.softmax import Softmax
-from attent.ops import native as extension
-from attent.ops.autograd import no_autocast, plain_gradients
+from attent.ops import native
+from attent.ops.autograd import double_backward, needs_double_backward, no_autocast
 from attent.ops.dropout import WORD, threshold
-from attent.ops.eligibility import can_call_native, is_transformed, needs_plain_backward
+from attent.ops.eligibility import can_run_native, is_transformed
 
 TYPES = (torch.float32, torch.bfloat16)
 
@@ -45,9 +45,11 @@ def why_not(call: Call) -> str | None:
         return "it has no gradient for a bias"
     if call.is_empty:
         return "there is nothing to attend to"
-    if not can_call_native():
+    if can_run_native():
+        return None
+    if torch.compiler.is_compiling() or native.library() is not None:
         return "it has no forward-mode derivatives, no vmap, and nothing for a compiler or a dispatch mode"
-    return None if extension.library() is not None else "its extension was not compiled when attent was installed"
+    return "its extension was not compiled when attent was installed"
 
 
 def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
@@ -107,7 +109,7 @@ class _Work:
     def run(self, name: str, *tensors: Tensor | None) -> None:
         """Call the extension, whose pointers may be none."""
         nothing = torch.empty(0)
-        extension.run(name, tuple(nothing if one is None else one for one in tensors), *self.numbers())
+        native.run(name, tuple(nothing if one is None else one for one in tensors), *self.numbers())
 
     def context(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """(B, H, Tq, Dv), of the values' type; in memory a query's heads lie beside each other."""
@@ -142,8 +144,8 @@ class _Short(torch.autograd.Function):
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value = ctx.saved_tensors
-        if needs_plain_backward(gradient):
-            return *plain_gradients(partial(_plain, ctx.work), (query, key, value), gradient), None
+        if needs_double_backward(gradient):
+            return *double_backward(partial(_plain, ctx.work), (query, key, value), gradient), None
         return *ctx.work.gradients(query, key, value, gradient), None
 
 

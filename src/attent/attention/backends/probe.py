@@ -13,7 +13,7 @@ from attent.attention.backends import row_tiles as by_rows
 from attent.attention.backends.block_sparse import Band
 from attent.attention.base import Side
 from attent.attention.call import Call
-from attent.ops.eligibility import can_run_native
+from attent.ops.eligibility import can_run_custom_function
 
 
 def per_pair(call: Call, lowered: by_rows.Lowered) -> int | None:
@@ -21,7 +21,9 @@ def per_pair(call: Call, lowered: by_rows.Lowered) -> int | None:
 
     By what is kept for a backward: of three rows against two, so that what is made of the keys alone does not count.
     """
-    if call.score.form is not None or call.queries < 3 or not call.keys or not can_run_native():
+    if call.score.form is not None or call.queries < 3 or not call.keys:
+        return None
+    if torch.is_inference_mode_enabled() or not can_run_custom_function():
         return None
     with _as_before(call.device):
         two, three = (_kept(call, lowered, rows) for rows in (2, 3))

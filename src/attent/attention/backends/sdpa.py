@@ -14,7 +14,7 @@ from attent.attention.masks.causal import Causal
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.ops.eligibility import is_vmap_alone, known, needs_plain_torch
+from attent.ops.eligibility import is_known_true, is_vmap_alone, needs_plain_torch
 from attent.ops.sdpa import twice_differentiable
 
 # Their lowered sides are the queries and keys themselves.
@@ -78,7 +78,7 @@ def _whole(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
         seen = allowed.any(-2)
         key, value = reference.without_hidden(seen, key, value)
         every = allowed.any(-1, keepdim=True)
-        if not known(every.all, call.device):
+        if not is_known_true(every.all, call.device):
             # a row that may see nothing looks at everything, and is set to zero afterwards: no backend's habits enter
             alive, allowed = every, allowed | ~every
     query, features, scale = _sides(call, query, key, seen)

@@ -16,8 +16,8 @@ from attent.attention.backends.additive_mask import Added, added
 from attent.attention.backends.block_sparse import Band
 from attent.attention.call import Call
 from attent.attention.masks.causal import Causal
-from attent.ops.autograd import checkpointed, no_autocast, plain_gradients
-from attent.ops.eligibility import is_transformed, needs_plain_backward
+from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
+from attent.ops.eligibility import is_transformed
 from attent.ops.sdpa import fused_gradients, products
 
 
@@ -100,10 +100,10 @@ class _Bands(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, context, *sums = ctx.saved_tensors
         work: _Work = ctx.work
-        if needs_plain_backward(gradient):
+        if needs_double_backward(gradient):
             # a slice of everything would be an alias, of which there is no batch
             gradients = [gradient.narrow(2, band.rows.start, len(band.rows)) for band in work.bands]
-            return *plain_gradients(partial(_plain, work), (query, key, value), gradients), None
+            return *double_backward(partial(_plain, work), (query, key, value), gradients), None
         # what bands share is summed in float32 at least
         exact = torch.promote_types(query.dtype, torch.float32)
         dq, dk, dv = torch.zeros_like(query), torch.zeros_like(key, dtype=exact), torch.zeros_like(value, dtype=exact)

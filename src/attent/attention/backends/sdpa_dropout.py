@@ -19,9 +19,9 @@ from attent.attention.backends.additive_mask import Added, added
 from attent.attention.base import DotScore, Side
 from attent.attention.call import Call
 from attent.attention.normalizers.softmax import Softmax
-from attent.ops.autograd import checkpointed, no_autocast, plain_gradients
+from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
 from attent.ops.dropout import Drops
-from attent.ops.eligibility import can_run_native, needs_plain_backward
+from attent.ops.eligibility import can_run_custom_function
 
 # Pairs that are held at a time: 1 MiB of float32 for their scores, and as much for their weights.
 CHUNK = 2**18
@@ -43,7 +43,7 @@ def why_not(call: Call) -> str | None:
         return "it has neither a soft cap nor a bias of position"
     if call.bias is not None and call.bias.requires_grad:
         return "it has no gradient for a bias"
-    if not can_run_native():
+    if not can_run_custom_function() or torch.is_inference_mode_enabled():
         return "it has no forward-mode derivatives, no vmap, and nothing for a compiler"
     return None
 
@@ -156,13 +156,13 @@ class _Dropped(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, value, kept = ctx.saved_tensors
         work: _Work = ctx.work
-        if needs_plain_backward(gradient):
+        if needs_double_backward(gradient):
             # slices of everything would be aliases, of which there is no batch
             gradients = [
                 gradient.narrow(0, groups.start, groups.stop - groups.start).narrow(1, some.start, some.stop - some.start)
                 for groups, some, _ in work.chunks()
             ]
-            return *plain_gradients(partial(_plain, work), (query, key, value), gradients), None
+            return *double_backward(partial(_plain, work), (query, key, value), gradients), None
         dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
         memory = _Memory(query, work, 2 if kept is not None else 3)
         for groups, some, hidden in work.chunks():

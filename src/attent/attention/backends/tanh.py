@@ -15,9 +15,8 @@ from attent.attention.backends import row_tiles, tiled
 from attent.attention.base import Side, TanhScore
 from attent.attention.call import Call
 from attent.attention.normalizers.softmax import Softmax
-from attent.ops.eligibility import needs_plain_torch
+from attent.ops.eligibility import can_run_triton, needs_plain_torch
 from attent.ops.tanh_score import operator
-from attent.ops.tanh_score.triton import operators
 
 
 def why_not(call: Call) -> str | None:
@@ -54,7 +53,7 @@ def between(score: TanhScore, query: Side, key: Side) -> Tensor:
 
 def _fused_unsupported(call: Call) -> str | None:
     """What keeps the fused kernel from a call of tanh form; None if nothing does."""
-    if not operators.serves(call.device, call.dtype):
+    if not can_run_triton(call.device, call.dtype):
         return "it needs a CUDA device, Triton, and no float64"
     if not isinstance(call.normalizer, Softmax):
         return f"its normalizer is softmax, not {type(call.normalizer).__name__}"

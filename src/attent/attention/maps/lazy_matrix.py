@@ -17,7 +17,7 @@ from attent.attention.call import Call, lower_key
 from attent.attention.maps.versions import Versions
 from attent.errors import ArgumentError, ShapeError
 from attent.ops.autograd import without_autocast
-from attent.ops.eligibility import known
+from attent.ops.eligibility import is_known_true
 
 Index = int | slice | Tensor | list[int] | EllipsisType
 
@@ -152,7 +152,7 @@ def _lowered(call: Call, key: Side) -> Side:
     side = reference.exact_keys(call, key)
     hiding = call.mask is not None or call.bias is not None
     # a sum is finite only if every number is, and then what is hidden cannot leak
-    finite = not hiding or known(lambda: torch.isfinite(key.features.detach().sum(dtype=call.exact)), call.device)
+    finite = not hiding or is_known_true(lambda: torch.isfinite(key.features.detach().sum(dtype=call.exact)), call.device)
     # but a kernel of tanh forms computes in another way, to other bits, where any key is large
     emptied = not finite or (hiding and isinstance(call.score, TanhScore))
     centred = not call.lowered and type(call.score).origin is not Score.origin

@@ -13,7 +13,7 @@ from attent.attention.call import Call
 from attent.attention.maps import lazy_matrix
 from attent.attention.maps.lazy_matrix import LazyMatrix
 from attent.attention.normalizers.softmax import Softmax
-from attent.ops.eligibility import known
+from attent.ops.eligibility import is_known_true
 from attent.ops.tanh_score import operator
 
 # numbers that a tile of a form holds: scores and weights together nearly fit a CPU core's own cache
@@ -217,7 +217,8 @@ class _Band:
         if allowed is None:
             return cls(pairs, biases, factors, None, None, slice(None), None)
         dead = ~allowed.any(-1, keepdim=True)
-        return cls(pairs, biases, factors, allowed, ~allowed, slice(None), None if known(lambda: ~dead.any(), call.device) else dead)
+        has_none = is_known_true(lambda: ~dead.any(), call.device)
+        return cls(pairs, biases, factors, allowed, ~allowed, slice(None), None if has_none else dead)
 
     def at(self, batches: slice, heads: slice) -> _Band:
         """The same for some sequences and heads."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attent.ops.autograd import checkpointed
-from attent.ops.eligibility import known
+from attent.ops.eligibility import is_known_true
 
 # Features of pairs that are held at a time: 1 MiB of float32, which one core's cache holds.
 CHUNK = 2**18
@@ -47,7 +47,8 @@ def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[
 def _rests(query: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Runs of rows, and 1 − tanh(q' + k') of each with every key, (B, H, rows, Tk, D), to be used before the next."""
     step = max(CHUNK // max(key.numel(), 1), 1)
-    narrow = query.numel() and key.numel() and known(lambda: torch.maximum(query.abs().amax(), key.abs().amax()) <= WIDE, query.device)
+    narrow = query.numel() and key.numel()
+    narrow = narrow and is_known_true(lambda: torch.maximum(query.abs().amax(), key.abs().amax()) <= WIDE, query.device)
     ours, theirs = (torch.exp(2 * query) / 2, torch.exp(2 * key)[:, :, None]) if narrow else (query, key[:, :, None])
     half = query.new_full((), 0.5)
     # one piece of memory serves all of them

@@ -1,37 +1,75 @@
-"""v·tanh(q' + k') as operators of PyTorch's: differentiable twice and more, and opaque to its compiler.
+"""Scores v·tanh(q' + k') as PyTorch operators: differentiable any number of times, and opaque to its compiler.
 
-`attent::tanh_scores` and `attent::tanh_gradients` take the quickest way there is for the device: the compiled extension on a
-CPU, Triton on a GPU, else plain PyTorch a few rows at a time.
+`attent::tanh_scores` and `attent::tanh_gradients` take the fastest version for the device: the compiled library on a CPU, Triton on a
+GPU, else plain PyTorch, a few rows at a time.
 """
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attent.ops.autograd import plain_gradients
-from attent.ops.eligibility import needs_plain_torch
-from attent.ops.tanh_score import eager, native
-from attent.ops.tanh_score.triton import operators
+from attent.ops import native
+from attent.ops.autograd import double_backward
+from attent.ops.eligibility import can_run_triton, needs_plain_torch
+from attent.ops.tanh_score import eager
+
+# Each thread of the library takes a run of features. With fewer runs than TASKS, rows are cut into slabs, each with its own sums of the
+# keys' gradients; the shapes alone decide, so that the sums do not depend on the number of threads.
+FEATURES, TASKS, SLAB_ROWS = 16, 8, 64
 
 
-def _way(tensor: Tensor) -> ModuleType:
-    """What computes for such tensors."""
-    if operators.serves(tensor.device, tensor.dtype):
+def _version(tensor: Tensor) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor, Tensor]]]:
+    """Return the fastest scores and gradients for tensors such as this one."""
+    if can_run_triton(tensor.device, tensor.dtype):
         from attent.ops.tanh_score.triton import tiles
 
-        return tiles
-    compiled = tensor.device.type == "cpu" and tensor.dtype == torch.float32 and native.why_not() is None
-    return native if compiled else eager
+        return tiles.scores, tiles.gradients
+    if tensor.device.type == "cpu" and tensor.dtype == torch.float32 and native.library() is not None:
+        return native_scores, native_gradients
+    return eager.scores, eager.gradients
+
+
+def native_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """Return v·tanh(q' + k') of every pair by the compiled library; float32, shapes as in `tanh_scores`.
+
+    Raises:
+        MemoryError: the library ran out of memory.
+    """
+    query, key, v = (tensor.detach().contiguous() for tensor in (query, key, v))
+    scores = query.new_empty(*query.shape[:-1], key.shape[-2])
+    if scores.numel():
+        sizes = (query.shape[0] * query.shape[1], v.shape[0], query.shape[2], key.shape[2], query.shape[3])
+        native.run("attent_tanh_scores", (query, key, v, scores), *sizes)
+    return scores
+
+
+def native_gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of q', k' and v by the compiled library, given that of the scores (B, H, Tq, Tk).
+
+    Raises:
+        MemoryError: the library ran out of memory.
+    """
+    query, key, v, gradient = (tensor.detach().contiguous() for tensor in (query, key, v, gradient))
+    if not gradient.numel():
+        return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(v)
+    batch, heads, queries, width = query.shape
+    runs = batch * heads * max(-(-width // FEATURES), 1)
+    slabs = max(min(-(-TASKS // runs), -(-queries // SLAB_ROWS)), 1)
+    dq, dk = torch.empty_like(query), query.new_empty(batch, heads, slabs, key.shape[2], width)
+    dv = query.new_empty(batch, heads, slabs, width)
+    sizes = (batch * heads, v.shape[0], queries, key.shape[2], width, slabs)
+    native.run("attent_tanh_gradients", (query, key, v, gradient, dq, dk, dv), *sizes)
+    return dq, dk[:, :, 0] if slabs == 1 else dk.sum(2), dv.sum((0, 2)) if v.shape[0] == heads else dv.sum((0, 1, 2))[None]
 
 
 @torch.library.custom_op("attent::tanh_scores", mutates_args=())
 def tanh_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     """v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
-    return _way(query).scores(query, key, v)
+    return _version(query)[0](query, key, v)
 
 
 @tanh_scores.register_fake
@@ -42,7 +80,7 @@ def _(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 @torch.library.custom_op("attent::tanh_gradients", mutates_args=())
 def tanh_gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of q', k' and v, given that of the scores."""
-    return _way(query).gradients(query, key, v, gradient)
+    return _version(query)[1](query, key, v, gradient)
 
 
 @tanh_gradients.register_fake
@@ -50,36 +88,36 @@ def _(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, 
     return torch.empty_like(query), torch.empty_like(key), torch.empty_like(v)
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
+def _save(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
 def _scores_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
     if needs_plain_torch(gradient):
-        return plain_gradients(eager.plain_scores, ctx.saved_tensors, gradient)
+        return double_backward(eager.plain_scores, ctx.saved_tensors, gradient)
     return torch.ops.attent.tanh_gradients(*ctx.saved_tensors, gradient)
 
 
-def _gradients_backward(ctx: Any, *along: Tensor | None) -> tuple[Tensor, ...]:
-    """By plain PyTorch: what the gradients were multiplied with is Σ g·h, h being the scores' derivative along (dq, dk, dv)."""
+def _gradients_backward(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:
+    """Compute in plain PyTorch: the gradients' products with (dq, dk, dv) are Σ g·h, h the scores' derivative along (dq, dk, dv)."""
     inputs = ctx.saved_tensors
-    along = tuple(torch.zeros_like(like) if tensor is None else tensor for tensor, like in zip(along, inputs, strict=False))
-    if any(needs_plain_torch(tensor) for tensor in along):
-        # they may be many at once, and nothing of them be differentiated here
-        return plain_gradients(lambda *sides: plain_gradients(eager.plain_scores, sides[:3], sides[3]), inputs, along)
+    tangents = tuple(torch.zeros_like(like) if tensor is None else tensor for tensor, like in zip(tangents, inputs, strict=False))
+    if needs_plain_torch(*tangents):
+        # They may be batched, and must not be differentiated here.
+        return double_backward(lambda *sides: double_backward(eager.plain_scores, sides[:3], sides[3]), inputs, tangents)
 
     def product(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> Tensor:
-        return (gradient * eager.by_rows(_slope, (query, along[0]), key, v, *along[1:])).sum()
+        return (gradient * eager.by_rows(_derivative, (query, tangents[0]), key, v, *tangents[1:])).sum()
 
-    return plain_gradients(product, inputs, inputs[0].new_ones(()))
+    return double_backward(product, inputs, inputs[0].new_ones(()))
 
 
-def _slope(query: Tensor, dq: Tensor, key: Tensor, v: Tensor, dk: Tensor, dv: Tensor) -> Tensor:
-    """The derivative of the scores along (dq, dk, dv), (B, H, Tq, Tk)."""
+def _derivative(query: Tensor, dq: Tensor, key: Tensor, v: Tensor, dk: Tensor, dv: Tensor) -> Tensor:
+    """Return the derivative of the scores along (dq, dk, dv), (B, H, Tq, Tk)."""
     hidden = torch.tanh(query[..., :, None, :] + key[..., None, :, :])
     inner = (1 - hidden.square()) * (dq[..., :, None, :] + dk[..., None, :, :])
     return (inner * v[:, None, None] + hidden * dv[:, None, None]).sum(-1)
 
 
-tanh_scores.register_autograd(_scores_backward, setup_context=_keep)
-tanh_gradients.register_autograd(_gradients_backward, setup_context=_keep)
+tanh_scores.register_autograd(_scores_backward, setup_context=_save)
+tanh_gradients.register_autograd(_gradients_backward, setup_context=_save)

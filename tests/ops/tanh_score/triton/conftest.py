@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
@@ -24,7 +25,7 @@ def missing() -> str | None:
     before = os.environ.get("TRITON_INTERPRET")
     os.environ["TRITON_INTERPRET"] = "1"
     try:
-        from attent.ops.tanh_score.triton import attention, tiles  # noqa: F401
+        import_module("attent.ops.tanh_score.triton.attention")
     finally:
         if before is None:
             del os.environ["TRITON_INTERPRET"]
@@ -43,11 +44,14 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
         pytest.skip(MISSING)
     if GPU:
         return torch.device("cuda")
-    from attent.ops.tanh_score.triton import attention, operators, tiles
+    from attent.attention.backends import tanh
+    from attent.ops.tanh_score import operator
+    from attent.ops.tanh_score.triton import attention, tiles
 
     # it asks again whenever a kernel runs
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(operators, "serves", lambda device, dtype: dtype != torch.float64)
+    for module in (operator, tanh):
+        monkeypatch.setattr(module, "can_run_triton", lambda device, dtype: dtype != torch.float64)
     for module in (attention, tiles):
         monkeypatch.setattr(module, "BLOCK", 32)
     return torch.device("cpu")

@@ -12,9 +12,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from attent.attention import attend, prepare
+from attent.attention.backends import tanh
 from attent.attention.backends.tanh import _fused_unsupported
 from attent.attention.masks import Causal, Documents, Padding, Prefix, Window
 from attent.attention.scores import Additive, Concat
+from attent.ops.eligibility import can_run_triton
 from attent.ops.tanh_score import eager
 from attent.ops.tanh_score.triton import operators
 
@@ -160,7 +162,7 @@ def test_reasons_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         return _fused_unsupported(prepare(query, query, query, score=Additive(5, 5, 7), **options).call)
 
     assert reason() == "it needs a CUDA device, Triton, and no float64"
-    monkeypatch.setattr(operators, "serves", lambda device, dtype: True)
+    monkeypatch.setattr(tanh, "can_run_triton", lambda device, dtype: True)
     assert reason(mask="causal") is None
     assert reason(normalizer="sigmoid") == "its normalizer is softmax, not Sigmoid"
     assert reason(dropout=0.5, seed=1) == "it has no dropout"
@@ -169,8 +171,8 @@ def test_reasons_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cpu_is_not_served() -> None:
-    assert not operators.serves(torch.device("cpu"), torch.float32)
-    assert not operators.serves(torch.device("cuda"), torch.float64)
+    assert not can_run_triton(torch.device("cpu"), torch.float32)
+    assert not can_run_triton(torch.device("cuda"), torch.float64)
 
 
 @pytest.mark.slow

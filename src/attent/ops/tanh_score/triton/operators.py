@@ -6,22 +6,14 @@ Triton is imported when the operator first runs.
 from __future__ import annotations
 
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attent.ops.autograd import aliases, plain_gradients
+from attent.ops.autograd import double_backward
 from attent.ops.eligibility import needs_plain_torch
 from attent.ops.tanh_score.eager import plain_scores
-
-INSTALLED = find_spec("triton") is not None
-
-
-def serves(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernels run there and in that type."""
-    return INSTALLED and device.type == "cuda" and dtype != torch.float64
 
 
 @torch.library.custom_op("attent::tanh_attention", mutates_args=())
@@ -64,10 +56,10 @@ def _backward(ctx: Any, gradient: Tensor | None, of_sums: Tensor | None) -> tupl
     context, sums = ctx.saved_tensors[-2:]
     gradient = torch.zeros_like(context) if gradient is None else gradient
     of_sums = torch.zeros_like(sums) if of_sums is None else of_sums
-    if needs_plain_torch(gradient) or needs_plain_torch(of_sums):
+    if needs_plain_torch(gradient, of_sums):
         first, behind = ctx.saved_tensors[4:6]
         plain = partial(_plain, first=first, behind=behind)
-        return *plain_gradients(plain, ctx.saved_tensors[:4], (gradient, of_sums)), None, None
+        return *double_backward(plain, ctx.saved_tensors[:4], (gradient, of_sums)), None, None
     return *torch.ops.attent.tanh_attention_gradients(*ctx.saved_tensors, gradient, of_sums), None, None
 
 
@@ -75,20 +67,15 @@ def _keep_for_second(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs[:6], *inputs[8:])
 
 
-def _second_backward(ctx: Any, *along: Tensor | None) -> tuple[Tensor | None, ...]:
-    """By plain PyTorch, which holds the whole table of scores; the contexts are functions of the other inputs, so nothing is theirs."""
-    first, behind = ctx.saved_tensors[4:6]
-    again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        kept = (*ctx.saved_tensors[:4], *ctx.saved_tensors[6:])
-        inputs = aliases(kept)
-        outputs = _plain(*inputs[:4], first, behind)
-        gradients = torch.autograd.grad(outputs, inputs[:4], inputs[4:], create_graph=True)
-        followed = [(one, step) for one, step in zip(gradients, along, strict=True) if step is not None]
-        found = torch.autograd.grad(
-            [one for one, _ in followed], inputs, [step for _, step in followed], create_graph=again, materialize_grads=True
-        )
-    return *found[:4], None, None, None, None, *found[4:]
+def _second_backward(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Compute in plain PyTorch, which holds the whole table of scores; the contexts depend on the other inputs, so they get no gradient."""
+    first, end = ctx.saved_tensors[4:6]
+
+    def gradients(*inputs: Tensor) -> tuple[Tensor, ...]:
+        return double_backward(partial(_plain, first=first, behind=end), inputs[:4], inputs[4:])
+
+    results = double_backward(gradients, (*ctx.saved_tensors[:4], *ctx.saved_tensors[6:]), tangents)
+    return *results[:4], None, None, None, None, *results[4:]
 
 
 def _plain(query: Tensor, key: Tensor, v: Tensor, value: Tensor, first: Tensor, behind: Tensor) -> tuple[Tensor, Tensor]:
