@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -130,6 +132,6 @@ def test_what_cannot_be_shown() -> None:
 
 
 def test_the_former_name_is_accepted() -> None:
-    from attent.views.arranged import arranged
-
-    assert arranged is build_scene
+    with pytest.warns(DeprecationWarning, match="attent.views.build_scene"):
+        former = importlib.import_module("attent.views.arranged")
+    assert former.arranged is build_scene
