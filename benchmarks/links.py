@@ -19,7 +19,7 @@ from _peers import python
 from attent.data.readers import read_lines
 from attent.errors import DataError
 from attent.evaluation.pharaoh import parse, pharaoh
-from attent.evaluation.symmetrization import symmetrised
+from attent.evaluation.symmetrization import symmetrize
 
 
 def main() -> None:
@@ -45,8 +45,8 @@ def main() -> None:
     forward, backward = _aligned(aligner, every)
     for number in range(len(pairs)):
         one, other = parse(forward[number]).sure, parse(backward[number]).sure
-        sure = symmetrised(one, other, "intersection")
-        print(pharaoh(sure, symmetrised(one, other, "union")))
+        sure = symmetrize(one, other, "intersection")
+        print(pharaoh(sure, symmetrize(one, other, "union")))
 
 
 def _pairs(source: str, target: str) -> list[tuple[str, str]]:

@@ -69,7 +69,7 @@ def quantised(run: Path, texts: Sequence[str]) -> list[Table]:
     except AttentError:
         return []
     with tempfile.TemporaryDirectory() as folder:
-        out, _ = export(run, "ctranslate2", Path(folder) / "int8", quantisation="int8")
+        out, _ = export(run, "ctranslate2", Path(folder) / "int8", quantization="int8")
         found = comparison.compare(exact, exported(run, "ctranslate2", out), texts)
     shares = {name: 100 * len(lines) / found.lines for name, lines in found.differences.items()}
     return [

@@ -22,7 +22,7 @@ TYPED = ("attent.layers.embeddings", "attent.models.transformer_layers", "attent
 install_import_hook(TYPED, "beartype.beartype")
 
 if TYPE_CHECKING:
-    from attent.decoding.fill_mask import Filler
+    from attent.decoding.fill_mask import FillMask
 
 ROOT = Path(__file__).parents[1]
 TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
@@ -58,18 +58,18 @@ precision = "float32"
 
 
 @pytest.fixture
-def filler() -> Filler:
+def filler() -> FillMask:
     """A small model that guesses blanks, and has learnt nothing yet."""
     # after the import hook
     from attent.data.tokenizers import learn
-    from attent.decoding.fill_mask import Filler
+    from attent.decoding.fill_mask import FillMask
     from attent.models.encoder import EncoderModel
     from attent.models.encoder_settings import EncoderSettings
 
     torch.manual_seed(3)
     tokenizer = learn("word", TEXT)
     settings = EncoderSettings(layers=2, width=8, feed_forward=7, heads=2, position="rotary")
-    return Filler(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
+    return FillMask(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
 
 
 @pytest.fixture(autouse=True)

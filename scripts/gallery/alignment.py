@@ -13,7 +13,7 @@ from attent.data.dates.gold import gold_links
 from attent.data.dates.settings import DatesSettings
 from attent.data.text import Pair
 from attent.decoding.translator import Translator, load
-from attent.evaluation.aligner import align, date_sides
+from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.runs.config import read_config
 from attent.views.build_scene import build_scene
@@ -31,7 +31,7 @@ def plate(run: Path) -> Plate:
     translator = load(run)
     pairs = dates(DatesSettings.model_validate(read_config(run).corpus["dates"])).held_out[HELD_OUT_DATES]
     judged, tokenizers = pairs[:JUDGED], (translator.source_tokenizer, translator.target_tokenizer)
-    links = align(translator.model, [date_sides(pair.source, pair.target, tokenizers) for pair in judged])
+    links = align(translator.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in judged])
     found = sum(map(agreement, links, map(gold_links, judged)), Agreement())
     shown = [one for locale in SHOWN if (one := first(pairs, locale)) is not None]
     drawing = sheet(9.0, 3.1 * len(shown))
@@ -49,7 +49,7 @@ def plate(run: Path) -> Plate:
             f"An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); {len(shown)} "
             "dates held out, each with its right answer given. Row t holds the weights of the step that writes the character t.",
             f"{'; '.join(said)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for {found.precision:.1%} of "
-            f"the {found.found:,} rows of digits; the alignment error rate is {found.error_rate:.3f}.",
+            f"the {found.predicted:,} rows of digits; the alignment error rate is {found.error_rate:.3f}.",
             "That the darkest place is all that was read: the encoder's states have read the whole text in both directions, so a row "
             "may look beside what it needs and know it all the same. Words of other corpora have no such links.",
         ),

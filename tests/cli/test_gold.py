@@ -9,9 +9,9 @@ from attent.cli.gold import halves, judge_dates
 from attent.data.dates.gold import gold_links
 from attent.decoding.translator import load
 from attent.errors import ArgumentError
-from attent.evaluation.aligner import align, date_sides
+from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced_decoding import Look
+from attent.evaluation.forced_decoding import AttentionSelector
 
 PAIRS = [
     ("fr | 3 mars 2026", "2026 03 03"),
@@ -123,7 +123,9 @@ def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None
     translator = load(run_folder)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     for line, (name, pairs) in zip(done.out, corpus_of(run_folder).held_out.items(), strict=True):
-        links = align(translator.model, [date_sides(pair.source, pair.target, tokenizers) for pair in pairs], Look(0, None, "read"))
+        links = align(
+            translator.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs], AttentionSelector(0, None, "read")
+        )
         found = sum(map(agreement, links, map(gold_links, pairs)), Agreement())
         assert line.startswith(name)
         assert f"AER {found.error_rate:.3f}  precision {found.precision:.3f}  recall {found.recall:.3f}  (8 pairs; layer 0" in line
@@ -148,4 +150,4 @@ def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pyt
 
     monkeypatch.setattr(config, "read_config", lambda run: config.RunConfig.model_construct(corpus={"text": {}}))
     with pytest.raises(ArgumentError, match="not trained on a corpus that can be made again, such as dates"):
-        judge_dates(run_folder, load(run_folder), Look(), None, best=False)
+        judge_dates(run_folder, load(run_folder), AttentionSelector(), None, best=False)

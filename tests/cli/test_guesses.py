@@ -3,7 +3,7 @@ from pathlib import Path
 
 from attent.cli.guesses import _learnt, said
 from attent.decoding.fill_mask import load
-from attent.evaluation.masked_lm import BlanksJudged, Guessed
+from attent.evaluation.masked_lm import MaskedLMReport, MaskedLMScore
 
 
 def test_a_text_is_guessed_beside_counts(attent, filling_folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_cannot_be_judged_is_said(attent, filling_folder: Path, run_folder:
 
 
 def test_what_was_left_out_is_said() -> None:
-    lines = said(BlanksJudged(3, 20, 2, 0, {"model": Guessed(50.0, 12.345)}))
+    lines = said(MaskedLMReport(3, 20, 2, 0, {"model": MaskedLMScore(50.0, 12.345)}))
     assert lines == [
         "model  top-1  50.00 %  perplexity    12.35",
         "20 blanks, each alone in one of 3 lines; 2 words that the model does not know left out",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from attent.decoding.fill_mask import Filler
+from attent.decoding.fill_mask import FillMask
 from attent.runs.folder import RunConfig, RunWriter
 
 
 @pytest.fixture
-def filler_folder(filler: Filler, tmp_path: Path) -> Path:
+def filler_folder(filler: FillMask, tmp_path: Path) -> Path:
     size = filler.tokenizer.size
     config = RunConfig(task="fill-mask", tokenizers={"text": "word"}, sizes=(size + 1, size), model=filler.model.settings)
     with RunWriter(tmp_path / "fills") as run:

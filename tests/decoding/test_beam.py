@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attent.data.tokenizer import BOS, EOS, PAD
-from attent.decoding.beam import likeliest, likeliest_of_logits, settled
+from attent.decoding.beam import is_finished, likeliest, likeliest_of_logits
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.ops import native
 
@@ -96,10 +96,10 @@ def test_it_is_settled_when_nothing_better_can_come() -> None:
     # the longest translation divides by (5 + 8) / 6
     bound = done[1].score * (13 / 6)
     for running, expected in ((bound - 1e-9, True), (bound + 1e-9, False), (-math.inf, True)):
-        assert settled(done, running, limit, width=4, wanted=2, alpha=alpha) is expected
-    assert not settled(done, -99.0, limit, width=4, wanted=3, alpha=alpha)
+        assert is_finished(done, running, limit, width=4, wanted=2, alpha=alpha) is expected
+    assert not is_finished(done, -99.0, limit, width=4, wanted=3, alpha=alpha)
 
 
 @pytest.mark.parametrize("finished", [[], [Hypothesis((), -9.0, 1.0)]])
 def test_alone_the_first_stop_ends_it(finished: list[Hypothesis]) -> None:
-    assert settled(finished, -0.1, 9, width=1, wanted=1, alpha=1.0) is bool(finished)
+    assert is_finished(finished, -0.1, 9, width=1, wanted=1, alpha=1.0) is bool(finished)

@@ -70,5 +70,5 @@ def test_no_prefixes_force_nothing() -> None:
 
 def test_they_are_free_where_anything_but_pad_and_start_may_come() -> None:
     constraints = Constraints.of(torch.tensor([7, 5]), [[4, 6], []], minimum_length=3)
-    assert [constraints.free(step) for step in range(7)] == [False, False, False, True, True, False, False]
-    assert not Constraints.of(torch.tensor([9]), no_repeat_ngram=2).free(2)
+    assert [constraints.is_unconstrained(step) for step in range(7)] == [False, False, False, True, True, False, False]
+    assert not Constraints.of(torch.tensor([9]), no_repeat_ngram=2).is_unconstrained(2)

@@ -5,7 +5,7 @@ import torch
 
 import attent
 from attent.decoding import fill_mask, translator
-from attent.decoding.fill_mask import Filler
+from attent.decoding.fill_mask import FillMask
 from attent.decoding.translator import Translator
 from attent.errors import DeviceError, RunError
 from attent.models.encoder_settings import EncoderSettings
@@ -14,7 +14,7 @@ from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
 
 
-def translating(folder: Path, of: Filler, score: str = "scaled_dot") -> Path:
+def translating(folder: Path, of: FillMask, score: str = "scaled_dot") -> Path:
     settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=7, heads=2, score=score)
     with RunWriter(folder / "translates") as run:
         config = RunConfig(model=settings, tokenizers={"source": "word", "target": "word"})
@@ -22,8 +22,8 @@ def translating(folder: Path, of: Filler, score: str = "scaled_dot") -> Path:
     return folder / "translates"
 
 
-def test_a_run_is_loaded_as_what_it_does(filler: Filler, filler_folder: Path, tmp_path: Path) -> None:
-    assert isinstance(attent.load(filler_folder), Filler)
+def test_a_run_is_loaded_as_what_it_does(filler: FillMask, filler_folder: Path, tmp_path: Path) -> None:
+    assert isinstance(attent.load(filler_folder), FillMask)
     assert isinstance(attent.load(translating(tmp_path, filler)), Translator)
 
 
@@ -37,7 +37,7 @@ def test_a_run_of_another_task_names_its_command(filler_folder: Path, tmp_path: 
         fill_mask.load(tmp_path / "classifies")
 
 
-def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: Filler, tmp_path: Path) -> None:
+def test_a_part_of_somebodys_own_is_imported_where_the_run_is_trusted(filler: FillMask, tmp_path: Path) -> None:
     folder = translating(tmp_path, filler, score="attent.attention.scores.dot:Dot")
     with pytest.raises(RunError, match=r"model\.score = 'attent\.attention\.scores\.dot:Dot' would import"):
         attent.load(folder)

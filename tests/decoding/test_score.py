@@ -6,7 +6,7 @@ import torch
 from attent.data.batches import BatchSize
 from attent.data.text import Pair
 from attent.data.tokenizer import BOS, EOS, CharTokenizer
-from attent.decoding.score import Score, score
+from attent.decoding.score import PairScore, score_pairs
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 
@@ -21,7 +21,7 @@ def model() -> Transformer:
 
 def test_it_is_the_sum_over_tokens_and_stop() -> None:
     made = model()
-    for pair, found in zip(PAIRS, score(made, PAIRS, SOURCE, TARGET), strict=True):
+    for pair, found in zip(PAIRS, score_pairs(made, PAIRS, SOURCE, TARGET), strict=True):
         target = TARGET.encode(pair.target)
         with torch.no_grad():
             memory = made.encode(torch.tensor([SOURCE.encode(pair.source)]), torch.tensor([len(pair.source)]))
@@ -35,14 +35,14 @@ def test_it_is_the_sum_over_tokens_and_stop() -> None:
 @pytest.mark.parametrize("size", [BatchSize(pairs=1), BatchSize(pairs=2), BatchSize(tokens=24)])
 def test_the_batch_does_not_matter(size: BatchSize) -> None:
     made = model()
-    assert score(made, PAIRS, SOURCE, TARGET, size) == score(made, PAIRS, SOURCE, TARGET)
-    assert score(made, PAIRS[::-1], SOURCE, TARGET, size)[::-1] == score(made, PAIRS, SOURCE, TARGET)
+    assert score_pairs(made, PAIRS, SOURCE, TARGET, size) == score_pairs(made, PAIRS, SOURCE, TARGET)
+    assert score_pairs(made, PAIRS[::-1], SOURCE, TARGET, size)[::-1] == score_pairs(made, PAIRS, SOURCE, TARGET)
 
 
 def test_all_targets_together_are_certain_at_most() -> None:
-    single = score(model(), [Pair("ab", text) for text in ("", *"0123456")], SOURCE, TARGET)
+    single = score_pairs(model(), [Pair("ab", text) for text in ("", *"0123456")], SOURCE, TARGET)
     assert sum(math.exp(found.log_probability) for found in single) < 1
 
 
 def test_per_token() -> None:
-    assert Score(-6.0, 4).per_token == -1.5
+    assert PairScore(-6.0, 4).per_token == -1.5

@@ -4,7 +4,7 @@ import time
 import pytest
 import torch
 
-from attent.decoding.side_by_side import side_by_side
+from attent.decoding.side_by_side import parallel_map
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def test_answers_come_in_the_order_of_the_parts_from_threads_of_one_each() -> No
             time.sleep(0.02 * (1 - number))
         return number, torch.get_num_threads(), threading.current_thread().name
 
-    found = list(side_by_side(work, range(5)))
+    found = list(parallel_map(work, range(5)))
     assert [number for number, _, _ in found] == list(range(5))
     assert {threads for _, threads, _ in found} == {1}
     assert found[0][2] != found[1][2]
@@ -38,7 +38,7 @@ def test_answers_come_in_the_order_of_the_parts_from_threads_of_one_each() -> No
 
 
 def test_one_part_keeps_all_threads_and_stays_where_it_is() -> None:
-    found = list(side_by_side(lambda _: (torch.get_num_threads(), threading.current_thread()), [0]))
+    found = list(parallel_map(lambda _: (torch.get_num_threads(), threading.current_thread()), [0]))
     assert found == [(2, threading.current_thread())]
 
 
@@ -49,5 +49,5 @@ def test_what_goes_wrong_is_told_and_threads_are_given_back() -> None:
         return number
 
     with pytest.raises(KeyError):
-        list(side_by_side(work, range(4)))
+        list(parallel_map(work, range(4)))
     assert torch.get_num_threads() == 2

@@ -7,7 +7,7 @@ from attent.data.batches import BatchSize
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.settings import SearchSettings
-from attent.decoding.stepwise import Growing
+from attent.decoding.stepwise import StepwiseDecoding
 from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, RunError
 from attent.models.transformer import Transformer
@@ -143,7 +143,7 @@ def test_a_text_that_fails_the_input_check_is_refused() -> None:
     with pytest.raises(ArgumentError, match="'add' has no b"):
         made.map("add")
     with pytest.raises(ArgumentError, match="'add' has no b"):
-        Growing(made, "add")
+        StepwiseDecoding(made, "add")
     assert made.map("add", "1").keys() == translator().map("add", "1").keys()
 
 

@@ -34,8 +34,8 @@ def test_a_class_that_is_nowhere_does_not_count() -> None:
 
 def test_mistakes_are_named_the_most_frequent_first() -> None:
     found = confusion([0, 0, 0, 1, 2, 2], [1, 1, 2, 1, 1, 2], LABELS)
-    assert found.most(2) == [("ape", "cat", 2), ("ape", "dog", 1)]
-    assert len(found.most(10)) == 3
+    assert found.top_confusions(2) == [("ape", "cat", 2), ("ape", "dog", 1)]
+    assert len(found.top_confusions(10)) == 3
 
 
 def test_the_table_is_aligned() -> None:

@@ -10,7 +10,7 @@ GOLD = Gold.of([(0, 0), (1, 1)], [(2, 2), (2, 3)])
 def test_worked_by_hand() -> None:
     found = agreement([(0, 0), (2, 2), (2, 1), (2, 0)], GOLD)
     # of four links one is sure and two are possible; of two sure ones one is found
-    assert found == Agreement(found=4, sure=2, found_sure=1, found_possible=2)
+    assert found == Agreement(predicted=4, sure=2, predicted_sure=1, predicted_possible=2)
     assert (found.precision, found.recall) == (0.5, 0.5)
     assert found.error_rate == 1 - (1 + 2) / (4 + 2)
 
@@ -26,7 +26,7 @@ def test_the_ends_of_the_scale() -> None:
 
 
 def test_a_link_counts_once() -> None:
-    assert agreement([(0, 0), (0, 0)], GOLD).found == 1
+    assert agreement([(0, 0), (0, 0)], GOLD).predicted == 1
 
 
 def test_pairs_are_added_up_before_anything_is_divided() -> None:

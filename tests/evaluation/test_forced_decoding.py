@@ -9,7 +9,7 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, UnknownNameError
-from attent.evaluation.forced_decoding import ABOUT, SAYS, Look, forced, looked_at
+from attent.evaluation.forced_decoding import ABOUT, ABOUT_LABELS, AttentionSelector, forced_decoding, source_attention
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.models.rnn import RNN
 from attent.models.rnn_settings import RnnSettings
@@ -34,7 +34,7 @@ MODELS = {"transformer": transformer, "bahdanau": lambda: rnn("bahdanau"), "luon
 
 def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
     made = transformer()
-    maps = looked_at(made, SOURCES, TARGETS)
+    maps = source_attention(made, SOURCES, TARGETS)
     assert [tuple(single.shape) for single in maps] == [(2, 3), (1, 0), (0, 5), (3, 1), (21, 18)]
     with torch.no_grad(), watch(made) as seen:
         made.decode(made.encode(torch.tensor(SOURCES[:1]), torch.tensor([3])), torch.tensor([[BOS, 6, 7]]))
@@ -45,9 +45,9 @@ def test_a_pair_is_looked_at_as_if_it_were_alone() -> None:
 def test_neither_neighbours_nor_order_change_more_than_the_last_bits(name: str) -> None:
     """On some processors the last bit of a product depends on the place of its row."""
     model = MODELS[name]()
-    together = looked_at(model, SOURCES, TARGETS)
-    turned = looked_at(model, SOURCES[::-1], TARGETS[::-1])[::-1]
-    alone = [looked_at(model, [source], [target])[0] for source, target in zip(SOURCES, TARGETS, strict=True)]
+    together = source_attention(model, SOURCES, TARGETS)
+    turned = source_attention(model, SOURCES[::-1], TARGETS[::-1])[::-1]
+    alone = [source_attention(model, [source], [target])[0] for source, target in zip(SOURCES, TARGETS, strict=True)]
     for one, other, single in zip(together, turned, alone, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
         torch.testing.assert_close(one, single, rtol=0, atol=1e-6)
@@ -55,19 +55,19 @@ def test_neither_neighbours_nor_order_change_more_than_the_last_bits(name: str) 
 
 def test_every_layer_and_head_is_there_with_a_row_for_each_step() -> None:
     model = transformer()
-    ((row, attentions),) = forced(model, SOURCES[:1], TARGETS[:1])
+    ((row, attentions),) = forced_decoding(model, SOURCES[:1], TARGETS[:1])
     assert row == 0
     assert list(attentions) == [f"decoder.layers.{layer}.cross_attention" for layer in (0, 1)]
     assert {tuple(weights.shape) for weights in attentions.values()} == {(2, 3, 3)}
     first, last = attentions.values()
-    torch.testing.assert_close(Look(layer=0, head=1).of(attentions), first[1, :2])
-    torch.testing.assert_close(Look(head=0).of(attentions), last[0, :2])
+    torch.testing.assert_close(AttentionSelector(layer=0, head=1).of(attentions), first[1, :2])
+    torch.testing.assert_close(AttentionSelector(head=0).of(attentions), last[0, :2])
     # what is told of the token read in stands a step later
-    torch.testing.assert_close(Look(about="read").of(attentions), last.mean(0)[1:])
+    torch.testing.assert_close(AttentionSelector(about="read").of(attentions), last.mean(0)[1:])
 
 
 def read(model: EncoderDecoder[Any], given: list[int]) -> Tensor:
-    ((_, attentions),) = forced(model, [[4, 5, 6, 7]], [given])
+    ((_, attentions),) = forced_decoding(model, [[4, 5, 6, 7]], [given])
     return next(iter(attentions.values())).mean(0)
 
 
@@ -83,26 +83,30 @@ def test_bahdanaus_row_cannot_be_about_the_token_read_in(name: str, knows: bool)
 
 def test_both_answers_have_a_name() -> None:
     assert ABOUT == ("produced", "read")
-    assert str(Look()) == "last layer, mean over heads, rows about the token produced"
-    assert str(Look(1, 0, "read")) == f"layer 1, head 0, rows about {SAYS['read']}"
+    assert str(AttentionSelector()) == "last layer, mean over heads, rows about the token produced"
+    assert str(AttentionSelector(1, 0, "read")) == f"layer 1, head 0, rows about {ABOUT_LABELS['read']}"
     with pytest.raises(UnknownNameError, match="did you mean 'produced'"):
-        Look(about="producd")  # pyright: ignore[reportArgumentType]
+        AttentionSelector(about="producd")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
-    ("look", "says"), [(Look(layer=2), "layer must be from 0 to 1, got 2"), (Look(layer=0, head=-1), "head must be from 0 to 1, got -1")]
+    ("look", "says"),
+    [
+        (AttentionSelector(layer=2), "layer must be from 0 to 1, got 2"),
+        (AttentionSelector(layer=0, head=-1), "head must be from 0 to 1, got -1"),
+    ],
 )
-def test_a_layer_or_head_that_is_not_there(look: Look, says: str) -> None:
+def test_a_layer_or_head_that_is_not_there(look: AttentionSelector, says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
-        looked_at(transformer(), SOURCES, TARGETS, look)
+        source_attention(transformer(), SOURCES, TARGETS, look)
 
 
 def test_a_model_that_does_not_look_at_the_source_has_no_alignment() -> None:
     with pytest.raises(ArgumentError, match="without attention to the source has no alignment"):
-        looked_at(rnn("none"), SOURCES, TARGETS)
+        source_attention(rnn("none"), SOURCES, TARGETS)
 
 
 def test_padding_does_not_outgrow_learnt_positions() -> None:
     model = transformer(position="learned", maximum_length=21)
-    (weights,) = looked_at(model, [[4] * 21], [[5] * 20])
+    (weights,) = source_attention(model, [[4] * 21], [[5] * 20])
     assert weights.shape == (20, 21)

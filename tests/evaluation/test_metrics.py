@@ -1,6 +1,6 @@
 import pytest
 
-from attent.decoding.score import Score
+from attent.decoding.score import PairScore
 from attent.errors import ArgumentError, UnknownNameError
 from attent.evaluation.metrics import bleu, chrf, loss
 
@@ -42,6 +42,6 @@ def test_there_must_be_a_translation_for_each_reference(metric) -> None:
 
 
 def test_loss_is_a_mean_over_tokens() -> None:
-    assert loss([Score(-6.0, 2), Score(-1.0, 5)]) == 1.0
+    assert loss([PairScore(-6.0, 2), PairScore(-1.0, 5)]) == 1.0
     with pytest.raises(ArgumentError, match="at least one"):
         loss([])

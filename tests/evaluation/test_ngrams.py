@@ -52,13 +52,13 @@ def test_one_number_worked_by_hand() -> None:
 
 
 def test_what_was_seen_is_likelier_and_both_sides_know_more_than_one() -> None:
-    left = TRIGRAMS.left([A, B, C], 2)
+    left = TRIGRAMS.left_context([A, B, C], 2)
     assert left.argmax() == C
-    both = TRIGRAMS.both([D, A, C, B, C], 2)
+    both = TRIGRAMS.both_contexts([D, A, C, B, C], 2)
     assert both.sum() == pytest.approx(1)
     # between A and B C there was never anything but C
     assert both.argmax() == C
-    assert TRIGRAMS.left([D, A, C, B, C], 2)[B] < both[C]
+    assert TRIGRAMS.left_context([D, A, C, B, C], 2)[B] < both[C]
 
 
 def test_both_sides_are_what_the_whole_line_would_get() -> None:
@@ -68,10 +68,10 @@ def test_both_sides_are_what_the_whole_line_would_get() -> None:
         tokens = [2, 2, A, word, C, D, EOS]
         chances = [float(TRIGRAMS.probability(*tokens[at : at + 3])) for at in range(len(tokens) - 2)]
         whole.append(np.prod(chances))
-    assert TRIGRAMS.both(line, place) == pytest.approx(np.array(whole) / np.sum(whole))
+    assert TRIGRAMS.both_contexts(line, place) == pytest.approx(np.array(whole) / np.sum(whole))
 
 
 def test_nothing_counted_is_nothing_known() -> None:
-    assert Trigrams([], SIZE).left([A], 0) == pytest.approx(np.full(SIZE, 1 / SIZE))
+    assert Trigrams([], SIZE).left_context([A], 0) == pytest.approx(np.full(SIZE, 1 / SIZE))
     with pytest.raises(ValueError, match="at most"):
         Trigrams([], 2**22)

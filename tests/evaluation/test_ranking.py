@@ -11,10 +11,10 @@ from attent.data.gold import Gold
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.translator import load
 from attent.errors import ShapeError
-from attent.evaluation.aligner import Sides, align, date_sides, sides
+from attent.evaluation.aligner import TokenizedPair, align, tokenize_dates, tokenize_pair
 from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.forced_decoding import Look
-from attent.evaluation.ranking import looks, ranked
+from attent.evaluation.forced_decoding import AttentionSelector
+from attent.evaluation.ranking import all_selectors, rank_selectors
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.tasks.recipe import follow
@@ -30,21 +30,23 @@ def model() -> Transformer:
     return Transformer(settings, TOKENIZER.size, TOKENIZER.size).eval()
 
 
-def prepared() -> list[Sides]:
-    return [sides(*texts, (TOKENIZER, TOKENIZER)) for texts in TEXTS]
+def prepared() -> list[TokenizedPair]:
+    return [tokenize_pair(*texts, (TOKENIZER, TOKENIZER)) for texts in TEXTS]
 
 
 def test_everything_that_can_be_looked_at() -> None:
-    assert len(looks([3, 3])) == 2 * (3 + 1) * 2
+    assert len(all_selectors([3, 3])) == 2 * (3 + 1) * 2
     # of a single head there is no mean beside it
-    assert looks([1]) == [Look(0, 0, "produced"), Look(0, 0, "read")]
+    assert all_selectors([1]) == [AttentionSelector(0, 0, "produced"), AttentionSelector(0, 0, "read")]
 
 
-@pytest.mark.parametrize("wanted", [Look(0, 2, "read"), Look(1, None, "produced"), Look(1, 1, "produced")])
-def test_whose_links_are_the_gold_ones_comes_first(wanted: Look) -> None:
+@pytest.mark.parametrize(
+    "wanted", [AttentionSelector(0, 2, "read"), AttentionSelector(1, None, "produced"), AttentionSelector(1, 1, "produced")]
+)
+def test_whose_links_are_the_gold_ones_comes_first(wanted: AttentionSelector) -> None:
     made, pairs = model(), prepared()
     gold = [Gold.of(links) for links in align(made, pairs, wanted)]
-    ranking = ranked(made, pairs, gold)
+    ranking = rank_selectors(made, pairs, gold)
     assert len(ranking) == 16
     look, found = ranking[0]
     assert found.error_rate == 0
@@ -56,7 +58,7 @@ def test_whose_links_are_the_gold_ones_comes_first(wanted: Look) -> None:
 def test_each_is_judged_as_if_it_alone_had_been_asked_for() -> None:
     made, pairs = model(), prepared()
     gold = [Gold.of([(0, 0)], [(1, 1)]), Gold.of([(1, 1)]), Gold.of([(0, 0)]), Gold.of([(6, 0), (5, 1)])]
-    for look, found in ranked(made, pairs, gold, threshold=0.2):
+    for look, found in rank_selectors(made, pairs, gold, threshold=0.2):
         links = align(made, pairs, look, threshold=0.2)
         assert found == sum(map(agreement, links, gold), Agreement())
         assert found.sure == 5
@@ -64,7 +66,7 @@ def test_each_is_judged_as_if_it_alone_had_been_asked_for() -> None:
 
 def test_each_pair_needs_gold_links() -> None:
     with pytest.raises(ShapeError, match="each of 4 pairs needs gold links, got 1"):
-        ranked(model(), prepared(), [Gold.of([])])
+        rank_selectors(model(), prepared(), [Gold.of([])])
 
 
 @pytest.mark.slow
@@ -76,7 +78,9 @@ def test_bahdanaus_network_looks_where_dates_come_from(tmp_path: Path) -> None:
     run = load(tmp_path / "run")
     for pairs in dates(settings.dates).held_out.values():
         tokenizers = run.source_tokenizer, run.target_tokenizer
-        found = ranked(run.model, [date_sides(pair.source, pair.target, tokenizers) for pair in pairs], list(map(gold_links, pairs)))
+        found = rank_selectors(
+            run.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs], list(map(gold_links, pairs))
+        )
         (look, best), (other, worse) = found
         assert (look.about, other.about) == ("produced", "read")
         assert best.error_rate <= 0.10

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attent.errors import UnknownNameError
-from attent.evaluation.symmetrization import WAYS, symmetrised
+from attent.evaluation.symmetrization import METHODS, symmetrize
 
 FORWARD = {(0, 0), (1, 1), (2, 1), (4, 0)}
 BACKWARD = {(0, 0), (1, 1), (1, 2), (3, 4)}
@@ -25,30 +25,30 @@ ALIGNMENTS = st.sets(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=9
     ],
 )
 def test_worked_by_hand(how: str, more: set[tuple[int, int]]) -> None:
-    assert symmetrised(FORWARD, BACKWARD, how) == sorted({(0, 0), (1, 1)} | more)
+    assert symmetrize(FORWARD, BACKWARD, how) == sorted({(0, 0), (1, 1)} | more)
 
 
 def test_what_has_grown_grows_on() -> None:
     chain = {(place, place) for place in range(4)}
-    assert symmetrised({(0, 0)}, chain, "grow-diag") == sorted(chain)
-    assert symmetrised({(3, 3)}, chain, "grow-diag") == sorted(chain)
-    assert symmetrised({(0, 0)}, chain - {(1, 1)}, "grow-diag") == [(0, 0)]
+    assert symmetrize({(0, 0)}, chain, "grow-diag") == sorted(chain)
+    assert symmetrize({(3, 3)}, chain, "grow-diag") == sorted(chain)
+    assert symmetrize({(0, 0)}, chain - {(1, 1)}, "grow-diag") == [(0, 0)]
 
 
 def test_words_that_both_have_links_get_no_more() -> None:
     for how in ("grow-diag", "grow-diag-final", "grow-diag-final-and"):
-        assert symmetrised({(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1)}, how) == [(0, 0), (1, 1)]
+        assert symmetrize({(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1)}, how) == [(0, 0), (1, 1)]
 
 
 def test_the_first_alignment_finishes_before_the_second() -> None:
     # each takes the other's target word away
-    assert symmetrised({(0, 5)}, {(3, 5)}, "grow-diag-final-and") == [(0, 5)]
-    assert symmetrised({(3, 5)}, {(0, 5)}, "grow-diag-final-and") == [(3, 5)]
+    assert symmetrize({(0, 5)}, {(3, 5)}, "grow-diag-final-and") == [(0, 5)]
+    assert symmetrize({(3, 5)}, {(0, 5)}, "grow-diag-final-and") == [(3, 5)]
 
 
 @given(ALIGNMENTS, ALIGNMENTS)
 def test_each_way_takes_more_than_the_one_before(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> None:
-    found = {how: set(symmetrised(one, other, how)) for how in WAYS}
+    found = {how: set(symmetrize(one, other, how)) for how in METHODS}
     assert found["intersection"] == one & other
     assert found["union"] == one | other
     assert found["intersection"] <= found["grow-diag"] <= found["grow-diag-final-and"] <= found["union"]
@@ -59,11 +59,11 @@ def test_each_way_takes_more_than_the_one_before(one: set[tuple[int, int]], othe
 
 
 def test_of_one_alignment_itself_is_left() -> None:
-    for how in WAYS:
-        assert symmetrised(FORWARD, FORWARD, how) == sorted(FORWARD)
-        assert symmetrised((), (), how) == []
+    for how in METHODS:
+        assert symmetrize(FORWARD, FORWARD, how) == sorted(FORWARD)
+        assert symmetrize((), (), how) == []
 
 
 def test_an_unknown_way_is_named() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'grow-diag-final-and'"):
-        symmetrised((), (), "grow-diag-final-adn")
+        symmetrize((), (), "grow-diag-final-adn")

@@ -4,7 +4,7 @@ import torch
 from attent.data.subword_tokenizer import BpeTokenizer
 from attent.data.word_tokenizer import WordTokenizer
 from attent.errors import UnknownNameError
-from attent.export.embeddings import embedded
+from attent.export.embeddings import embedding_vectors
 from attent.models.rnn_settings import RnnSettings
 from attent.models.settings import build
 from attent.runs.config import RunConfig
@@ -20,18 +20,18 @@ def run_of(source: object, target: object) -> Run:
 
 def test_each_word_has_the_features_that_a_model_begins_with() -> None:
     run = run_of(WORDS, WordTokenizer([" x"]))
-    found, left_out = embedded(run, "source", "glove")
+    found, left_out = embedding_vectors(run, "source", "glove")
     assert (list(found.words), left_out) == (["the", "(", "a b"], 2)
     # of two ids that are one word, the first
     torch.testing.assert_close(found.vectors, run.model.embeddings["source"](torch.tensor([[4, 5, 8]]))[0].detach())
-    assert [*embedded(run, "source", "binary")[0].words] == ["the", "("]
+    assert [*embedding_vectors(run, "source", "binary")[0].words] == ["the", "("]
     with pytest.raises(UnknownNameError, match="unknown side 'text'"):
-        embedded(run, "text", "glove")
+        embedding_vectors(run, "text", "glove")
 
 
 def test_pieces_are_written_as_they_are() -> None:
     tokenizer = BpeTokenizer.learn(["low lower lowest"] * 9, 280)
-    found, left_out = embedded(run_of(tokenizer, WORDS), "source", "word2vec")
+    found, left_out = embedding_vectors(run_of(tokenizer, WORDS), "source", "word2vec")
     pieces = [piece for piece in map(tokenizer.piece, range(tokenizer.size)) if piece]
     assert (list(found.words), left_out) == (pieces, 256)
     assert "▁low" in found

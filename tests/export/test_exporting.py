@@ -20,7 +20,7 @@ class Engine:
         (folder / "weights").write_text("0")
         if self.fails:
             raise ArgumentError("it cannot be expressed")
-        return Manifest(engine="onnx", run={}, quantisation=quantisation)
+        return Manifest(engine="onnx", run={}, quantization=quantisation)
 
     def load(self, folder: Path, *_: object) -> "Engine":
         assert (folder / "weights").is_file()
@@ -45,11 +45,11 @@ def copied(run_folder: Path, tmp_path: Path) -> Path:
 def test_an_export_lies_in_the_run_and_is_replaced_by_the_next(engine: Engine, copied: Path, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("abc\ndig\n")
     for quantisation in (None, "int8"):
-        folder, comparison = export(copied, "onnx", quantisation=quantisation, sample=tmp_path / "lines")
+        folder, comparison = export(copied, "onnx", quantization=quantisation, sample=tmp_path / "lines")
         assert folder == copied / "export" / "onnx"
-        assert comparison.counted() == {"lines": 2, "greedy": 2, "beam 5": 2}
+        assert comparison.counts() == {"lines": 2, "greedy": 2, "beam 5": 2}
         assert load(copied, "onnx") is engine
-        assert read(folder, "onnx", copied).quantisation == quantisation
+        assert read(folder, "onnx", copied).quantization == quantisation
 
 
 def test_an_export_may_lie_elsewhere_but_takes_no_others_place(engine: Engine, copied: Path, tmp_path: Path) -> None:

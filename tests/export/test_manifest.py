@@ -15,14 +15,14 @@ def exported(run_folder: Path, tmp_path: Path) -> Path:
     copytree(run_folder, tmp_path / "run")
     folder = tmp_path / "run" / "export" / "onnx"
     folder.mkdir(parents=True)
-    state = [StateTensor(name="state.length", side="neither", kept=False)]
+    state = [StateTensor(name="state.length", side="neither", is_constant=False)]
     write(Manifest(engine="onnx", run=identity(tmp_path / "run"), longest=7, state=state), folder)
     return tmp_path / "run"
 
 
 def test_what_is_written_is_read(exported: Path) -> None:
     found = read(exported / "export" / "onnx", "onnx", exported)
-    assert (found.longest, found.state[0].side, found.quantisation) == (7, "neither", None)
+    assert (found.longest, found.state[0].side, found.quantization) == (7, "neither", None)
     assert set(found.run) == {"model", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json"}
 
 

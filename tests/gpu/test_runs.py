@@ -16,11 +16,11 @@ from attent.cli.app import run as command
 from attent.data.labelled.inputs import Inputs, VectorInputs
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.classifier import Classifier
-from attent.decoding.fill_mask import Filler
+from attent.decoding.fill_mask import FillMask
 from attent.decoding.settings import SearchSettings
-from attent.decoding.stepwise import Growing
+from attent.decoding.stepwise import StepwiseDecoding
 from attent.decoding.translator import Translator
-from attent.evaluation.aligner import align, sides
+from attent.evaluation.aligner import align, tokenize_pair
 from attent.experiments.benchmarking import translating
 from attent.models.encoder import EncoderModel
 from attent.models.encoder_settings import EncoderSettings
@@ -103,7 +103,7 @@ def test_given_translations_have_the_same_scores_and_links(gpu: torch.device, ma
     scores = [[one.log_probability for one in translator.score(pairs)] for translator in (here, there)]
     assert scores[1] == pytest.approx(scores[0], abs=1e-4)
     if values.get("attention") != "none":
-        some = [sides(*pair, (TOKENIZER, TOKENIZER), "tokens") for pair in pairs]
+        some = [tokenize_pair(*pair, (TOKENIZER, TOKENIZER), "tokens") for pair in pairs]
         assert align(there.model, some) == align(here.model, some)
 
 
@@ -116,19 +116,19 @@ def test_maps_are_seen(gpu: torch.device, tmp_path: Path, make: Callable[..., An
         torch.testing.assert_close(found.weights.entropy().cpu(), expected.entropy(), atol=1e-4, rtol=1e-3)
     assert "a" in heat_map(panel_of(there.map("a b", "cd")))
     page(scene_of_text(there, "a b")).save(tmp_path / "page.html")
-    growing = Growing(there, "a b", prefix=TOKENIZER.encode("ab"))
-    assert [grown.said.piece for grown in growing][:2] == ["a", "b"]
+    growing = StepwiseDecoding(there, "a b", prefix=TOKENIZER.encode("ab"))
+    assert [grown.chosen.piece for grown in growing][:2] == ["a", "b"]
     assert growing.map().keys() == here.map("a b", "cd").keys()
-    assert growing.reading().keys() <= growing.map().keys()
+    assert growing.encoder_maps().keys() <= growing.map().keys()
     if make is transformer:
         assert "softmax" in str(walk_run(there, "a b"))
 
 
-def test_blanks_are_filled_and_classes_told(gpu: torch.device, filler: Filler) -> None:
+def test_blanks_are_filled_and_classes_told(gpu: torch.device, filler: FillMask) -> None:
     found = filler.fill("the [MASK] was tired", 3)[0]
-    there = Filler(copy.deepcopy(filler.model).to(gpu), filler.tokenizer).fill("the [MASK] was tired", 3)[0]
+    there = FillMask(copy.deepcopy(filler.model).to(gpu), filler.tokenizer).fill("the [MASK] was tired", 3)[0]
     assert [guess.probability for guess in there.guesses] == pytest.approx([guess.probability for guess in found.guesses], abs=1e-5)
-    assert [look.weight for look in there.looks] == pytest.approx([look.weight for look in found.looks], abs=1e-5)
+    assert [look.weight for look in there.attention] == pytest.approx([look.weight for look in found.attention], abs=1e-5)
     torch.manual_seed(5)
     model = EncoderModel(EncoderSettings(layers=1, width=8, feed_forward=8, heads=2, input="vectors", cls=True), 3, 2)
     inputs = Inputs(labels=("no", "yes"), inputs=VectorInputs(kind="vectors", mean=(0.0,) * 3, deviation=(1.0,) * 3))

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 import attent
 from attent.data.tokenizer import CharTokenizer
-from attent.decoding.fill_mask import Filler
+from attent.decoding.fill_mask import FillMask
 from attent.decoding.translator import Translator
 from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
@@ -41,7 +41,7 @@ def scene() -> Scene:
 
 
 @pytest.fixture
-def explorer(translator: Translator, filler: Filler, scene: Scene) -> Iterator[Explorer]:
+def explorer(translator: Translator, filler: FillMask, scene: Scene) -> Iterator[Explorer]:
     runs = [LoadedRun("dates", "translate", translator), LoadedRun("blanks", "fill-mask", filler)]
     made = Explorer(runs, [scene], text="abc")
     yield made

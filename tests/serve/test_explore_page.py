@@ -12,8 +12,8 @@ import torch
 
 import attent
 from attent.data.tokenizer import CharTokenizer
-from attent.decoding.fill_mask import Filler
-from attent.decoding.stepwise import Growing, labels
+from attent.decoding.fill_mask import FillMask
+from attent.decoding.stepwise import StepwiseDecoding, labels
 from attent.decoding.translator import Translator
 from attent.serve.explorer import Explorer
 from attent.serve.loaded_run import LoadedRun
@@ -45,7 +45,7 @@ def long() -> Iterator[tuple[ExploreServer, Any]]:
 
 def written(translator: Translator, text: str, prefix: Sequence[int] = ()) -> tuple[list[int], str]:
     """What the model writes, as tokens and as text."""
-    growing = Growing(translator, text, prefix)
+    growing = StepwiseDecoding(translator, text, prefix)
     for _ in growing:
         pass
     return growing.tokens, translator.target_tokenizer.decode(growing.tokens)
@@ -218,7 +218,7 @@ def test_fingers_pinch(long: tuple[ExploreServer, Any], window: Any) -> None:
     until(page, f"Number(document.querySelector('.zoom canvas').dataset.level) < {before}")
 
 
-def test_blanks_and_a_text_that_is_code(window: Any, filler: Filler) -> None:
+def test_blanks_and_a_text_that_is_code(window: Any, filler: FillMask) -> None:
     with ExploreServer(Explorer([LoadedRun("blanks", "fill-mask", filler)]), port=0) as exploring:
         page = window.open(exploring.address)
         page.fill("#text", "the <script>alert(1)</script> was [MASK] .")

@@ -8,7 +8,7 @@ import torch
 
 from attent.attention.capture.watch import watch
 from attent.data.labelled.pictures import Pictures
-from attent.decoding.fill_mask import Filler
+from attent.decoding.fill_mask import FillMask
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, UnknownNameError
 from attent.models.transformer import Transformer
@@ -79,7 +79,7 @@ def test_a_score_that_somebody_must_train_is_refused(translator: Translator) -> 
     assert swap(translator.model) == []
 
 
-def test_examples_are_for_runs_that_read_them(filler: Filler) -> None:
+def test_examples_are_for_runs_that_read_them(filler: FillMask) -> None:
     run = LoadedRun("blanks", "fill-mask", filler)
     assert with_examples(run, None) is run
     with pytest.raises(ArgumentError, match="blanks reads texts"):

@@ -14,7 +14,7 @@ from attent.decoding.translator import load as translator
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.encoder_settings import EncoderSettings
 from attent.runs.config import read_config
-from attent.tasks.classification import Classification, judged
+from attent.tasks.classification import ClassificationTask, evaluate_classifier
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
 from attent.training.progress import Progress
@@ -145,16 +145,16 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, capsys: 
 
 
 def test_a_loss_worked_by_hand(tmp_path: Path) -> None:
-    task, made = Classification(), settings(pictures(tmp_path))
+    task, made = ClassificationTask(), settings(pictures(tmp_path))
     corpus = task.corpus(made)
     follow(made, tmp_path / "run", progress=quiet())
     classifier = load(tmp_path / "run")
-    some = classifier.examples(corpus.found.data, corpus.found.classes, corpus.found.test)
-    loss, confusion = judged(classifier, some)
-    chances = [dict(zip(one.labels, one.probabilities, strict=True)) for one in classifier.classify(corpus.found.data, best=2)]
-    right = [chances[row][corpus.found.inputs.labels[corpus.found.classes[row]]] for row in corpus.found.test]
+    some = classifier.examples(corpus.data.data, corpus.data.classes, corpus.data.test)
+    loss, confusion = evaluate_classifier(classifier, some)
+    chances = [dict(zip(one.labels, one.probabilities, strict=True)) for one in classifier.classify(corpus.data.data, best=2)]
+    right = [chances[row][corpus.data.inputs.labels[corpus.data.classes[row]]] for row in corpus.data.test]
     assert loss == pytest.approx(-np.log(right).mean(), abs=1e-5)
-    assert confusion.counts.sum() == len(corpus.found.test) == 12
+    assert confusion.counts.sum() == len(corpus.data.test) == 12
 
 
 def test_settings_say_what_they_need(tmp_path: Path) -> None:

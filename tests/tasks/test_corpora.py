@@ -9,7 +9,7 @@ import pytest
 
 from attent.data.settings import TextSettings
 from attent.errors import DataError
-from attent.tasks.corpora import borrowed, material, of_text
+from attent.tasks.corpora import of_text, open_shared, parallel_corpus
 from attent.tasks.settings import parse
 
 TRAINING = "[training]\nupdates = 2\nbatch_pairs = 8\n"
@@ -26,21 +26,21 @@ def pairs(tmp_path: Path) -> Path:
 def test_dates_are_the_corpus_unless_text_is() -> None:
     small = "[dates]\nlocales = ['en']\ntraining_pairs = 11\nvalidation_pairs = 3\nheld_out_pairs = 2\nheld_out_combinations = 1\n"
     settings = parse(small + TRAINING, "some.toml")
-    made = material(settings)
+    made = parallel_corpus(settings)
     assert list(made.held_out) == ["held-out dates", "held-out combinations"]
     assert (len(made.validation), made.translated) == (3, 3)
     source, target = made.learn()
     encoded = made.bitext(source, target, None)
     assert len(encoded) == 11
     assert list(made.table) == ["dates"]
-    theirs = borrowed(settings, made.lend(encoded), source, target)
+    theirs = open_shared(settings, made.lend(encoded), source, target)
     rows = np.arange(11)
     assert theirs.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
     assert theirs.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
 
 
 def test_text_is_read_split_and_encoded(pairs: Path) -> None:
-    read = material(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n" + TRAINING, "some.toml"))
+    read = parallel_corpus(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n" + TRAINING, "some.toml"))
     source, target = read.learn()
     assert len(read.bitext(source, target, None)) + len(read.validation) == 40
     assert source.decode(source.encode("abb")) == "abb"

@@ -5,53 +5,53 @@ from __future__ import annotations
 import pytest
 
 from attent.tasks.settings import RunSettings
-from attent.tasks.suggestions import LEAST, in_words, suggested, suggested_pictures, suggested_vectors
+from attent.tasks.suggestions import LEAST, suggest, suggest_pictures, suggest_vectors, summary
 
 
 @pytest.mark.parametrize("pairs", [1, 2_000, 29_000, 5_000_000])
 def test_they_are_settings(pairs: int) -> None:
-    settings = RunSettings.model_validate(suggested(pairs))
+    settings = RunSettings.model_validate(suggest(pairs))
     assert settings.training.warmup < (settings.training.updates or 0)
 
 
 def test_fewer_pairs_get_more_dropout_and_no_larger_model() -> None:
-    few, many = suggested(2_000)["model"], suggested(5_000_000)["model"]
+    few, many = suggest(2_000)["model"], suggest(5_000_000)["model"]
     assert few["dropout"] > many["dropout"]
     assert (few["preset"], many["preset"]) == ("tiny", "small")
 
 
 def test_by_hand() -> None:
     # 20 epochs of 2,000 pairs of 20 tokens are 800,000 tokens: 781 updates of 1,024, of which the last is the fifth validated
-    tables = suggested(2_000)
+    tables = suggest(2_000)
     assert tables["training"]["updates"] == 5 * tables["training"]["validate_every"] == 780
-    assert in_words(tables, 2_000) == "2,000 lines: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
-    assert suggested(1)["training"]["updates"] == LEAST
+    assert summary(tables, 2_000) == "2,000 lines: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
+    assert suggest(1)["training"]["updates"] == LEAST
 
 
 def test_blanks_take_more_epochs_and_no_smoothing() -> None:
-    blanks = suggested(2_000, "fill-mask")["training"]
+    blanks = suggest(2_000, "fill-mask")["training"]
     assert (blanks["updates"], blanks["label_smoothing"]) == (2340, 0.0)
-    assert suggested(2_000)["training"]["label_smoothing"] == 0.1
+    assert suggest(2_000)["training"]["label_smoothing"] == 0.1
 
 
 @pytest.mark.parametrize("examples", [2, 1_797, 20_000, 1_000_000])
 def test_pictures_and_vectors_have_settings(examples: int) -> None:
-    for suggest in (suggested_pictures, suggested_vectors):
-        tables = suggest(examples)
+    for suggested in (suggest_pictures, suggest_vectors):
+        tables = suggested(examples)
         images = {"source": "digits", **tables.get("images", {})}
         settings = RunSettings.model_validate({"task": "classify", **tables, "images": images})
         assert settings.training.warmup < (settings.training.updates or 0)
         assert settings.model.norm == "pre"
-    assert "images" not in suggested_vectors(examples)
+    assert "images" not in suggest_vectors(examples)
 
 
 def test_what_suits_pictures_is_said() -> None:
-    said = in_words(suggested_pictures(1_797), 1_797)
+    said = summary(suggest_pictures(1_797), 1_797)
     start = "1,797 examples: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
     assert said == f"{start}; pictures shifted, turned and scaled a little"
-    assert in_words(suggested(1_797, "classify"), 1_797).startswith("1,797 lines: preset tiny with dropout 0.2, ")
+    assert summary(suggest(1_797, "classify"), 1_797).startswith("1,797 lines: preset tiny with dropout 0.2, ")
 
 
 def test_labelled_texts_have_settings() -> None:
-    tables = suggested(2_000, "classify")
+    tables = suggest(2_000, "classify")
     assert RunSettings.model_validate({"task": "classify", **tables, "labelled": {"train": "a.tsv"}}).model.output_bias

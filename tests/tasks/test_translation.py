@@ -9,7 +9,7 @@ from attent.data.dates import dates
 from attent.decoding.translator import Translator
 from attent.models.settings import build
 from attent.tasks.settings import parse
-from attent.tasks.translation import Translation, judge
+from attent.tasks.translation import TranslationTask, evaluate_generated
 
 SETTINGS = parse(
     """
@@ -34,20 +34,20 @@ SETTINGS = parse(
 
 
 def test_dates_are_read_learnt_encoded_and_judged() -> None:
-    task = Translation()
+    task = TranslationTask()
     corpus = task.corpus(SETTINGS)
-    learnt = task.learn(corpus)
+    learnt = task.learn_vocabularies(corpus)
     assert (learnt.kinds, learnt.sizes, [*learnt.files]) == ({"source": "char", "target": "char"}, None, [])
     model = build(SETTINGS.model, *(tokenizer.size for tokenizer in learnt.tokenizers))
-    judged, said = task.judged(model, corpus, learnt, SETTINGS), []
+    judged, said = task.evaluator(model, corpus, learnt, SETTINGS), []
     scores = judged.validate(said.append)
     assert list(scores) == ["loss", "exact match"]
     assert len(said) == 3
     assert list(judged.results(scores)) == ["held-out dates", "held-out combinations"]
-    encoded = task.encoded(corpus, learnt)
+    encoded = task.encode(corpus, learnt)
     loss, width = task.loss(model.train(), next(encoded.stream(BatchSize(4), 1)), 0.1, "float32")
     assert (loss.shape, width) == (torch.Size([]), 8)
-    borrowed = task.borrowed(SETTINGS, corpus.lend(encoded), learnt)
+    borrowed = task.open_shared(SETTINGS, corpus.lend(encoded), learnt)
     assert len(borrowed) == len(encoded) == 11
 
 
@@ -59,13 +59,13 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file
     table = f"[text]\ntrain = {json.dumps(str(tmp_path / 'a.tsv'))}\ntokenizer = 'char'\nmaximum_length = 7\n"
     table += f"valid = {json.dumps(str(tmp_path / 'b.tsv'))}\n" if has_file else "seed = 4\n"
     model = "[model]\nencoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\nupdates = 1\n"
-    settings, task = parse(table + model + "batch_pairs = 4\n", "some.toml"), Translation()
+    settings, task = parse(table + model + "batch_pairs = 4\n", "some.toml"), TranslationTask()
     corpus = task.corpus(settings)
-    learnt = task.learn(corpus)
+    learnt = task.learn_vocabularies(corpus)
     built = build(settings.model, *(tokenizer.size for tokenizer in learnt.tokenizers))
     longer = [pair for pair in corpus.validation if max(len(pair.source), len(pair.target)) > 7]
     assert longer
-    judged = task.judged(built, corpus, learnt, settings)
+    judged = task.evaluator(built, corpus, learnt, settings)
     assert judged.results({})["validation"]["pairs"] == len(corpus.validation) - len(longer)
     said = corpus.said()
     if has_file:
@@ -76,7 +76,7 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file
 
 def test_a_set_without_pairs_is_not_judged() -> None:
     corpus = dates(SETTINGS.dates)
-    tokenizers = Translation().learn(Translation().corpus(SETTINGS)).tokenizers
+    tokenizers = TranslationTask().learn_vocabularies(TranslationTask().corpus(SETTINGS)).tokenizers
     translator = Translator(build(SETTINGS.model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
-    assert judge(translator, {"none": []}) == {}
-    assert set(judge(translator, {"some": corpus.validation})["some"]) == {"pairs", "exact_match", "year_alignment", "AER"}
+    assert evaluate_generated(translator, {"none": []}) == {}
+    assert set(evaluate_generated(translator, {"some": corpus.validation})["some"]) == {"pairs", "exact_match", "year_alignment", "AER"}

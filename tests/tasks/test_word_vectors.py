@@ -23,7 +23,7 @@ from attent.runs.weights import read_tensors
 from attent.tasks import recipe
 from attent.tasks.recipe import follow, resume
 from attent.tasks.settings import RunSettings, parse
-from attent.tasks.word_vectors import check, start
+from attent.tasks.word_vectors import check, init_embeddings
 from attent.training.checkpoint import latest_checkpoint
 from attent.training.progress import Progress
 
@@ -58,7 +58,7 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
         models.append(build(settings, SOURCE.size, TARGET.size))
     plain, model = models
     file = file_of(tmp_path, "mat", "the", "cat", "dog")
-    started = start(VectorsSettings(source=file), model, {"source": SOURCE, "target": TARGET})
+    started = init_embeddings(VectorsSettings(source=file), model, {"source": SOURCE, "target": TARGET})
     found = [SOURCE.encode(word)[0] for word in ("mat", "the", "Cat")]
     features, before = (one.embeddings["source"](torch.arange(SOURCE.size)[None])[0] for one in (model, plain))
     assert features[found].square().mean().item() == pytest.approx(1, rel=1e-5)
@@ -74,20 +74,22 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
     assert started.coverage() == {"source": {"tokens": 5, "found": 3, "lower_cased": 1}}
     text = Sequences([SOURCE.encode("the Cat sat on the mat"), [UNK, UNK]])
     assert started.coverage({"source": text})["source"]["running"] == pytest.approx(4 / 8)
-    assert started.said[-1] == "source: 3 of the vocabulary's 5 start from a vector (1 of them lower-cased), the others from random numbers"
+    assert (
+        started.report[-1] == "source: 3 of the vocabulary's 5 start from a vector (1 of them lower-cased), the others from random numbers"
+    )
 
 
 def test_few_words_are_warned_about_and_none_is_an_error(tmp_path: Path) -> None:
     model = build(settings_of("transformer"), SOURCE.size, TARGET.size)
     both = {"source": SOURCE, "target": TARGET}
-    said = start(VectorsSettings(target=file_of(tmp_path, "die", "dog")), model, both).said
+    said = init_embeddings(VectorsSettings(target=file_of(tmp_path, "die", "dog")), model, both).report
     assert said[-1].startswith("warning: ")
     assert said[-1].endswith("has few words of the target's vocabulary: is it of that language, and written so?")
     with pytest.raises(ArgumentError, match=r"^no word of the source's vocabulary has a vector in .*glove.txt$"):
-        start(VectorsSettings(source=file_of(tmp_path, "die", "dog")), model, both)
+        init_embeddings(VectorsSettings(source=file_of(tmp_path, "die", "dog")), model, both)
     (tmp_path / "zero.txt").write_text("mat" + " 0" * WIDTH)
     with pytest.raises(ArgumentError, match=r"has a vector in .*zero.txt, but zeros$"):
-        start(VectorsSettings(source=str(tmp_path / "zero.txt")), model, both)
+        init_embeddings(VectorsSettings(source=str(tmp_path / "zero.txt")), model, both)
 
 
 def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_frozen_embeddings_end_as_they_started(tmp_path: Path, kind: str, averag
     torch.manual_seed(settings.training.seed)
     sizes = run.source_tokenizer.size, run.target_tokenizer.size
     begun = build(settings.model, *sizes)
-    start(settings.vectors, begun, {"source": run.source_tokenizer, "target": run.target_tokenizer})
+    init_embeddings(settings.vectors, begun, {"source": run.source_tokenizer, "target": run.target_tokenizer})
     assert run.model.embeddings["source"].weight.equal(begun.embeddings["source"].weight)
     changed = [name for name, weight in run.model.state_dict().items() if not weight.equal(begun.state_dict()[name])]
     assert any("target_embedding" in name for name in changed)

@@ -23,7 +23,7 @@ from attent.data.tokenizer import CharTokenizer
 from attent.errors import DeviceError, RunError
 from attent.runs.config import read_config
 from attent.runs.weights import read_tensors
-from attent.tasks.recipe import follow, prepared, resume
+from attent.tasks.recipe import follow, prepare_examples, resume
 from attent.tasks.settings import parse, read
 from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.distributed import SINGLE_PROCESS, is_main_process, process_group, silent_progress
@@ -164,7 +164,7 @@ def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
     os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
     settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
     with process_group() as processes, patch.object(files, "text", wraps=files.text) as reading:
-        bitext, corpus = prepared(processes, settings, DIGITS, DIGITS)
+        bitext, corpus = prepare_examples(processes, settings, DIGITS, DIGITS)
         batches, seen = bitext.stream(BatchSize(7), 1), list[str]()
         for _ in range(len(bitext.epoch_plan(BatchSize(7), 1, 0))):
             batch, _ = processes.next_part(batches)

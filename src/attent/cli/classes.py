@@ -32,7 +32,7 @@ def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labe
         ArgumentError: the examples are not what the run reads, or it holds nothing out.
         DataError: they cannot be read, or have a label that the run does not know.
     """
-    from attent.tasks.classification import judged
+    from attent.tasks.classification import evaluate_classifier
 
     if images is not None and labelled is not None:
         raise ArgumentError("--images and --labelled are of two runs")
@@ -42,7 +42,7 @@ def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labe
         examples, lines = _held_out(run, classifier) if images is None else (_images(classifier, images), ())
     examples = _readable(classifier, examples, lines)
     say(f"classifying {len(examples):,} examples")
-    loss, confusion = judged(classifier, examples)
+    loss, confusion = evaluate_classifier(classifier, examples)
     write(json.dumps(_values(loss, confusion), indent=2) if as_json else "\n".join(_lines(loss, confusion)))
 
 

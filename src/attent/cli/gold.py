@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from attent.data.gold import Gold
     from attent.data.text import Pair
     from attent.decoding.translator import Translator
-    from attent.evaluation.aligner import Sides
+    from attent.evaluation.aligner import TokenizedPair
     from attent.evaluation.error_rate import Agreement
-    from attent.evaluation.forced_decoding import Look
+    from attent.evaluation.forced_decoding import AttentionSelector
 
 # Of all that can be looked at, so many are listed.
 LISTED = 10
 
 
-def judge_dates(run: Path, translator: Translator, look: Look, threshold: float | None, *, best: bool) -> None:
+def judge_dates(run: Path, translator: Translator, look: AttentionSelector, threshold: float | None, *, best: bool) -> None:
     """Judge a run on dates by its held-out sets, with what is best on its validation if asked for.
 
     Raises:
@@ -99,28 +99,32 @@ def _with_gold(linker: Linker, read: Iterator[tuple[str, str]], gold: str, first
     return pairs, known
 
 
-def _dates(translator: Translator, pairs: Sequence[Pair]) -> tuple[list[Sides], list[Gold]]:
+def _dates(translator: Translator, pairs: Sequence[Pair]) -> tuple[list[TokenizedPair], list[Gold]]:
     from attent.data.dates.gold import gold_links
-    from attent.evaluation.aligner import date_sides
+    from attent.evaluation.aligner import tokenize_dates
 
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    return [date_sides(pair.source, pair.target, tokenizers) for pair in pairs], [gold_links(pair) for pair in pairs]
+    return [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs], [gold_links(pair) for pair in pairs]
 
 
-def _best(translator: Translator, sides: Sequence[Sides], gold: Sequence[Gold], threshold: float | None, pairs: str) -> Look:
+def _best(
+    translator: Translator, sides: Sequence[TokenizedPair], gold: Sequence[Gold], threshold: float | None, pairs: str
+) -> AttentionSelector:
     """What agrees best with the gold links, listed with the next best ones."""
-    from attent.evaluation.forced_decoding import SAYS
-    from attent.evaluation.ranking import ranked
+    from attent.evaluation.forced_decoding import ABOUT_LABELS
+    from attent.evaluation.ranking import rank_selectors
 
     say(f"looking at every layer and head on {pairs}")
-    ranking = ranked(translator.model, sides, gold, threshold=threshold)
+    ranking = rank_selectors(translator.model, sides, gold, threshold=threshold)
     if not ranking:
         raise DataError("there is nothing to choose by: every pair has an empty side")
     print(f"chosen on {pairs}:")
     print("layer  head  a row is about        AER  precision  recall")
     for look, found in ranking[:LISTED]:
         head = "mean" if look.head is None else look.head
-        print(f"{look.layer:5}  {head:>4}  {SAYS[look.about]:18}  {found.error_rate:.3f}  {found.precision:9.3f}  {found.recall:6.3f}")
+        print(
+            f"{look.layer:5}  {head:>4}  {ABOUT_LABELS[look.about]:18}  {found.error_rate:.3f}  {found.precision:9.3f}  {found.recall:6.3f}"
+        )
     return ranking[0][0]
 
 
@@ -130,6 +134,6 @@ def _sum(found: Sequence[Sequence[tuple[int, int]]], gold: Sequence[Gold]) -> Ag
     return sum(map(agreement, found, gold), Agreement())
 
 
-def _said(found: Agreement, pairs: int, look: Look, how: str = "") -> str:
+def _said(found: Agreement, pairs: int, look: AttentionSelector, how: str = "") -> str:
     scores = f"AER {found.error_rate:.3f}  precision {found.precision:.3f}  recall {found.recall:.3f}"
     return f"{scores}  ({pairs:,} pairs; {look}{how})"

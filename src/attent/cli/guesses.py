@@ -13,12 +13,12 @@ from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from attent.data.tokenizer import Tokenizer
-    from attent.decoding.fill_mask import Filler
-    from attent.evaluation.masked_lm import BlanksJudged
+    from attent.decoding.fill_mask import FillMask
+    from attent.evaluation.masked_lm import MaskedLMReport
     from attent.evaluation.ngrams import Trigrams
 
 
-def evaluate_blanks(run: Path, filler: Filler, text: Path, against: Path | None, *, as_json: bool) -> None:
+def evaluate_blanks(run: Path, filler: FillMask, text: Path, against: Path | None, *, as_json: bool) -> None:
     """Judge a run that fills blanks on every word of a text, beside counts of the text that it was trained on.
 
     Raises:
@@ -26,21 +26,23 @@ def evaluate_blanks(run: Path, filler: Filler, text: Path, against: Path | None,
         DataError: a file cannot be read.
     """
     from attent.data.readers import read_lines
-    from attent.evaluation.masked_lm import guessed
+    from attent.evaluation.masked_lm import evaluate_masked_lm
 
     some = list(read_lines(text))
     counted = _counted(run, against, filler.tokenizer)
     say(f"guessing every word of {len(some):,} lines of {text}")
-    found = guessed(filler, some, counted)
+    found = evaluate_masked_lm(filler, some, counted)
     if found is None:
         raise ArgumentError(f"{text} has no word that this model knows")
-    write(json.dumps(asdict(found), indent=2) if as_json else "\n".join(said(found)))
+    report = asdict(found)
+    report["ways"] = report.pop("scores")
+    write(json.dumps(report, indent=2) if as_json else "\n".join(said(found)))
 
 
-def said(found: BlanksJudged) -> list[str]:
+def said(found: MaskedLMReport) -> list[str]:
     """The same for a person."""
-    widest = max(map(len, found.ways))
-    ways = [f"{name:{widest}}  top-1 {way.accuracy:6.2f} %  perplexity {way.perplexity:8.2f}" for name, way in found.ways.items()]
+    widest = max(map(len, found.scores))
+    ways = [f"{name:{widest}}  top-1 {way.accuracy:6.2f} %  perplexity {way.perplexity:8.2f}" for name, way in found.scores.items()]
     left_out = [(found.unknown, "words that the model does not know"), (found.long, "lines that it cannot read")]
     counted = f"{found.blanks:,} blanks, each alone in one of {found.lines:,} lines"
     return [*ways, "; ".join([counted, *(f"{number:,} {what} left out" for number, what in left_out if number)])]

@@ -58,7 +58,7 @@ def settings_of(
     """
     from attent.cli.overrides import toml
     from attent.tasks.settings import parse
-    from attent.tasks.suggestions import SIZES, in_words, suggested
+    from attent.tasks.suggestions import SIZES, suggest, summary
     from attent.training.distributed import is_main_process
 
     if start is not None:
@@ -66,12 +66,12 @@ def settings_of(
     else:
         there = files if folder is None else placed(files, folder)
         tables = {"task": TASKS[table]} if table != "text" else {}
-        pairs, found = _images(there) if table == "images" else (_lines(there), suggested)
+        pairs, found = _images(there) if table == "images" else (_lines(there), suggest)
         tables |= found(pairs, TASKS[table])
         if preset is not None:
             tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {"preset": preset}
         if is_main_process():
-            say(in_words(tables, pairs))
+            say(summary(tables, pairs))
     tables[table] = {**tables.get(table, {}), **files}
     return parse(toml(tables), "the command line")
 
@@ -115,12 +115,12 @@ def placed(files: Mapping[str, str], folder: Path) -> dict[str, str]:
 def _images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:
     """How many examples there are, and what suggests settings for so many."""
     from attent.data.labelled.corpus import count_examples
-    from attent.tasks.suggestions import suggested_pictures, suggested_vectors
+    from attent.tasks.suggestions import suggest_pictures, suggest_vectors
 
     if "source" not in files:
         raise ArgumentError("--size goes with --images, or with settings that have [images]")
     examples, pictures = count_examples(files["source"])
-    return examples, suggested_pictures if pictures else suggested_vectors
+    return examples, suggest_pictures if pictures else suggest_vectors
 
 
 def _lines(files: Mapping[str, str]) -> int:

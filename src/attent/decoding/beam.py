@@ -105,7 +105,7 @@ def _first_of_equals(total: Tensor, count: int) -> Tensor:
     return ((order << 32) - torch.arange(total.shape[1], device=total.device)).topk(count).indices
 
 
-def settled(finished: Sequence[Hypothesis], running: float, limit: int, *, width: int, wanted: int, alpha: float) -> bool:
+def is_finished(finished: Sequence[Hypothesis], running: float, limit: int, *, width: int, wanted: int, alpha: float) -> bool:
     """Whether a sentence's best hypotheses are known.
 
     A running hypothesis only loses log-probability, and is divided at most by the penalty of the longest translation: it

@@ -30,7 +30,7 @@ BATCH = 128
 
 
 @dataclass(frozen=True)
-class Told:
+class Prediction:
     """The likeliest classes of an example.
 
     Args:
@@ -45,6 +45,10 @@ class Told:
     def label(self) -> str:
         """The likeliest."""
         return self.labels[0]
+
+
+# The name of earlier versions.
+Told = Prediction
 
 
 class Classifier:
@@ -82,10 +86,10 @@ class Classifier:
         return self.model.longest
 
     @overload
-    def classify(self, examples: str | Path, *, best: int = ...) -> Told: ...  # pyright: ignore[reportOverlappingOverload]
+    def classify(self, examples: str | Path, *, best: int = ...) -> Prediction: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def classify(self, examples: Any, *, best: int = ...) -> list[Told]: ...
-    def classify(self, examples: Any, *, best: int = 1) -> Told | list[Told]:
+    def classify(self, examples: Any, *, best: int = ...) -> list[Prediction]: ...
+    def classify(self, examples: Any, *, best: int = 1) -> Prediction | list[Prediction]:
         """The likeliest classes of each example.
 
         Args:
@@ -104,14 +108,14 @@ class Classifier:
         data = self.data(examples)
         if not len(data):
             return []
-        chances, which = self.told(self.examples(data)).exp().topk(min(best, len(self.labels)), dim=-1)
+        chances, which = self.log_probs(self.examples(data)).exp().topk(min(best, len(self.labels)), dim=-1)
         return [
-            Told(tuple(self.labels[place] for place in row), tuple(shares))
+            Prediction(tuple(self.labels[place] for place in row), tuple(shares))
             for row, shares in zip(which.tolist(), chances.tolist(), strict=True)
         ]
 
     @torch.no_grad()
-    def told(self, examples: LabelledExamples, size: BatchSize | None = None) -> Tensor:
+    def log_probs(self, examples: LabelledExamples, size: BatchSize | None = None) -> Tensor:
         """The logarithms of all classes' probabilities, (N, C), float32.
 
         Args:

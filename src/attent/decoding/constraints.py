@@ -29,7 +29,7 @@ class Constraints:
 
     prefixes: Tensor
     limits: Tensor
-    nearest: int
+    min_limit: int
     minimum_length: int = 0
     no_repeat_ngram: int = 0
 
@@ -57,14 +57,14 @@ class Constraints:
         """The constraints of these rows, in this order; a row may be named twice."""
         return replace(self, prefixes=self.prefixes[rows], limits=self.limits[rows])
 
-    def free(self, step: int) -> bool:
+    def is_unconstrained(self, step: int) -> bool:
         """Whether so many tokens further anything but PAD and BOS may come."""
         repeats, begun = 0 < self.no_repeat_ngram <= step, step < self.prefixes.shape[1]
-        return not (repeats or begun or step < self.minimum_length or step >= self.nearest)
+        return not (repeats or begun or step < self.minimum_length or step >= self.min_limit)
 
     def apply_(self, told: Tensor, written: Tensor) -> Tensor:
         """`apply`, which may write over what it is given."""
-        return _speakable_(told) if self.free(written.shape[1]) else self.apply(told, written)
+        return _speakable_(told) if self.is_unconstrained(written.shape[1]) else self.apply(told, written)
 
     def apply(self, told: Tensor, written: Tensor) -> Tensor:
         """The log-probabilities (B, V) of what comes after the tokens written (B, t), −∞ for what may not."""
@@ -77,7 +77,7 @@ class Constraints:
             told = _without_repeats(told, written, self.no_repeat_ngram)
             mute = torch.isneginf(told).all(-1)
             told[:, EOS] = torch.where(mute, free[:, EOS], told[:, EOS])
-        if step >= self.nearest:
+        if step >= self.min_limit:
             told = _only(told, free, self.limits <= step, torch.full_like(self.limits, EOS))
         if step < self.prefixes.shape[1]:
             forced = self.prefixes[:, step]

@@ -33,7 +33,7 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class Look:
+class AttendedPiece:
     """A piece of the line, and how much of a blank's attention it has, 0 to 1."""
 
     piece: str
@@ -41,7 +41,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Filled:
+class MaskPrediction:
     """One blank.
 
     Args:
@@ -50,16 +50,20 @@ class Filled:
         looks: where it looked, a weight for each piece of the line in order, itself included; together they are 1.
     """
 
-    place: int
+    position: int
     guesses: tuple[Guess, ...]
-    looks: tuple[Look, ...]
+    attention: tuple[AttendedPiece, ...]
 
-    def most(self, number: int = BEST) -> list[Look]:
+    def top_attended(self, number: int = BEST) -> list[AttendedPiece]:
         """The pieces that it looked at most, the first first."""
-        return sorted(self.looks, key=lambda look: -look.weight)[:number]
+        return sorted(self.attention, key=lambda piece: -piece.weight)[:number]
+
+    def most(self, number: int = BEST) -> list[AttendedPiece]:
+        """Call `top_attended` by its older name."""
+        return self.top_attended(number)
 
 
-class Filler:
+class FillMask:
     """Guesses the blanks of a line.
 
     Args:
@@ -81,13 +85,15 @@ class Filler:
     @overload
     def fill(  # pyright: ignore[reportOverlappingOverload]
         self, text: str, best: int = ..., *, layer: int | None = ..., head: int | None = ...
-    ) -> list[Filled]: ...
+    ) -> list[MaskPrediction]: ...
     @overload
-    def fill(self, text: Sequence[str], best: int = ..., *, layer: int | None = ..., head: int | None = ...) -> list[list[Filled]]: ...
+    def fill(
+        self, text: Sequence[str], best: int = ..., *, layer: int | None = ..., head: int | None = ...
+    ) -> list[list[MaskPrediction]]: ...
     @torch.no_grad()
     def fill(
         self, text: str | Sequence[str], best: int = BEST, *, layer: int | None = None, head: int | None = None
-    ) -> list[Filled] | list[list[Filled]]:
+    ) -> list[MaskPrediction] | list[list[MaskPrediction]]:
         """Guess the blanks of a text, each written as `[MASK]`; or those of each of several texts.
 
         All are guessed at once, and none knows of the others' guesses. A word that the model does not know is read in lower case, or
@@ -110,12 +116,12 @@ class Filler:
             logits = self.logits([line.tokens], [0] * len(line.mask_positions), line.mask_positions)
         chances = logits.double().softmax(-1)  # (N, V)
         weights = self._looks([*seen.values()], layer, head, line.mask_positions)  # (N, T)
-        found: list[Filled] = []
+        found: list[MaskPrediction] = []
         for place, row, looked in zip(line.mask_positions, chances, weights.tolist(), strict=True):
             top = row[self._words].topk(min(best, len(self._words)))
             guesses = (Guess(self._word(self._words[at]), chance) for chance, at in zip(*(part.tolist() for part in top), strict=True))
-            looks = (Look(piece.strip("▁ ") or piece, weight) for piece, weight in zip(line.pieces, looked, strict=True))
-            found.append(Filled(place, tuple(guesses), tuple(looks)))
+            looks = (AttendedPiece(piece.strip("▁ ") or piece, weight) for piece, weight in zip(line.pieces, looked, strict=True))
+            found.append(MaskPrediction(place, tuple(guesses), tuple(looks)))
         return found
 
     @torch.no_grad()
@@ -144,7 +150,7 @@ class Filler:
         features = self.model(tokens, torch.from_numpy(sequences.lengths).to(self.device))
         return self.model.output(features[list(rows), list(places)])[:, SPECIALS:]
 
-    def unknown(self, text: str) -> list[str]:
+    def unknown_words(self, text: str) -> list[str]:
         """The words of a text with blanks that the model does not know, each once, in order."""
         line = self._cut(text)
         return list(dict.fromkeys(piece.strip() for piece, token in zip(line.pieces, line.tokens, strict=True) if token == UNK))
@@ -178,11 +184,15 @@ class Filler:
         return self.tokenizer.decode([token + SPECIALS])
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> Filler:
+def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> FillMask:
     """The filler that a run folder holds.
 
     Raises:
         RunError: the folder is missing, damaged, or written by a newer version, or holds something else.
     """
     run = read(path, "fill-mask", trust_code)
-    return Filler(run.model.to(device), run.tokenizers["text"])
+    return FillMask(run.model.to(device), run.tokenizers["text"])
+
+
+# The name of earlier versions.
+Filler = FillMask

@@ -22,7 +22,7 @@ LOADERS: dict[Task, Callable[..., Any]] = {
 
 
 def load(path: Path | str, device: torch.device | str = "cpu", trust_code: bool = False) -> Translator | Any:
-    """What a run folder holds: a `Translator`, a `Filler` or a `Classifier`, by what the run does.
+    """What a run folder holds: a `Translator`, a `FillMask` or a `Classifier`, by what the run does.
 
     Args:
         path: the run folder.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Draw:
+class Sampler:
     """Draws each sentence's next token; it takes the place of `likeliest`.
 
     Args:
@@ -37,7 +37,7 @@ class Draw:
             The log-probabilities with the token's own, and the token, both (S, 1).
         """
         told = told[:, 0]
-        shares = distribution(told, self.temperature, self.top_k, self.top_p)
+        shares = sampling_probs(told, self.temperature, self.top_k, self.top_p)
         sums = shares.double().cumsum(-1)
         heights = self.uniforms[who, step, None] * sums[:, -1:]
         # to the right: a token whose share is nothing adds no height and is never met
@@ -45,7 +45,7 @@ class Draw:
         return so_far + told.gather(1, tokens), tokens
 
 
-def distribution(told: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Tensor:
+def sampling_probs(told: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Tensor:
     """The probabilities that tokens are drawn with.
 
     Args:

@@ -20,7 +20,7 @@ BATCH = BatchSize(tokens=2048)
 
 
 @dataclass(frozen=True)
-class Score:
+class PairScore:
     """How probable one pair's target is, given its source.
 
     Args:
@@ -38,7 +38,9 @@ class Score:
 
 
 @torch.inference_mode()
-def score(model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, size: BatchSize = BATCH) -> list[Score]:
+def score_pairs(
+    model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, size: BatchSize = BATCH
+) -> list[PairScore]:
     """The log-probability of each pair's target, all its tokens told at once (forced decoding).
 
     Args:
@@ -56,7 +58,7 @@ def score(model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, 
     lengths = np.maximum(bitext.source.lengths, bitext.target.lengths - 1)
     if model.longest is not None and len(long := (lengths > model.longest).nonzero()[0]):
         raise DataError(f"pair {long[0] + 1} has {lengths[long[0]]:,} tokens, more than the {model.longest:,} that this model can read")
-    scores = [Score(0.0, 1)] * len(pairs)
+    scores = [PairScore(0.0, 1)] * len(pairs)
     for rows, _ in bitext.sorted_batches(size):
         filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROW_MULTIPLE) - len(rows))))
         batch = bitext.batch(filled).trim_padding(model.longest).to(device)
@@ -66,5 +68,5 @@ def score(model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, 
         real = torch.arange(told.shape[1], device=device) < batch.target_lengths[:, None]
         sums = told.double().masked_fill(~real, 0).sum(1).tolist()
         for row, total, tokens in zip(rows.tolist(), sums, batch.target_lengths.tolist(), strict=False):
-            scores[row] = Score(total, tokens)
+            scores[row] = PairScore(total, tokens)
     return scores

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attent.data.batches import ROW_MULTIPLE, round_up
 from attent.data.tokenizer import BOS, EOS
-from attent.decoding.beam import countable, likeliest, likeliest_of_logits, settled
+from attent.decoding.beam import countable, is_finished, likeliest, likeliest_of_logits
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
@@ -92,7 +92,7 @@ def search(
             for place, (sentence, running) in enumerate(zip(who.tolist(), so_far[:, 0].tolist(), strict=True))
             # what neither ended anything nor came to an end goes on
             if (not finished[sentence] and running > -np.inf)
-            or not settled(finished[sentence], running, limits[sentence], width=width, wanted=wanted, alpha=settings.length_penalty)
+            or not is_finished(finished[sentence], running, limits[sentence], width=width, wanted=wanted, alpha=settings.length_penalty)
         ]
         if not still:
             break
@@ -120,7 +120,7 @@ def _chosen(
     """The log-probabilities of each sentence's next hypotheses, the rows that they continue, and their new tokens, (S, C) each."""
     (number, width), step = so_far.shape, written.shape[1]
     logits, before = logits.float(), torch.from_numpy(so_far).to(logits.device)
-    if choose is likeliest and constraints.free(step) and countable(logits):
+    if choose is likeliest and constraints.is_unconstrained(step) and countable(logits):
         scores, places = likeliest_of_logits(before, logits[: number * width].unflatten(0, (-1, width)))
     else:
         told = constraints.apply_(logits.log_softmax(-1), written)  # (R, V)

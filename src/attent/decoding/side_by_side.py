@@ -12,7 +12,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def side_by_side(work: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
+def parallel_map(work: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
     """What some work makes of each part, in their order; as many parts at a time as torch takes threads.
 
     Args:

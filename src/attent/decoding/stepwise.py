@@ -41,7 +41,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Grown:
+class DecodingStep:
     """One token more, EOS included.
 
     Args:
@@ -50,16 +50,16 @@ class Grown:
         forced: whether it is of the prefix.
     """
 
-    said: Candidate
-    best: tuple[Candidate, ...]
-    forced: bool
+    chosen: Candidate
+    candidates: tuple[Candidate, ...]
+    is_forced: bool
 
 
-class Growing:
+class StepwiseDecoding:
     """Greedy search for the translation of one text, step by step; it writes what `translate` writes.
 
     Example:
-        >>> growing = Growing(translator, "un chien noir")
+        >>> growing = StepwiseDecoding(translator, "un chien noir")
         >>> for grown in growing:
         ...     print(grown.said.piece, grown.said.probability)
         >>> growing.map()["decoder.layers.1.cross_attention"].weights
@@ -77,10 +77,10 @@ class Growing:
     """
 
     def __init__(
-        self, translator: Translator, text: str, prefix: Sequence[int] = (), *, best: int = BEST, asked: int | None = None
+        self, translator: Translator, text: str, prefix: Sequence[int] = (), *, top_k: int = BEST, forced_length: int | None = None
     ) -> None:
-        self.translator, self.best, self.prefix = translator, best, tuple(prefix)
-        self.whole, self.asked = asked is not None, len(self.prefix) if asked is None else asked
+        self.translator, self.best, self.prefix = translator, top_k, tuple(prefix)
+        self.whole, self.asked = forced_length is not None, len(self.prefix) if forced_length is None else forced_length
         self.sources = translator.source_tokenizer.encode(text)
         self.labels = tuple(translator.source_tokenizer.pieces(text))
         self.tokens: list[int] = []
@@ -99,11 +99,11 @@ class Growing:
             raise ArgumentError(f"a prefix is of ids of words from {UNK} to {size - 1}, got {wrong[0]}")
 
     @property
-    def unknown(self) -> list[str]:
+    def unknown_pieces(self) -> list[str]:
         """The pieces of the text that the model does not know, each once, in order."""
         return list(dict.fromkeys(label for label, token in zip(self.labels, self.sources, strict=True) if token == UNK))
 
-    def __iter__(self) -> Iterator[Grown]:
+    def __iter__(self) -> Iterator[DecodingStep]:
         model, device = self.translator.model, self.translator.device
         sequences = Sequences([self.sources])
         copies = 1 if model.rowwise or len(self.sources) > REPEATED else ROW_MULTIPLE
@@ -131,24 +131,24 @@ class Growing:
                 return
 
     @torch.no_grad()
-    def reading(self) -> dict[str, LabelledMap]:
+    def encoder_maps(self) -> dict[str, LabelledMap]:
         """The maps of the encoder alone, by the name of their modules; none where it has no attention."""
         with watch(self.translator.model) as seen:
             self._encode()
         return {name: LabelledMap(weights, self.labels, self.labels) for name, weights in seen.items()}
 
     @torch.no_grad()
-    def map(self, *, ended: bool = True) -> dict[str, LabelledMap]:
+    def map(self, *, with_eos: bool = True) -> dict[str, LabelledMap]:
         """Every attention map of what is written so far, by the name of its module, in the order of computation.
 
         Args:
-            ended: whether the last row is the one that writes EOS, or the one that wrote the last token.
+            with_eos: whether the last row is the one that writes EOS, or the one that wrote the last token.
         """
         model, device = self.translator.model, self.translator.device
         written = labels(self.translator.target_tokenizer, self.tokens)
         # without the end the last token was written and not read
-        read = [BOS, *(self.tokens if ended else self.tokens[:-1])]
-        rows = (*written, EOS_LABEL) if ended else written
+        read = [BOS, *(self.tokens if with_eos else self.tokens[:-1])]
+        rows = (*written, EOS_LABEL) if with_eos else written
         with watch(model) as seen:
             model.decode(self._encode(), torch.tensor([read], device=device))
         return {
@@ -162,11 +162,11 @@ class Growing:
         device = self.translator.device
         return self.translator.model.encode(torch.tensor([self.sources], device=device), torch.tensor([len(self.sources)], device=device))
 
-    def _grown(self, chances: Tensor, said: int) -> Grown:
+    def _grown(self, chances: Tensor, said: int) -> DecodingStep:
         chances[[PAD, BOS]] = 0
         shares, which = chances.topk(min(self.best, len(chances) - 2))
         best = [self._candidate(*one) for one in zip(which.tolist(), shares.tolist(), strict=True)]
-        return Grown(self._candidate(said, float(chances[said])), tuple(best), len(self.tokens) < self.asked)
+        return DecodingStep(self._candidate(said, float(chances[said])), tuple(best), len(self.tokens) < self.asked)
 
     def _candidate(self, token: int, probability: float) -> Candidate:
         return Candidate(token, labels(self.translator.target_tokenizer, [token])[0], probability)

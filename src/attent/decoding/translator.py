@@ -18,12 +18,12 @@ from attent.decoding.beam import likeliest
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, Translation
 from attent.decoding.labelled import LabelledMap
-from attent.decoding.sampling import Draw, uniforms
+from attent.decoding.sampling import Sampler, uniforms
 from attent.decoding.score import BATCH as SCORED
-from attent.decoding.score import Score, score
+from attent.decoding.score import PairScore, score_pairs
 from attent.decoding.search import Choice, search
 from attent.decoding.settings import GREEDY, SearchSettings
-from attent.decoding.side_by_side import side_by_side
+from attent.decoding.side_by_side import parallel_map
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.folder import read
@@ -64,7 +64,7 @@ class Translator:
         """Why a text has an empty translation although it is not empty; None where it has another."""
         return refusal(text, self.source_tokenizer, self.longest_source, self.input_check)
 
-    def reads(self, source: str, target: str) -> bool:
+    def can_read(self, source: str, target: str) -> bool:
         """Whether the model can read a text, and a translation of it with BOS before."""
         longest, most = self.model.longest, self.longest_source
         if longest is None or most is None:
@@ -135,7 +135,7 @@ class Translator:
         begun = [self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix] for prefix in prefixes or [()] * len(texts)]
         if any(isinstance(token, str) for tokens in begun for token in tokens):
             raise ArgumentError(f"a prefix must be a string or the ids of its tokens, got {prefixes}")
-        encoded = encoded_sources(texts, self.source_tokenizer, self.input_check)
+        encoded = encode_sources(texts, self.source_tokenizer, self.input_check)
         sources = Sequences(encoded)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
         # of what the model can number, one is BOS
@@ -158,22 +158,22 @@ class Translator:
                 self._choice(settings, [encoded[row] for row in rows], int(constraints.limits.max()) + 1),
             )
 
-        parts = [*batches(sources.lengths, self.longest_source, batch)][::-1]
+        parts = [*length_batches(sources.lengths, self.longest_source, batch)][::-1]
         with torch.inference_mode():
             # rows of their own do not depend on threads either
-            each = side_by_side if self.model.rowwise else map
+            each = parallel_map if self.model.rowwise else map
         for rows, hypotheses in zip(parts, each(searched, parts), strict=True):
             for row, best in zip(rows, hypotheses, strict=True):
                 found[row] = [self._read(hypothesis) for hypothesis in best]
         return found
 
     @overload
-    def score(self, pairs: Pair | tuple[str, str], *, batch: int | BatchSize = ...) -> Score: ...
+    def score(self, pairs: Pair | tuple[str, str], *, batch: int | BatchSize = ...) -> PairScore: ...
     @overload
-    def score(self, pairs: Sequence[Pair | tuple[str, str]], *, batch: int | BatchSize = ...) -> list[Score]: ...
+    def score(self, pairs: Sequence[Pair | tuple[str, str]], *, batch: int | BatchSize = ...) -> list[PairScore]: ...
     def score(
         self, pairs: Pair | tuple[str, str] | Sequence[Pair | tuple[str, str]], *, batch: int | BatchSize = SCORED
-    ) -> Score | list[Score]:
+    ) -> PairScore | list[PairScore]:
         """The log-probability of each pair's target given its source, in nats, of the whole and per token.
 
         Args:
@@ -187,9 +187,9 @@ class Translator:
             return self.score([_pair(pairs)], batch=batch)[0]
         size = BatchSize(pairs=batch) if isinstance(batch, int) else batch
         made = [_pair(pair) for pair in pairs]
-        return score(self.model, made, self.source_tokenizer, self.target_tokenizer, size)
+        return score_pairs(self.model, made, self.source_tokenizer, self.target_tokenizer, size)
 
-    def too_long(self, source: str, target: str, most: int | None) -> str | None:
+    def length_error(self, source: str, target: str, most: int | None) -> str | None:
         """Why a pair cannot be read by a model that reads so many tokens of a side; None where it can.
 
         Args:
@@ -206,7 +206,7 @@ class Translator:
         if not settings.sample:
             return likeliest
         numbers = uniforms(settings.seed, sources, settings.n_best, steps).to(self.device)
-        return Draw(numbers, settings.temperature, settings.top_k, settings.top_p)
+        return Sampler(numbers, settings.temperature, settings.top_k, settings.top_p)
 
     def _read(self, found: Hypothesis) -> Translation:
         return Translation(found.tokens, found.log_probability, found.length_penalty, self.target_tokenizer.decode(found.tokens))
@@ -269,12 +269,12 @@ def refusal(text: str, tokenizer: Tokenizer, longest: int | None, input_check: I
     return input_check(text) if text and input_check else None
 
 
-def encoded_sources(texts: Sequence[str], tokenizer: Tokenizer, input_check: InputCheck | None) -> list[list[int]]:
+def encode_sources(texts: Sequence[str], tokenizer: Tokenizer, input_check: InputCheck | None) -> list[list[int]]:
     """The ids of each text; none of one that fails the check."""
     return [tokenizer.encode("" if input_check and input_check(text) else text) for text in texts]
 
 
-def batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) -> Iterator[np.ndarray]:
+def length_batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) -> Iterator[np.ndarray]:
     """The rows that are translated side by side, from short to long; those that cannot be are left out.
 
     Args:

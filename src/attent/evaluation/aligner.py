@@ -9,16 +9,16 @@ from typing import Any, Literal
 from attent.data.dates.gold import target_words
 from attent.data.gold import Link
 from attent.data.tokenizer import Tokenizer
-from attent.evaluation.forced_decoding import Look, looked_at
-from attent.evaluation.links import links
-from attent.evaluation.words import Words, merged, words
+from attent.evaluation.forced_decoding import AttentionSelector, source_attention
+from attent.evaluation.links import extract_links
+from attent.evaluation.words import Words, merge_to_words, word_indices
 from attent.models.encoder_decoder import EncoderDecoder
 
 Units = Literal["words", "tokens"]
 
 
 @dataclass(frozen=True)
-class Sides:
+class TokenizedPair:
     """A pair as a model reads it, and what links are to be between.
 
     Args:
@@ -34,7 +34,7 @@ class Sides:
     target_words: Words
 
 
-def sides(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], units: Units = "words") -> Sides:
+def tokenize_pair(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], units: Units = "words") -> TokenizedPair:
     """A pair of texts, to be linked by words, which are what spaces part, or by tokens.
 
     Args:
@@ -45,18 +45,20 @@ def sides(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer], uni
     """
     tokens = [tokenizer.encode(text) for tokenizer, text in zip(tokenizers, (source, target), strict=True)]
     if units == "tokens":
-        return Sides(*tokens, *(range(len(some)) for some in tokens))
-    return Sides(*tokens, *(words(text, tokenizer.pieces(text)) for tokenizer, text in zip(tokenizers, (source, target), strict=True)))
+        return TokenizedPair(*tokens, *(range(len(some)) for some in tokens))
+    return TokenizedPair(
+        *tokens, *(word_indices(text, tokenizer.pieces(text)) for tokenizer, text in zip(tokenizers, (source, target), strict=True))
+    )
 
 
-def date_sides(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> Sides:
+def tokenize_dates(source: str, target: str, tokenizers: tuple[Tokenizer, Tokenizer]) -> TokenizedPair:
     """A pair of the dates corpus, to be linked by characters, as `attent.data.dates.gold` has its gold links."""
     reader, writer = tokenizers
-    return Sides(reader.encode(source), writer.encode(target), range(len(source)), target_words(target))
+    return TokenizedPair(reader.encode(source), writer.encode(target), range(len(source)), target_words(target))
 
 
 def align(
-    model: EncoderDecoder[Any], pairs: Sequence[Sides], look: Look | None = None, *, threshold: float | None = None
+    model: EncoderDecoder[Any], pairs: Sequence[TokenizedPair], look: AttentionSelector | None = None, *, threshold: float | None = None
 ) -> list[list[Link]]:
     """The links of each pair, (source word, target word); none of one with an empty side.
 
@@ -66,6 +68,6 @@ def align(
         look: which of the model's weights; as `looked_at` has it unless given.
         threshold: as for `links`.
     """
-    maps = looked_at(model, [pair.source for pair in pairs], [pair.target for pair in pairs], look)
-    between = (merged(weights, pair.source_words, pair.target_words) for weights, pair in zip(maps, pairs, strict=True))
-    return [links(weights, threshold) for weights in between]
+    maps = source_attention(model, [pair.source for pair in pairs], [pair.target for pair in pairs], look)
+    between = (merge_to_words(weights, pair.source_words, pair.target_words) for weights, pair in zip(maps, pairs, strict=True))
+    return [extract_links(weights, threshold) for weights in between]

@@ -38,7 +38,7 @@ class Confusion:
         """The mean of F1 over the classes that are there or told, in per cent."""
         return float(np.nanmean(self.f1)) if self.counts.any() else 0.0
 
-    def most(self, count: int) -> list[tuple[str, str, int]]:
+    def top_confusions(self, count: int) -> list[tuple[str, str, int]]:
         """The most frequent mistakes: what it was, what it was taken for, and how often."""
         wrong = self.counts * ~np.eye(len(self.labels), dtype=bool)
         order = np.argsort(-wrong, axis=None, kind="stable")[:count]

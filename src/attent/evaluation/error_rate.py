@@ -24,17 +24,17 @@ class Agreement:
         found_possible: |A ∩ P|.
     """
 
-    found: int = 0
+    predicted: int = 0
     sure: int = 0
-    found_sure: int = 0
-    found_possible: int = 0
+    predicted_sure: int = 0
+    predicted_possible: int = 0
 
     def __add__(self, other: Agreement) -> Agreement:
         return Agreement(
-            self.found + other.found,
+            self.predicted + other.predicted,
             self.sure + other.sure,
-            self.found_sure + other.found_sure,
-            self.found_possible + other.found_possible,
+            self.predicted_sure + other.predicted_sure,
+            self.predicted_possible + other.predicted_possible,
         )
 
     @property
@@ -44,19 +44,19 @@ class Agreement:
         Raises:
             ArgumentError: there is neither a link nor a sure one to be found.
         """
-        if not self.found + self.sure:
+        if not self.predicted + self.sure:
             raise ArgumentError("there is nothing to judge: no link was found, and none is sure")
-        return 1 - (self.found_sure + self.found_possible) / (self.found + self.sure)
+        return 1 - (self.predicted_sure + self.predicted_possible) / (self.predicted + self.sure)
 
     @property
     def precision(self) -> float:
         """The share of links that are possible, 0 to 1; 1 where there is no link."""
-        return self.found_possible / self.found if self.found else 1.0
+        return self.predicted_possible / self.predicted if self.predicted else 1.0
 
     @property
     def recall(self) -> float:
         """The share of sure links that were found, 0 to 1; 1 where none is sure."""
-        return self.found_sure / self.sure if self.sure else 1.0
+        return self.predicted_sure / self.sure if self.sure else 1.0
 
 
 def agreement(found: Collection[Link], gold: Gold) -> Agreement:

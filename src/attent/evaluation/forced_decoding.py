@@ -33,13 +33,13 @@ from attent.models.encoder_decoder import EncoderDecoder
 About = Literal["produced", "read"]
 ABOUT: tuple[About, ...] = get_args(About)
 # What a view says of each.
-SAYS: dict[About, str] = {"produced": "the token produced", "read": "the token read in"}
+ABOUT_LABELS: dict[About, str] = {"produced": "the token produced", "read": "the token read in"}
 # The weights of one batch are then at most some ten megabytes a layer.
 BATCH = BatchSize(tokens=2048)
 
 
 @dataclass(frozen=True)
-class Look:
+class AttentionSelector:
     """Which of a model's weights are meant.
 
     Args:
@@ -75,7 +75,7 @@ class Look:
     def __str__(self) -> str:
         layer = "last layer" if self.layer is None else f"layer {self.layer}"
         head = "mean over heads" if self.head is None else f"head {self.head}"
-        return f"{layer}, {head}, rows about {SAYS[self.about]}"
+        return f"{layer}, {head}, rows about {ABOUT_LABELS[self.about]}"
 
 
 def _checked(what: str, number: int | None, count: int) -> int:
@@ -85,7 +85,7 @@ def _checked(what: str, number: int | None, count: int) -> int:
 
 
 @torch.no_grad()
-def forced(
+def forced_decoding(
     model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> Iterator[tuple[int, dict[str, Tensor]]]:
     """How each step looks at the source's tokens, while the model is given the target.
@@ -126,8 +126,8 @@ def _padded(sequences: Sequences, rows: np.ndarray, longest: int | None) -> Tens
     return torch.from_numpy(sequences.pad(rows, KEY_MULTIPLE)[:, :longest])
 
 
-def looked_at(
-    model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], look: Look | None = None
+def source_attention(
+    model: EncoderDecoder[Any], sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], look: AttentionSelector | None = None
 ) -> list[Tensor]:
     """How the source's tokens are looked at for each target token, as `forced` takes the pairs.
 
@@ -140,8 +140,8 @@ def looked_at(
     Returns:
         For each pair (Tq, Tk), a row for each target token, and either may be 0.
     """
-    look = look or Look()
+    look = look or AttentionSelector()
     maps = [torch.zeros(len(target), len(source)) for source, target in zip(sources, targets, strict=True)]
-    for row, attentions in forced(model, sources, targets):
+    for row, attentions in forced_decoding(model, sources, targets):
         maps[row] = look.of(attentions)
     return maps

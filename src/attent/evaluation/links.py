@@ -7,7 +7,7 @@ from torch import Tensor
 from attent.data.gold import Link
 
 
-def links(weights: Tensor, threshold: float | None = None) -> list[Link]:
+def extract_links(weights: Tensor, threshold: float | None = None) -> list[Link]:
     """For each target word the source word that it looks at most, or all whose weight is above a threshold.
 
         a(t) = argmax_i A(t, i),  or  {(i, t) : A(t, i) > θ}

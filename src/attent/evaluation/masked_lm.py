@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from attent.data.tokenizer import SPECIALS
-from attent.decoding.fill_mask import Filler
+from attent.decoding.fill_mask import FillMask
 from attent.evaluation.ngrams import Trigrams
 
 # Blanks looked at side by side.
@@ -20,7 +20,7 @@ YARDSTICKS = "unigram", "trigram, left", "trigram, both sides"
 
 
 @dataclass(frozen=True)
-class Guessed:
+class MaskedLMScore:
     """How well one way guesses.
 
     Args:
@@ -33,7 +33,7 @@ class Guessed:
 
 
 @dataclass(frozen=True)
-class BlanksJudged:
+class MaskedLMReport:
     """The blanks that were guessed.
 
     Args:
@@ -48,10 +48,10 @@ class BlanksJudged:
     blanks: int
     unknown: int
     long: int
-    ways: dict[str, Guessed]
+    scores: dict[str, MaskedLMScore]
 
 
-class Tally:
+class ScoreSum:
     """Sums up guesses."""
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ class Tally:
         self.right += int((logs.argmax(-1) == told).sum())
         self.number += len(told)
 
-    def result(self) -> Guessed:
+    def result(self) -> MaskedLMScore:
         """What came of it."""
-        return Guessed(100 * self.right / self.number, math.exp(self.nats / self.number))
+        return MaskedLMScore(100 * self.right / self.number, math.exp(self.nats / self.number))
 
 
-def guessed(filler: Filler, lines: Sequence[str], counted: Trigrams | None = None) -> BlanksJudged | None:
+def evaluate_masked_lm(filler: FillMask, lines: Sequence[str], counted: Trigrams | None = None) -> MaskedLMReport | None:
     """Every known word of some lines in turn is the blank of its line, and guessed from all the others.
 
     Whoever guesses has to choose among the words that the model knows, and gives each a probability, which sum to 1.
@@ -94,7 +94,7 @@ def guessed(filler: Filler, lines: Sequence[str], counted: Trigrams | None = Non
     known = [(line, place) for line in sorted(kept, key=len) for place, token in enumerate(line) if token >= SPECIALS]
     if not known:
         return None
-    tallies = {name: Tally() for name in ("model", *(() if counted is None else YARDSTICKS))}
+    tallies = {name: ScoreSum() for name in ("model", *(() if counted is None else YARDSTICKS))}
     for some in _batches(known):
         told = np.array([line[place] - SPECIALS for line, place in some])
         tallies["model"].add(_by_model(filler, some), told)
@@ -103,7 +103,7 @@ def guessed(filler: Filler, lines: Sequence[str], counted: Trigrams | None = Non
                 tallies[name].add(logs, told)
     words = sum(map(len, kept))
     long = sum(len(line) > longest for line in encoded)
-    return BlanksJudged(len(kept), len(known), words - len(known), long, {name: tally.result() for name, tally in tallies.items()})
+    return MaskedLMReport(len(kept), len(known), words - len(known), long, {name: tally.result() for name, tally in tallies.items()})
 
 
 def _batches(known: list[tuple[list[int], int]]) -> Iterator[list[tuple[list[int], int]]]:
@@ -112,7 +112,7 @@ def _batches(known: list[tuple[list[int], int]]) -> Iterator[list[tuple[list[int
         yield some
 
 
-def _by_model(filler: Filler, some: Sequence[tuple[list[int], int]]) -> np.ndarray:
+def _by_model(filler: FillMask, some: Sequence[tuple[list[int], int]]) -> np.ndarray:
     mask = filler.tokenizer.size
     lines = [[*line[:place], mask, *line[place + 1 :]] for line, place in some]
     with torch.inference_mode():
@@ -122,5 +122,7 @@ def _by_model(filler: Filler, some: Sequence[tuple[list[int], int]]) -> np.ndarr
 def _by_counts(counted: Trigrams, some: Sequence[tuple[list[int], int]]) -> dict[str, np.ndarray]:
     """Of words that the tokenizer knows, but training does not have, one is as likely as if it had been seen once."""
     unigrams = np.log(np.tile(counted.unigrams[SPECIALS:] + 1, (len(some), 1)))
-    left, both = (np.log(np.stack([by(line, place)[SPECIALS:] for line, place in some])) for by in (counted.left, counted.both))
+    left, both = (
+        np.log(np.stack([by(line, place)[SPECIALS:] for line, place in some])) for by in (counted.left_context, counted.both_contexts)
+    )
     return dict(zip(YARDSTICKS, (unigrams, left, both), strict=True))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from attent.decoding.score import Score
+from attent.decoding.score import PairScore
 from attent.errors import ArgumentError, UnknownNameError
 
 # Those of sacreBLEU's that need nothing to be fetched.
@@ -16,7 +16,7 @@ TOKENIZERS = ("13a", "char", "intl", "none", "zh")
 
 
 @dataclass(frozen=True)
-class Measured:
+class MetricScore:
     """A score and what it was computed with.
 
     Args:
@@ -28,7 +28,7 @@ class Measured:
     signature: str
 
 
-def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False) -> Measured:
+def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False) -> MetricScore:
     """BLEU of a corpus with one reference each.
 
     Sources: Papineni et al. (2002), https://aclanthology.org/P02-1040; Post (2018), arXiv 1804.08771.
@@ -49,12 +49,12 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
     return _measured(BLEU(tokenize=tokenize, lowercase=lowercase, force=True), translations, references)
 
 
-def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Measured:
+def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> MetricScore:
     """chrF2 of a corpus with one reference each, in small letters if asked for. Source: Popović (2015), https://aclanthology.org/W15-3049."""
     return _measured(CHRF(lowercase=lowercase), translations, references)
 
 
-def loss(scores: Sequence[Score]) -> float:
+def loss(scores: Sequence[PairScore]) -> float:
     """The mean negative log-probability of references, in nats per token, EOS included.
 
     Raises:
@@ -65,9 +65,9 @@ def loss(scores: Sequence[Score]) -> float:
     return -sum(score.log_probability for score in scores) / sum(score.tokens for score in scores)
 
 
-def _measured(metric: BLEU | CHRF, translations: Sequence[str], references: Sequence[str]) -> Measured:
+def _measured(metric: BLEU | CHRF, translations: Sequence[str], references: Sequence[str]) -> MetricScore:
     if not references or len(translations) != len(references):
         counts = f"{len(translations)} and {len(references)}"
         raise ArgumentError(f"a score needs as many translations as references, at least one, got {counts}")
     score = metric.corpus_score(list(translations), [list(references)]).score
-    return Measured(score, str(metric.get_signature()))
+    return MetricScore(score, str(metric.get_signature()))

@@ -24,10 +24,10 @@ class Counts:
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
         """How often each of these occurred, (…); 0 for what never did."""
-        places, there = self.found(numbers)
+        places, there = self.index(numbers)
         return np.where(there, self.counts[places], 0) if len(self.known) else np.zeros(np.shape(numbers))
 
-    def found(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def index(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where each of these stands in `known`, or would, and whether it is there."""
         places = np.minimum(np.searchsorted(self.known, numbers), max(len(self.known) - 1, 0))
         return places, self.known[places] == numbers if len(self.known) else np.zeros(np.shape(numbers), bool)
@@ -87,25 +87,25 @@ class Trigrams:
         seen = self._twos.of(second * self.size + third)
         below = _interpolated(seen, two, self._total[second], self._after_one[second], self._words[third])
         history = np.asarray(first) * self.size + second
-        places, there = self._histories.found(history)
+        places, there = self._histories.index(history)
         if not there.any():
             return np.broadcast_to(below, np.broadcast_shapes(np.shape(below), history.shape))
         total, kinds = (np.where(there, numbers[places], 0) for numbers in (self._histories.counts, self._after_two))
         return _interpolated(self._threes.of(history * self.size + third), three, total, kinds, below)
 
-    def left(self, line: Sequence[int], place: int) -> np.ndarray:
+    def left_context(self, line: Sequence[int], place: int) -> np.ndarray:
         """p(w | the two words before a place), of every id w, (V,)."""
         first, second = ([BOS, BOS, *line[:place]])[-2:]
         return self.probability(first, second, np.arange(self.size))
 
-    def both(self, line: Sequence[int], place: int) -> np.ndarray:
+    def both_contexts(self, line: Sequence[int], place: int) -> np.ndarray:
         """The same with the two words behind it as well, normalised, (V,).
 
         p(w | u v) · p(x | v w) · p(y | w x), which is what the model gives the whole line with w there, among all w.
         """
         before, behind = [BOS, BOS, *line[:place]][-2:], [*line[place + 1 :], EOS][:2]
         every = np.arange(self.size)
-        found = self.left(line, place) * self.probability(before[1], every, behind[0])
+        found = self.left_context(line, place) * self.probability(before[1], every, behind[0])
         if len(behind) > 1:
             found = found * self.probability(every, behind[0], behind[1])
         return found / found.sum()

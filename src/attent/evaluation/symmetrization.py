@@ -16,7 +16,7 @@ from attent.errors import UnknownNameError
 NEIGHBOURS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))
 
 
-def symmetrised(forward: Collection[Link], backward: Collection[Link], how: str) -> list[Link]:
+def symmetrize(forward: Collection[Link], backward: Collection[Link], how: str) -> list[Link]:
     """Both alignments as one.
 
     - intersection: A ∩ B; union: A ∪ B.
@@ -33,9 +33,9 @@ def symmetrised(forward: Collection[Link], backward: Collection[Link], how: str)
     Raises:
         UnknownNameError: there is no such way.
     """
-    if how not in WAYS:
-        raise UnknownNameError("way to symmetrise", how, WAYS)
-    return sorted(WAYS[how](set(forward), set(backward)))
+    if how not in METHODS:
+        raise UnknownNameError("way to symmetrise", how, METHODS)
+    return sorted(METHODS[how](set(forward), set(backward)))
 
 
 def _grown(one: set[Link], other: set[Link]) -> set[Link]:
@@ -78,10 +78,13 @@ def _words(links: Collection[Link]) -> tuple[set[int], set[int]]:
     return {source for source, _ in links}, {target for _, target in links}
 
 
-WAYS: dict[str, Callable[[set[Link], set[Link]], set[Link]]] = {
+METHODS: dict[str, Callable[[set[Link], set[Link]], set[Link]]] = {
     "intersection": set.intersection,
     "union": set.union,
     "grow-diag": _grown,
     "grow-diag-final": lambda one, other: _finished(one, other, both=False),
     "grow-diag-final-and": lambda one, other: _finished(one, other, both=True),
 }
+
+# The name of earlier versions.
+symmetrised = symmetrize

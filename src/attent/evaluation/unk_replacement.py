@@ -10,14 +10,14 @@ from torch import Tensor
 from attent.data.tokenizer import SPECIALS, UNK, Tokenizer
 
 
-def pieces_of(tokens: Sequence[int], target: Tokenizer) -> list[str]:
+def token_texts(tokens: Sequence[int], target: Tokenizer) -> list[str]:
     """What each token adds to a text, the space before it included where it brings one; nothing for UNK."""
     before = _anchor(target)
     known = {token: _behind(before, [token], target) for token in set(tokens)}
     return [known[token] for token in tokens]
 
 
-def replaced(tokens: Sequence[int], target: Tokenizer, weights: Tensor, source: Sequence[str]) -> tuple[str, list[str]]:
+def copy_unknown(tokens: Sequence[int], target: Tokenizer, weights: Tensor, source: Sequence[str]) -> tuple[str, list[str]]:
     """A translation with the source piece of the highest weight in place of each unknown one.
 
     Source: Luong et al. (2015), §4.2, arXiv 1508.04025, who copy source words so.
@@ -31,7 +31,7 @@ def replaced(tokens: Sequence[int], target: Tokenizer, weights: Tensor, source: 
     Returns:
         The text, and what each token is written as in it.
     """
-    pieces = pieces_of(tokens, target)
+    pieces = token_texts(tokens, target)
     if UNK not in tokens or not source:
         return target.decode(tokens), pieces
     places = [int(row.argmax()) for row in weights]

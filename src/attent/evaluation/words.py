@@ -13,7 +13,7 @@ MARKS = ("▁", "##", "@@", "</w>")
 Words = Sequence[int | None]
 
 
-def words(text: str, pieces: Sequence[str]) -> list[int | None]:
+def word_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
     """Which whitespace-separated word of a text, from 0, each of its pieces lies in; None for spaces and for nothing.
 
     Args:
@@ -42,7 +42,7 @@ def words(text: str, pieces: Sequence[str]) -> list[int | None]:
     return found
 
 
-def merged(weights: Tensor, source: Words, target: Words) -> Tensor:
+def merge_to_words(weights: Tensor, source: Words, target: Words) -> Tensor:
     """The weights between words: summed over the pieces of the word that is looked at, averaged over those of the word that looks.
 
         A(w, u) = 1/|w| Σ_{t ∈ w} Σ_{i ∈ u} α(t, i)

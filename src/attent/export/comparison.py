@@ -53,8 +53,8 @@ class Difference:
     """A line that two engines translate in two ways."""
 
     source: str
-    ours: str
-    theirs: str
+    expected: str
+    actual: str
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,16 @@ class Comparison:
     lines: int
     differences: dict[str, list[Difference]]
 
-    def said(self, engine: str, shown: int = 3) -> list[str]:
+    def report(self, engine: str, shown: int = 3) -> list[str]:
         """The comparison for a person: a line for each search, and the first few differences."""
         said = []
         for search, found in self.differences.items():
             said.append(f"{search}: {len(found)} of {self.lines} lines differ from attent's own")
             for one in found[:shown]:
-                said += [f"  {one.source}", f"    attent: {one.ours}", f"    {engine}: {one.theirs}"]
+                said += [f"  {one.source}", f"    attent: {one.expected}", f"    {engine}: {one.actual}"]
         return said
 
-    def counted(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         """The comparison in numbers, for the manifest."""
         return {"lines": self.lines} | {search: len(found) for search, found in self.differences.items()}
 

@@ -10,7 +10,7 @@ from attent.errors import UnknownNameError
 from attent.runs.folder import Run
 
 
-def embedded(run: Run, side: str, form: str) -> tuple[WordVectors, int]:
+def embedding_vectors(run: Run, side: str, form: str) -> tuple[WordVectors, int]:
     """The features that a model begins with for each word of a vocabulary, or for each piece of one of pieces.
 
     Of two ids that stand for the same word, such as a sign with and without a space before it, the more frequent one's are taken.

@@ -25,7 +25,7 @@ def export(
     engine: str,
     out: Path | None = None,
     *,
-    quantisation: str | None = None,
+    quantization: str | None = None,
     sample: Path | None = None,
     trust_code: bool = False,
 ) -> tuple[Path, Comparison]:
@@ -35,7 +35,7 @@ def export(
         run: the run folder.
         engine: "ctranslate2" or "onnx".
         out: the folder to write, which may hold an older export; RUN/export/ENGINE unless given.
-        quantisation: of the weights, by the engine's own name for it.
+        quantization: of the weights, by the engine's own name for it.
         sample: lines to compare on; unless given, those that the run was validated on.
         trust_code: whether the run may name modules to import.
 
@@ -58,10 +58,10 @@ def export(
     found = read(run, trust_code=trust_code)
     lines = sample_of(found.config, found.source_tokenizer, sample)
     with new_folder(target) as folder:
-        manifest = made_by.write(found, str(run), folder, quantisation)
+        manifest = made_by.write(found, str(run), folder, quantization)
         theirs = made_by.load(folder, manifest, found.source_tokenizer, found.target_tokenizer)
         comparison = compare(Translator(found.model, found.source_tokenizer, found.target_tokenizer), theirs, lines)
-        manifest.run, manifest.comparison = identity, comparison.counted()
+        manifest.run, manifest.comparison = identity, comparison.counts()
         manifests.write(manifest, folder)
     return target, comparison
 

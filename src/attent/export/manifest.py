@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from attent.bounded import open_regular, read_json
 from attent.errors import ArgumentError, AttentError, DataError, RunError
@@ -33,14 +33,14 @@ class StateTensor(BaseModel):
         name: in the graphs.
         side: what a search moves when it selects rows: what is "written" and the "source" have a row for each of the batch's,
             "neither" has none.
-        kept: whether a step leaves it as it is.
+        is_constant: True if a step leaves it as it is (`kept` in JSON).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     side: Side
-    kept: bool
+    is_constant: bool = Field(validation_alias=AliasChoices("kept", "is_constant"), serialization_alias="kept")
 
 
 class Manifest(BaseModel):
@@ -51,7 +51,7 @@ class Manifest(BaseModel):
         engine: what reads the export.
         versions: of attent, torch, python and the engine's packages, by name.
         run: what of the run it was made of, by name, with a hash of each.
-        quantisation: of the weights, as the engine calls it; None where they are as in the run.
+        quantization: of the weights, in the engine's spelling (`quantisation` in JSON); None for the run's own precision.
         longest: the most tokens that a sequence may have; None where there is no limit.
         state: the decoder's state, where the graphs have one.
         comparison: how many lines of a sample came out otherwise than by our own engine, by search.
@@ -63,7 +63,9 @@ class Manifest(BaseModel):
     engine: str
     versions: dict[str, str] = Field(default_factory=versions)
     run: dict[str, str]
-    quantisation: str | None = None
+    quantization: str | None = Field(
+        default=None, validation_alias=AliasChoices("quantisation", "quantization"), serialization_alias="quantisation"
+    )
     longest: int | None = None
     state: list[StateTensor] = []
     comparison: dict[str, Any] = {}
@@ -92,7 +94,7 @@ def write(manifest: Manifest, folder: Path) -> None:
         RunError: it cannot be written.
     """
     with new_file(folder / MANIFEST) as file:
-        file.write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        file.write_text(manifest.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
 
 
 def read(folder: Path, engine: str, run: Path) -> Manifest:

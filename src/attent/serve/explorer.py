@@ -14,7 +14,7 @@ import torch
 from attent.data.tokenizer import EOS
 from attent.data.typed import as_known
 from attent.decoding.settings import SearchSettings
-from attent.decoding.stepwise import Growing, Grown
+from attent.decoding.stepwise import DecodingStep, StepwiseDecoding
 from attent.errors import ArgumentError, DataError
 from attent.serve.loaded_run import LoadedRun
 from attent.serve.lru_cache import LRUCache
@@ -150,20 +150,20 @@ class Explorer:
         text = as_known(request.text, translator.source_tokenizer)
         scene_of = partial(build_scene, title=text[:MAX_TITLE])
         more = translator.target_tokenizer.encode(request.more) if request.more else []
-        growing = Growing(translator, text, [*request.prefix, *more], best=request.best)
+        growing = StepwiseDecoding(translator, text, [*request.prefix, *more], top_k=request.best)
         self._check_length(len(growing.sources))
         self._check_length(len(growing.prefix), "prefix")
-        yield {"kind": "start", "source": growing.labels, "unknown": growing.unknown}
-        if len(growing.sources) > MAX_TOKENS_WITH_WEIGHTS and (reading := self._now(growing.reading)):
+        yield {"kind": "start", "source": growing.labels, "unknown": growing.unknown_pieces}
+        if len(growing.sources) > MAX_TOKENS_WITH_WEIGHTS and (reading := self._now(growing.encoder_maps)):
             # the encoder's maps can be explored long before the translation of a long text ends
             yield {"kind": "scene", "scene": self.scenes.add(scene_of(reading), request.run)}
         if request.beam > 1:
             settings = SearchSettings(beam=request.beam)
             tokens = self._now(lambda: translator.search([text], settings, prefixes=[growing.prefix])[0][0].tokens)
-            growing = Growing(translator, text, tokens, best=request.best, asked=len(growing.prefix))
+            growing = StepwiseDecoding(translator, text, tokens, top_k=request.best, forced_length=len(growing.prefix))
         steps = iter(growing)
         while (grown := self._now(lambda: next(steps, None))) is not None:
-            weights = self._now(partial(_last_weights, growing, request.view, has_ended=grown.said.token == EOS))
+            weights = self._now(partial(_last_weights, growing, request.view, has_ended=grown.chosen.token == EOS))
             yield {"kind": "token", **_token(grown), "weights": weights}
         scene = self._now(lambda: scene_of(growing.map()))
         translation = translator.target_tokenizer.decode(growing.tokens)
@@ -179,8 +179,8 @@ class Explorer:
         self._check_length(len(filler.tokenizer.encode(request.text)))
         blanks = self._now(lambda: filler.fill(request.text, BEST))
         scene = self._now(lambda: build_scene(filler.map(request.text), title=request.text[:MAX_TITLE]))
-        guesses = [{"place": blank.place, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in blanks]
-        return {"scene": self.scenes.add(scene, request.run), "blanks": guesses, "unknown": filler.unknown(request.text)}
+        guesses = [{"place": blank.position, "guesses": [asdict(guess) for guess in blank.guesses]} for blank in blanks]
+        return {"scene": self.scenes.add(scene, request.run), "blanks": guesses, "unknown": filler.unknown_words(request.text)}
 
     def classify(self, request: TextRequest | ExampleRequest) -> dict[str, Any]:
         """Return the most probable classes of a text or an example, and its scene.
@@ -236,15 +236,15 @@ def _checked(number: int, count: int, name: str) -> int:
     return number
 
 
-def _token(grown: Grown) -> dict[str, Any]:
-    return {"said": asdict(grown.said), "best": [asdict(candidate) for candidate in grown.best], "forced": grown.forced}
+def _token(grown: DecodingStep) -> dict[str, Any]:
+    return {"said": asdict(grown.chosen), "best": [asdict(candidate) for candidate in grown.candidates], "forced": grown.is_forced}
 
 
-def _last_weights(growing: Growing, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
+def _last_weights(growing: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
     """Return the weights of the step that wrote the last token, for the head that the page shows."""
     if view is None or max(len(growing.sources), len(growing.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
         return None
-    group = next((group for group in build_scene(growing.map(ended=has_ended)).groups if group.name == view.group), None)
+    group = next((group for group in build_scene(growing.map(with_eos=has_ended)).groups if group.name == view.group), None)
     if group is None or (view.head or 0) >= group.shape[0]:
         return None
     weights = group.layers[min(view.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[:, 0]  # (H, Tk)

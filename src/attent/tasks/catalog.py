@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from attent.errors import UnknownNameError
-from attent.tasks.classification import Classification
-from attent.tasks.masked_lm import Blanks
+from attent.tasks.classification import ClassificationTask
+from attent.tasks.masked_lm import MaskedLMTask
 from attent.tasks.task import Task
-from attent.tasks.translation import Translation
+from attent.tasks.translation import TranslationTask
 
-TASKS: dict[str, Task[Any]] = {"translate": Translation(), "fill-mask": Blanks(), "classify": Classification()}
+TASKS: dict[str, Task[Any]] = {"translate": TranslationTask(), "fill-mask": MaskedLMTask(), "classify": ClassificationTask()}
 
 
 def task_of(name: str) -> Task[Any]:

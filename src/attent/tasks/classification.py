@@ -21,7 +21,7 @@ from attent.decoding.classifier import Classifier
 from attent.evaluation.classes import Confusion, confusion
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
-from attent.tasks.task import Judged, Learnt, Results, Say, Task
+from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
 from attent.training.loss import LossFunction, classification_loss
 
 # Mistakes that a person is shown after a validation.
@@ -29,10 +29,10 @@ SHOWN = 3
 
 
 @dataclass
-class ClassifyCorpus:
+class ClassificationCorpus:
     """A corpus of labelled examples as a recipe uses it; see `attent.tasks.task.Corpus`."""
 
-    found: LabelledCorpus
+    data: LabelledCorpus
     images: ImagesSettings | None
     texts: LabelledSettings | None
     folders: list[WorkingFolder] = field(default_factory=list)
@@ -49,7 +49,7 @@ class ClassifyCorpus:
 
     @property
     def said(self) -> Callable[[], list[str]]:
-        return lambda: [*self.found.remarks, *(line for report in self.found.reports for line in report.summary()), self._divided()]
+        return lambda: [*self.data.remarks, *(line for report in self.data.reports for line in report.summary()), self._divided()]
 
     @property
     def lend(self) -> Callable[[LabelledExamples], Path]:
@@ -60,79 +60,81 @@ class ClassifyCorpus:
         return lending
 
     def _divided(self) -> str:
-        found = self.found
+        found = self.data
         train, validation, test = (f"{len(rows):,}" for rows in (found.train, found.validation, found.test))
         return f"{len(found.inputs.labels)} classes: {train} examples to train on, {validation} to validate on, {test} to test"
 
 
-class Classification(Task[ClassifyCorpus]):
+class ClassificationTask(Task[ClassificationCorpus]):
     """Learns to tell the class of a sequence from a vector in front of it."""
 
     @property
     def loss(self) -> LossFunction:
         return classification_loss
 
-    def corpus(self, settings: RunSettings) -> ClassifyCorpus:
+    def corpus(self, settings: RunSettings) -> ClassificationCorpus:
         if settings.images is not None:
-            return ClassifyCorpus(image_corpus(settings.images), settings.images, None)
+            return ClassificationCorpus(image_corpus(settings.images), settings.images, None)
         assert settings.labelled is not None
-        return ClassifyCorpus(labelled_text_corpus(settings.labelled), None, settings.labelled)
+        return ClassificationCorpus(labelled_text_corpus(settings.labelled), None, settings.labelled)
 
-    def held_out(self, corpus: ClassifyCorpus) -> str | None:
-        return corpus.found.held_out_digest
+    def held_out_digest(self, corpus: ClassificationCorpus) -> str | None:
+        return corpus.data.held_out_digest
 
-    def learn(self, corpus: ClassifyCorpus) -> Learnt:
-        found, settings = corpus.found, corpus.texts
+    def learn_vocabularies(self, corpus: ClassificationCorpus) -> Vocabularies:
+        found, settings = corpus.data, corpus.texts
         inputs, files = found.inputs, {INPUTS: found.inputs.model_dump_json(indent=2) + "\n"}
         if settings is None:
             assert not isinstance(inputs.inputs, TextInputs)
-            return Learnt({}, (), files, (inputs.inputs.size, len(inputs.labels)))
+            return Vocabularies({}, (), files, (inputs.inputs.size, len(inputs.labels)))
         assert isinstance(found.data, tuple)
         tokenizer = learn(settings.tokenizer, [found.data[row] for row in found.train], settings.size)
-        return Learnt({"text": settings.tokenizer}, (tokenizer,), files, (tokenizer.size, len(inputs.labels)))
+        return Vocabularies({"text": settings.tokenizer}, (tokenizer,), files, (tokenizer.size, len(inputs.labels)))
 
-    def encoded(self, corpus: ClassifyCorpus, learnt: Learnt) -> LabelledExamples:
+    def encode(self, corpus: ClassificationCorpus, learnt: Vocabularies) -> LabelledExamples:
         rows = _read(corpus, learnt, corpus.images)
         if corpus.texts is not None:
-            corpus.found = drop_long(corpus.found, rows.lengths, corpus.texts.maximum_length)
-        corpus.found = drop_unreadable(corpus.found, rows.lengths, learnt.longest)
-        return LabelledExamples(rows, corpus.found.classes, corpus.found.train)
+            corpus.data = drop_long(corpus.data, rows.lengths, corpus.texts.maximum_length)
+        corpus.data = drop_unreadable(corpus.data, rows.lengths, learnt.longest)
+        return LabelledExamples(rows, corpus.data.classes, corpus.data.train)
 
-    def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> LabelledExamples:
+    def open_shared(self, settings: RunSettings, folder: Path, learnt: Vocabularies) -> LabelledExamples:
         return lent(folder, Inputs.read(learnt.files[INPUTS]), settings.images)
 
-    def judged(self, model: EncoderModel, corpus: ClassifyCorpus, learnt: Learnt, settings: RunSettings) -> Judged:
+    def evaluator(self, model: EncoderModel, corpus: ClassificationCorpus, learnt: Vocabularies, settings: RunSettings) -> Evaluator:
         inputs, rows = Inputs.read(learnt.files[INPUTS]), _read(corpus, learnt, None)
         if corpus.texts is not None:
             most, report = corpus.texts.maximum_length, int(corpus.texts.valid is not None)
-            corpus.found = drop_long(corpus.found, rows.lengths, most, "validation", report=report)
-        corpus.found = drop_unreadable(corpus.found, rows.lengths, model.longest)
-        parts = {name: LabelledExamples(rows, corpus.found.classes, chosen) for name, chosen in _parts(corpus.found).items()}
+            corpus.data = drop_long(corpus.data, rows.lengths, most, "validation", report=report)
+        corpus.data = drop_unreadable(corpus.data, rows.lengths, model.longest)
+        parts = {name: LabelledExamples(rows, corpus.data.classes, chosen) for name, chosen in _parts(corpus.data).items()}
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
-        return _Judged(Classifier(model, inputs, next(iter(learnt.tokenizers), None)), parts, size)
+        return ClassificationEvaluator(Classifier(model, inputs, next(iter(learnt.tokenizers), None)), parts, size)
 
 
-class _Judged(Judged):
+class ClassificationEvaluator(Evaluator):
+    """Evaluates a classifier on the parts of its corpus that are held out."""
+
     def __init__(self, classifier: Classifier, parts: Mapping[str, LabelledExamples], size: BatchSize) -> None:
         self._classifier, self._parts, self._size = classifier, parts, size
 
     def validate(self, say: Say) -> dict[str, float]:
         if "validation" not in self._parts:
             return {}
-        loss, found = judged(self._classifier, self._parts["validation"], self._size)
-        for label, told, count in found.most(SHOWN):
+        loss, found = evaluate_classifier(self._classifier, self._parts["validation"], self._size)
+        for label, told, count in found.top_confusions(SHOWN):
             say(f"  {label} taken for {told}: {count}")
         return {"loss": loss, "accuracy": found.accuracy, "macro F1": found.macro_f1}
 
     def results(self, last: Mapping[str, float]) -> Results:
         results: Results = {"validation": {"examples": len(self._parts["validation"]), **last}} if "validation" in self._parts else {}
         if "test" in self._parts:
-            loss, found = judged(self._classifier, self._parts["test"], self._size)
+            loss, found = evaluate_classifier(self._classifier, self._parts["test"], self._size)
             results["test"] = {"examples": int(found.counts.sum()), "loss": loss, "accuracy": found.accuracy, "macro F1": found.macro_f1}
         return results
 
 
-def judged(classifier: Classifier, examples: LabelledExamples, size: BatchSize | None = None) -> tuple[float, Confusion]:
+def evaluate_classifier(classifier: Classifier, examples: LabelledExamples, size: BatchSize | None = None) -> tuple[float, Confusion]:
     """The mean cross entropy in nats per example, and which classes were taken for which.
 
     Args:
@@ -140,16 +142,16 @@ def judged(classifier: Classifier, examples: LabelledExamples, size: BatchSize |
         examples: with their classes, at least one.
         size: how many are told side by side.
     """
-    told, classes = classifier.told(examples, size), examples.classes
+    told, classes = classifier.log_probs(examples, size), examples.classes
     loss = -told[np.arange(len(classes)), classes].mean().item()
     return loss, confusion(classes, told.argmax(-1).numpy(), classifier.labels)
 
 
-def _read(corpus: ClassifyCorpus, learnt: Learnt, images: ImagesSettings | None) -> Rows:
+def _read(corpus: ClassificationCorpus, learnt: Vocabularies, images: ImagesSettings | None) -> Rows:
     """What a model reads of a corpus."""
     if corpus.tokens is not None:
         return corpus.tokens
-    rows = encode_rows(corpus.found, Inputs.read(learnt.files[INPUTS]), learnt.tokenizers, images)
+    rows = encode_rows(corpus.data, Inputs.read(learnt.files[INPUTS]), learnt.tokenizers, images)
     if corpus.texts is not None:
         corpus.tokens = rows
     return rows

@@ -29,7 +29,7 @@ HELD = 10_000
 
 
 @dataclass(frozen=True)
-class Material:
+class ParallelCorpus:
     """A corpus as a recipe uses it.
 
     Args:
@@ -61,7 +61,7 @@ class Material:
     folder: WorkingFolder | None = None
 
 
-def material(settings: RunSettings) -> Material:
+def parallel_corpus(settings: RunSettings) -> ParallelCorpus:
     """The corpus that the settings name.
 
     Raises:
@@ -70,7 +70,7 @@ def material(settings: RunSettings) -> Material:
     return of_dates(settings.dates) if settings.text is None else of_text(settings.text)
 
 
-def borrowed(settings: RunSettings, folder: Path, source: Tokenizer, target: Tokenizer, longest: int | None = None) -> Bitext:
+def open_shared(settings: RunSettings, folder: Path, source: Tokenizer, target: Tokenizer, longest: int | None = None) -> Bitext:
     """What another process of this machine has encoded and lent.
 
     Args:
@@ -85,7 +85,7 @@ def borrowed(settings: RunSettings, folder: Path, source: Tokenizer, target: Tok
     return files.open_bitext(folder, limit_length(settings.text, longest, beside=1), source, target, length_multiple=1)
 
 
-def of_dates(settings: DatesSettings) -> Material:
+def of_dates(settings: DatesSettings) -> ParallelCorpus:
     """Dates, each side in characters."""
     corpus, folders = dates(settings), list[WorkingFolder]()
 
@@ -94,7 +94,7 @@ def of_dates(settings: DatesSettings) -> Material:
         save_bitext(encoded, folders[-1].path / files.INDEX)
         return folders[-1].path
 
-    return Material(
+    return ParallelCorpus(
         validation=corpus.validation,
         held_out=corpus.held_out,
         kinds={"source": "char", "target": "char"},
@@ -114,7 +114,7 @@ def of_dates(settings: DatesSettings) -> Material:
     )
 
 
-def of_text(settings: TextSettings) -> Material:
+def of_text(settings: TextSettings) -> ParallelCorpus:
     """Text from files."""
     corpus = files.text(settings)
     reports, folder, texts = corpus.reports, corpus.folder, [corpus]
@@ -133,7 +133,7 @@ def of_text(settings: TextSettings) -> Material:
         limits = [min(limit, settings.maximum_length) for limit in most]
         return files.drop_long(validation, lines.tolist(), tokenizers, limits, reports[-1])
 
-    return Material(
+    return ParallelCorpus(
         validation=validation,
         fitting=fitting,
         held_out={},

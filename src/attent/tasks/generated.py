@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from attent.data.gold import Gold
     from attent.data.text import Pair
     from attent.data.tokenizer import Tokenizer
-    from attent.evaluation.aligner import Sides
+    from attent.evaluation.aligner import TokenizedPair
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class GeneratedCorpus:
 
     validation: Sequence[Pair]
     held_out: Mapping[str, Sequence[Pair]]
-    tokenize: Callable[[str, str, tuple[Tokenizer, Tokenizer]], Sides]
+    tokenize: Callable[[str, str, tuple[Tokenizer, Tokenizer]], TokenizedPair]
     gold_links: Callable[[Pair], Gold]
 
-    def with_gold(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> tuple[list[Sides], list[Gold]]:
+    def with_gold(self, pairs: Sequence[Pair], tokenizers: tuple[Tokenizer, Tokenizer]) -> tuple[list[TokenizedPair], list[Gold]]:
         """Return the encoded pairs and the gold links of each."""
         return [self.tokenize(pair.source, pair.target, tokenizers) for pair in pairs], [self.gold_links(pair) for pair in pairs]
 
@@ -83,10 +83,10 @@ def output_check(corpus: Mapping[str, Any]) -> Callable[[str], str | None] | Non
 def _dates(settings: Mapping[str, Any]) -> GeneratedCorpus:
     from attent.data.dates import DatesSettings, dates
     from attent.data.dates.gold import gold_links
-    from attent.evaluation.aligner import date_sides
+    from attent.evaluation.aligner import tokenize_dates
 
     corpus = dates(DatesSettings.model_validate(settings))
-    return GeneratedCorpus(corpus.validation, corpus.held_out, date_sides, gold_links)
+    return GeneratedCorpus(corpus.validation, corpus.held_out, tokenize_dates, gold_links)
 
 
 GENERATED: dict[str, Callable[[Mapping[str, Any]], GeneratedCorpus]] = {"dates": _dates}

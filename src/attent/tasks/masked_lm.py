@@ -15,12 +15,12 @@ from attent.data.readers import OVER_LONG
 from attent.data.settings import LinesSettings, limit_length
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
-from attent.tasks.task import Judged, Learnt, Results, Say, Task
+from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
 from attent.training.loss import LossFunction, masked_lm_loss, masked_lm_scores
 
 
 @dataclass(frozen=True)
-class Lines:
+class MaskedLMCorpus:
     """A corpus of lines as a recipe uses it; see `attent.tasks.task.Corpus`."""
 
     text: TextCorpus
@@ -40,35 +40,37 @@ class Lines:
         return lambda _: self.text.folder.path
 
 
-class Blanks(Task[Lines]):
+class MaskedLMTask(Task[MaskedLMCorpus]):
     """Learns to tell hidden words of a line from those around them."""
 
     @property
     def loss(self) -> LossFunction:
         return masked_lm_loss
 
-    def corpus(self, settings: RunSettings) -> Lines:
+    def corpus(self, settings: RunSettings) -> MaskedLMCorpus:
         assert settings.lines is not None
-        return Lines(files.text(settings.lines), settings.lines)
+        return MaskedLMCorpus(files.text(settings.lines), settings.lines)
 
-    def learn(self, corpus: Lines) -> Learnt:
+    def learn_vocabularies(self, corpus: MaskedLMCorpus) -> Vocabularies:
         tokenizer = files.tokenizer(corpus.text, corpus.settings)
-        return Learnt({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
+        return Vocabularies({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
 
-    def encoded(self, corpus: Lines, learnt: Learnt) -> MaskedLines:
+    def encode(self, corpus: MaskedLMCorpus, learnt: Vocabularies) -> MaskedLines:
         return files.encoded(corpus.text, limit_length(corpus.settings, learnt.longest), *learnt.tokenizers, length_multiple=1)
 
-    def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> MaskedLines:
+    def open_shared(self, settings: RunSettings, folder: Path, learnt: Vocabularies) -> MaskedLines:
         assert settings.lines is not None
         return files.lent(folder, limit_length(settings.lines, learnt.longest), *learnt.tokenizers, length_multiple=1)
 
-    def judged(self, model: EncoderModel, corpus: Lines, learnt: Learnt, settings: RunSettings) -> Judged:
+    def evaluator(self, model: EncoderModel, corpus: MaskedLMCorpus, learnt: Vocabularies, settings: RunSettings) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
-        return _Judged(model, corpus, learnt, size)
+        return MaskedLMEvaluator(model, corpus, learnt, size)
 
 
-class _Judged(Judged):
-    def __init__(self, model: EncoderModel, corpus: Lines, learnt: Learnt, size: BatchSize) -> None:
+class MaskedLMEvaluator(Evaluator):
+    """Evaluates a masked language model on its validation lines."""
+
+    def __init__(self, model: EncoderModel, corpus: MaskedLMCorpus, learnt: Vocabularies, size: BatchSize) -> None:
         (tokenizer,), settings = learnt.tokenizers, limit_length(corpus.settings, model.longest)
         encoded: list[list[int]] = []
         for row, pair in enumerate(corpus.text.validation):

@@ -21,7 +21,7 @@ from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, read_fi
 from attent.tasks import word_vectors
 from attent.tasks.catalog import task_of
 from attent.tasks.settings import RunSettings
-from attent.tasks.task import Learnt, Results, Say
+from attent.tasks.task import Results, Say, Vocabularies
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
 from attent.training.loop import train
@@ -82,14 +82,14 @@ def follow(
             corpus = task.corpus(settings)
             torch.manual_seed(settings.training.seed)
             if init_from is None:
-                learnt = task.learn(corpus)
+                learnt = task.learn_vocabularies(corpus)
             else:
                 start = read_config(init_from)
                 must_do(init_from, start, settings.task)
                 if "model" not in settings.model_fields_set:
                     check_code(init_from, start, trust_code=trust_code)
                     settings = settings.model_copy(update={"model": start.model})
-                learnt = Learnt.of(start, read_tokenizers(init_from, start), read_files(init_from, start))
+                learnt = Vocabularies.of(start, read_tokenizers(init_from, start), read_files(init_from, start))
             config = RunConfig(
                 task=settings.task,
                 tokenizers=dict(learnt.kinds),
@@ -97,7 +97,7 @@ def follow(
                 sizes=learnt.sizes,
                 model=settings.model,
                 corpus=corpus.table,
-                digests={"held out": digest} if (digest := task.held_out(corpus)) else {},
+                digests={"held out": digest} if (digest := task.held_out_digest(corpus)) else {},
                 vectors=settings.vectors,
                 training=settings.training.table,
             )
@@ -105,7 +105,7 @@ def follow(
             started = None
             if settings.vectors is not None:
                 tokenizers = dict(zip(learnt.kinds, learnt.tokenizers, strict=True))
-                started = word_vectors.start(settings.vectors, model, tokenizers, next(iter(corpus.table)))
+                started = word_vectors.init_embeddings(settings.vectors, model, tokenizers, next(iter(corpus.table)))
                 config = config.model_copy(update={"coverage": started.coverage()})
             run.begin(config, *learnt.tokenizers, files=learnt.files, start=None if init_from is None and started is None else model)
             return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, started=started)
@@ -162,10 +162,10 @@ def resume(
             state = None if checkpoint is None else read_state(checkpoint)
             if settings.training.tensorboard:
                 check_installed()
-            learnt = Learnt.of(config, read_tokenizers(path, config), read_files(path, config))
+            learnt = Vocabularies.of(config, read_tokenizers(path, config), read_files(path, config))
             task = task_of(config.task)
             corpus = task.corpus(settings)
-            if config.digests.get("held out") not in (None, task.held_out(corpus)):
+            if config.digests.get("held out") not in (None, task.held_out_digest(corpus)):
                 raise DataError(
                     f"the corpus of {path} has changed, and the run would learn what it is judged by: train a new one "
                     f"({CONFIG} has the digest of what was held out)"
@@ -203,10 +203,10 @@ def validate(path: Path | str, model: Model, say: Say) -> Results:
     settings, task = _settings_of(config, {}), task_of(config.task)
     if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
         raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {_named(missing[0])}; {others}")
-    learnt = replace(Learnt.of(config, read_tokenizers(path, config), read_files(path, config)), longest=model.longest)
+    learnt = replace(Vocabularies.of(config, read_tokenizers(path, config), read_files(path, config)), longest=model.longest)
     corpus = task.corpus(settings)
-    judged = task.judged(model, corpus, learnt, settings)
-    if config.digests.get("train") != _digest(task.encoded(corpus, learnt)):
+    judged = task.evaluator(model, corpus, learnt, settings)
+    if config.digests.get("train") != _digest(task.encode(corpus, learnt)):
         raise DataError(f"the corpus of {path} has changed, and the run may have learnt what it would be judged by; {others}")
     for line in corpus.said():
         say(line)
@@ -219,7 +219,7 @@ def _helped(processes: Processes, device: torch.device) -> Results:
     config = RunConfig.model_validate(told["config"])
     settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(told["tokenizers"], config)
     model = model_of(config, tokenizers).to(device)
-    examples, corpus = prepared(processes, settings, *tokenizers, files=told["files"], longest=model.longest)
+    examples, corpus = prepare_examples(processes, settings, *tokenizers, files=told["files"], longest=model.longest)
     word_vectors.freeze(config.vectors, model)
     train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)
     # others on this machine read what lies in its folder
@@ -227,7 +227,7 @@ def _helped(processes: Processes, device: torch.device) -> Results:
     return processes.from_rank0(dict)
 
 
-def prepared(
+def prepare_examples(
     processes: Processes,
     settings: RunSettings,
     *tokenizers: Tokenizer,
@@ -248,16 +248,16 @@ def prepared(
     Returns:
         The examples, and the corpus where this process has read it: to be kept as long as any process uses the examples.
     """
-    task, examples, learnt = task_of(settings.task), None, Learnt({}, tokenizers, files or {}, longest=longest)
+    task, examples, learnt = task_of(settings.task), None, Vocabularies({}, tokenizers, files or {}, longest=longest)
     if processes.is_local_rank0:
         corpus = corpus or task.corpus(settings)
-        examples = task.encoded(corpus, learnt)
+        examples = task.encode(corpus, learnt)
     place = processes.from_local_rank0(lambda: str(corpus.lend(examples)) if processes.world_size > 1 and corpus and examples else "")
     if examples is None and Path(place).is_dir():
-        examples = task.borrowed(settings, Path(place), learnt)
+        examples = task.open_shared(settings, Path(place), learnt)
     if examples is None:
         corpus = task.corpus(settings)
-        examples = task.encoded(corpus, learnt)
+        examples = task.encode(corpus, learnt)
     return examples, corpus
 
 
@@ -266,18 +266,18 @@ def _trained(
     config: RunConfig,
     settings: RunSettings,
     corpus: Any,
-    learnt: Learnt,
+    learnt: Vocabularies,
     model: Any,
     progress: Progress,
     processes: Processes,
     update: int = 0,
-    started: word_vectors.Started | None = None,
+    started: word_vectors.EmbeddingInit | None = None,
 ) -> Results:
     """Train, judge, and finish a run folder that has begun."""
     known = {"config": config.model_dump(mode="json"), "files": dict(learnt.files)}
     processes.from_rank0(lambda: known | {"tokenizers": tokenizers_as_text(run.path)})
     task, training = task_of(settings.task), settings.training
-    judged = task.judged(model, corpus, learnt, settings)
+    judged = task.evaluator(model, corpus, learnt, settings)
     board = TensorBoard(run.path, update) if training.tensorboard else None
 
     def log(record: Mapping[str, Any]) -> None:
@@ -285,7 +285,7 @@ def _trained(
         if board:
             board.log(record)
 
-    examples, _ = prepared(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus, longest=model.longest)
+    examples, _ = prepare_examples(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus, longest=model.longest)
     digest = _digest(examples)
     if config.digests.get("train", digest) != digest:
         progress.say(f"warning: the {examples.row_name}s to learn are others than those that the run began with")
@@ -293,7 +293,7 @@ def _trained(
     if started:
         config = config.model_copy(update={"coverage": started.coverage(examples.token_sequences)})
     run.begin(config)
-    for line in (*corpus.said(), *(started.said if started else ()), *word_vectors.running(config.coverage)):
+    for line in (*corpus.said(), *(started.report if started else ()), *word_vectors.running_coverage(config.coverage)):
         progress.say(line)
     trained = train(
         model,
@@ -335,7 +335,7 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
         raise ArgumentError(first_fault(error)) from error
 
 
-def _filled(config: RunConfig, learnt: Learnt, run: Path) -> Model:
+def _filled(config: RunConfig, learnt: Vocabularies, run: Path) -> Model:
     try:
         return filled_model(run, config, learnt.tokenizers)
     except RunError as error:

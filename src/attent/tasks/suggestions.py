@@ -38,7 +38,7 @@ BY_PAIRS = (
 )
 
 
-def suggested(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
+def suggest(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
     """The tables [model] and [training] that suit so many pairs, or lines in which blanks are to be guessed."""
     if task == "classify":
         return _suggested_texts(pairs)
@@ -63,16 +63,16 @@ def suggested(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
     }
 
 
-def suggested_pictures(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
+def suggest_pictures(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
     """The tables [model], [training] and [images] that suit so many pictures: small ones are learnt by more than they are.
 
     Without shifts, turns and scales a Transformer, which knows nothing of neighbourhood, needs far more pictures than other models
     (Dosovitskiy et al. 2020, §4.3, arXiv:2010.11929).
     """
-    return suggested_vectors(examples, task) | {"images": {"shift": 0.5, "turn": 8, "scale": 0.05}}
+    return suggest_vectors(examples, task) | {"images": {"shift": 0.5, "turn": 8, "scale": 0.05}}
 
 
-def suggested_vectors(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
+def suggest_vectors(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
     """The tables [model] and [training] that suit so many sequences of vectors."""
     few = examples < FEW
     sizes = {"layers": 3, "width": 64, "feed_forward": 128} if few else {}
@@ -93,7 +93,7 @@ def suggested_vectors(examples: int, task: str = "classify") -> dict[str, dict[s
     }
 
 
-def in_words(tables: dict[str, dict[str, Any]], pairs: int) -> str:
+def summary(tables: dict[str, dict[str, Any]], pairs: int) -> str:
     """What was chosen, in one line."""
     model, training = tables["model"], tables["training"]
     unit = "tokens" if "batch_tokens" in training else "examples"
@@ -108,5 +108,5 @@ def in_words(tables: dict[str, dict[str, Any]], pairs: int) -> str:
 
 def _suggested_texts(texts: int) -> dict[str, dict[str, Any]]:
     """The tables [model] and [training] that suit so many labelled texts."""
-    tables = suggested(texts)
+    tables = suggest(texts)
     return tables | {"model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}}

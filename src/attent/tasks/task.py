@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Learnt:
+class Vocabularies:
     """What a run folder holds beside config and weights: known before training begins, and the same ever after.
 
     Args:
@@ -41,12 +41,12 @@ class Learnt:
     longest: int | None = None
 
     @classmethod
-    def of(cls, config: RunConfig, tokenizers: Sequence[Tokenizer], files: Mapping[str, str]) -> Learnt:
+    def of(cls, config: RunConfig, tokenizers: Sequence[Tokenizer], files: Mapping[str, str]) -> Vocabularies:
         """What a run folder with this config holds."""
         return cls(config.tokenizers, tokenizers, files, config.sizes)
 
 
-class Corpus(Protocol):
+class TaskCorpus(Protocol):
     """What a model learns from and is judged on.
 
     Attributes:
@@ -65,7 +65,7 @@ class Corpus(Protocol):
     def lend(self) -> Callable[[Any], Path]: ...
 
 
-class Judged(ABC):
+class Evaluator(ABC):
     """How good a model is: while it is trained, and when it has been."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Judged(ABC):
         """
 
 
-C = TypeVar("C", bound=Corpus)
+C = TypeVar("C", bound=TaskCorpus)
 
 
 class Task(ABC, Generic[C]):
@@ -104,22 +104,22 @@ class Task(ABC, Generic[C]):
             ArgumentError, DataError: it cannot be.
         """
 
-    def held_out(self, corpus: C) -> str | None:
+    def held_out_digest(self, corpus: C) -> str | None:
         """A digest of what is not trained on, where a run must not go on when that has changed."""
         return None
 
     @abstractmethod
-    def learn(self, corpus: C) -> Learnt:
+    def learn_vocabularies(self, corpus: C) -> Vocabularies:
         """The vocabularies, and whatever else has to be known of a corpus before a model is built."""
 
     @abstractmethod
-    def encoded(self, corpus: C, learnt: Learnt) -> Examples[Any]:
+    def encode(self, corpus: C, learnt: Vocabularies) -> Examples[Any]:
         """What is trained on; what the corpus alone needed for it may be let go."""
 
     @abstractmethod
-    def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> Examples[Any]:
+    def open_shared(self, settings: RunSettings, folder: Path, learnt: Vocabularies) -> Examples[Any]:
         """What another process of this machine has encoded, and has lent by `Corpus.lend` in a folder."""
 
     @abstractmethod
-    def judged(self, model: Any, corpus: C, learnt: Learnt, settings: RunSettings) -> Judged:
+    def evaluator(self, model: Any, corpus: C, learnt: Vocabularies, settings: RunSettings) -> Evaluator:
         """What judges a model; called before training, on the device where the model is."""

@@ -13,46 +13,48 @@ from attent.data.dates.gold import gold_links
 from attent.data.gold import Link
 from attent.data.text import Pair
 from attent.decoding.translator import Translator
-from attent.evaluation.aligner import align, date_sides
+from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.exact_match import exact_match
 from attent.models.encoder_decoder import EncoderDecoder
-from attent.tasks.corpora import Material, borrowed, material
+from attent.tasks.corpora import ParallelCorpus, open_shared, parallel_corpus
 from attent.tasks.settings import RunSettings
-from attent.tasks.task import Judged, Learnt, Results, Say, Task
+from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
 from attent.training.loss import LossFunction, mean_loss, translation_loss
 from attent.training.samples import samples
 
 
-class Translation(Task[Material]):
+class TranslationTask(Task[ParallelCorpus]):
     """Learns pairs of source and target: dates that are made, or text that is read."""
 
     @property
     def loss(self) -> LossFunction:
         return translation_loss
 
-    def corpus(self, settings: RunSettings) -> Material:
-        return material(settings)
+    def corpus(self, settings: RunSettings) -> ParallelCorpus:
+        return parallel_corpus(settings)
 
-    def learn(self, corpus: Material) -> Learnt:
-        return Learnt(corpus.kinds, corpus.learn())
+    def learn_vocabularies(self, corpus: ParallelCorpus) -> Vocabularies:
+        return Vocabularies(corpus.kinds, corpus.learn())
 
-    def encoded(self, corpus: Material, learnt: Learnt) -> Bitext:
+    def encode(self, corpus: ParallelCorpus, learnt: Vocabularies) -> Bitext:
         source, target = learnt.tokenizers
         return corpus.bitext(source, target, learnt.longest)
 
-    def borrowed(self, settings: RunSettings, folder: Path, learnt: Learnt) -> Bitext:
+    def open_shared(self, settings: RunSettings, folder: Path, learnt: Vocabularies) -> Bitext:
         source, target = learnt.tokenizers
-        return borrowed(settings, folder, source, target, learnt.longest)
+        return open_shared(settings, folder, source, target, learnt.longest)
 
-    def judged(self, model: EncoderDecoder[Any], corpus: Material, learnt: Learnt, settings: RunSettings) -> Judged:
+    def evaluator(self, model: EncoderDecoder[Any], corpus: ParallelCorpus, learnt: Vocabularies, settings: RunSettings) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         source, target = learnt.tokenizers
-        return _Judged(Translator(model, source, target), corpus, size)
+        return TranslationEvaluator(Translator(model, source, target), corpus, size)
 
 
-class _Judged(Judged):
-    def __init__(self, translator: Translator, corpus: Material, size: BatchSize) -> None:
+class TranslationEvaluator(Evaluator):
+    """Evaluates a translator on its corpus."""
+
+    def __init__(self, translator: Translator, corpus: ParallelCorpus, size: BatchSize) -> None:
         self._translator, self._corpus, self._size = translator, corpus, size
         longest, most = translator.model.longest, translator.longest_source
         # BOS takes a place too
@@ -73,11 +75,11 @@ class _Judged(Judged):
         return {"loss": loss} | self._corpus.measure(translations, [pair.target for pair in pairs])
 
     def results(self, last: Mapping[str, float]) -> Results:
-        found = judge(self._translator, self._corpus.held_out)
+        found = evaluate_generated(self._translator, self._corpus.held_out)
         return found or {"validation": {"pairs": len(self._held_out), "translated": len(self._translated), **last}}
 
 
-def judge(translator: Translator, held_out: Mapping[str, Sequence[Pair]]) -> Results:
+def evaluate_generated(translator: Translator, held_out: Mapping[str, Sequence[Pair]]) -> Results:
     """Each test set's scores: exact match and year alignment in per cent, and the alignment error rate, 0 to 1.
 
     Year alignment is how often the step that produces a digit of the year looks most at the year; the alignment error rate is that of
@@ -87,16 +89,16 @@ def judge(translator: Translator, held_out: Mapping[str, Sequence[Pair]]) -> Res
     return {name: dict(_scores(translator, pairs)) for name, pairs in held_out.items() if pairs}
 
 
-def matches(translator: Translator, pairs: Sequence[Pair]) -> float:
+def exact_match_of(translator: Translator, pairs: Sequence[Pair]) -> float:
     """Exact match of pairs' translations, in per cent."""
     return exact_match(translator.translate([pair.source for pair in pairs]), [pair.target for pair in pairs])
 
 
 def _scores(translator: Translator, pairs: Sequence[Pair]) -> Mapping[str, float]:
-    scores: dict[str, float] = {"pairs": len(pairs), "exact_match": matches(translator, pairs)}
+    scores: dict[str, float] = {"pairs": len(pairs), "exact_match": exact_match_of(translator, pairs)}
     if any(name.endswith("cross_attention") for name, _ in translator.model.named_modules()):
         tokenizers = translator.source_tokenizer, translator.target_tokenizer
-        found = align(translator.model, [date_sides(pair.source, pair.target, tokenizers) for pair in pairs])
+        found = align(translator.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs])
         gold = [gold_links(pair) for pair in pairs]
         years = sum(map(agreement, map(_of_years, found), gold), Agreement())
         scores["year_alignment"] = 100 * years.precision

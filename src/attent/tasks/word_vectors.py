@@ -27,7 +27,7 @@ WIDTHS = "embedding_width", "width"
 Coverage = dict[str, dict[str, int | float]]
 
 
-class Started(NamedTuple):
+class EmbeddingInit(NamedTuple):
     """Embeddings that have started from word vectors.
 
     Args:
@@ -35,15 +35,15 @@ class Started(NamedTuple):
         said: for a person, line by line.
     """
 
-    sides: Mapping[str, Matched]
-    said: list[str]
+    matches: Mapping[str, Matched]
+    report: list[str]
 
     def coverage(self, text: Mapping[str, Sequences] | None = None) -> Coverage:
         """What a run's config holds: how many ids of each vocabulary have a vector, and of a text how many running words, 0 to 1."""
         return {
             side: {"tokens": found.size, "found": len(found.ids), "lower_cased": found.lowered}
             | ({"running": round(found.running(text[side]), 6)} if text and side in text else {})
-            for side, found in self.sides.items()
+            for side, found in self.matches.items()
         }
 
 
@@ -79,7 +79,7 @@ def check(settings: RunSettings) -> None:
 
 
 @torch.no_grad()
-def start(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer], table: str = "text") -> Started:
+def init_embeddings(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer], table: str = "text") -> EmbeddingInit:
     """Put word vectors in the place of embeddings' random rows, and freeze these if the settings say so.
 
     All vectors of a side are multiplied by one number, so that features start with a mean square of 1, as those of random rows do:
@@ -109,7 +109,7 @@ def start(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Toke
         assert vectors.report is not None
         said += [*vectors.report.summary(), *_said(side, file, found, table)]
     freeze(settings, model)
-    return Started(sides, said)
+    return EmbeddingInit(sides, said)
 
 
 def freeze(settings: VectorsSettings | None, model: Model) -> None:
@@ -119,7 +119,7 @@ def freeze(settings: VectorsSettings | None, model: Model) -> None:
             model.embeddings[side].weight.requires_grad_(False)
 
 
-def running(coverage: Coverage) -> list[str]:
+def running_coverage(coverage: Coverage) -> list[str]:
     """The share of running words that have a vector, for a person."""
     return [
         f"{side}: {100 * counts['running']:.1f} % of the running words have a vector"

@@ -7,7 +7,7 @@ from typing import Any
 from attent.data.labelled.inputs import PictureInputs, TextInputs
 from attent.data.labelled.pictures import Pictures
 from attent.decoding.classifier import Classifier
-from attent.decoding.fill_mask import Filler
+from attent.decoding.fill_mask import FillMask
 from attent.decoding.translator import Translator
 from attent.layers.patches import patch_grid
 from attent.views.build_scene import build_scene
@@ -15,7 +15,7 @@ from attent.views.labelling import FRONT
 from attent.views.scene import Picture, Scene
 
 
-def scene_of_text(run: Translator | Filler, text: str) -> Scene:
+def scene_of_text(run: Translator | FillMask, text: str) -> Scene:
     """What a translator looked at while it translated a text, or a filler while it read one with blanks.
 
     Raises:

@@ -10,10 +10,10 @@ import pytest
 from attent.cli.commands.align import pairs_of
 from attent.decoding.translator import Translator, load
 from attent.errors import DataError
-from attent.evaluation.aligner import align, sides
-from attent.evaluation.forced_decoding import Look
+from attent.evaluation.aligner import align, tokenize_pair
+from attent.evaluation.forced_decoding import AttentionSelector
 from attent.evaluation.pharaoh import parse, pharaoh
-from attent.evaluation.symmetrization import symmetrised
+from attent.evaluation.symmetrization import symmetrize
 
 PAIRS = [
     ("fr | mardi 3 mars 2026", "2026 -03 -03"),
@@ -41,15 +41,15 @@ def two_files(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "source.txt.gz", tmp_path / "target.txt"
 
 
-def expected(run: Path, look: Look, **options: object) -> list[str]:
+def expected(run: Path, look: AttentionSelector, **options: object) -> list[str]:
     translator = load(run)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    links = align(translator.model, [sides(*pair, tokenizers) for pair in PAIRS], look, **options)  # pyright: ignore[reportArgumentType]
+    links = align(translator.model, [tokenize_pair(*pair, tokenizers) for pair in PAIRS], look, **options)  # pyright: ignore[reportArgumentType]
     return [pharaoh(one) for one in links]
 
 
 def test_one_pair_in_one_line_out(attent, run_folder: Path, file: Path, two_files: tuple[Path, Path]) -> None:
-    lines = expected(run_folder, Look())
+    lines = expected(run_folder, AttentionSelector())
     assert [len(line.split()) for line in lines] == [3, 0, 2, 0, 1]
     assert attent("align", run_folder, file) == (0, lines, [])
     source, target = two_files
@@ -69,7 +69,7 @@ def each(file: Path) -> list[tuple[Path, Path]]:
 
 
 def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = expected(run_folder, Look())
+    lines = expected(run_folder, AttentionSelector())
     for arguments in ((), ("-",)):
         monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(file.read_bytes())})())
         assert attent("align", run_folder, *arguments) == (0, lines, [])
@@ -77,11 +77,11 @@ def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, file: P
 
 def test_any_layer_head_row_and_threshold(attent, run_folder: Path, file: Path) -> None:
     chosen = ("--layer", 0, "--head", 1, "--about", "read")
-    assert attent("align", run_folder, file, *chosen).out == expected(run_folder, Look(0, 1, "read"))
-    assert attent("align", run_folder, file, "--head", "mean").out == expected(run_folder, Look())
+    assert attent("align", run_folder, file, *chosen).out == expected(run_folder, AttentionSelector(0, 1, "read"))
+    assert attent("align", run_folder, file, "--head", "mean").out == expected(run_folder, AttentionSelector())
     above = attent("align", run_folder, file, "--threshold", 0.1).out
-    assert above == expected(run_folder, Look(), threshold=0.1)
-    assert sum(map(len, above)) > sum(map(len, expected(run_folder, Look())))
+    assert above == expected(run_folder, AttentionSelector(), threshold=0.1)
+    assert sum(map(len, above)) > sum(map(len, expected(run_folder, AttentionSelector())))
 
 
 def test_tokens_in_the_place_of_words(attent, run_folder: Path, file: Path) -> None:
@@ -123,7 +123,7 @@ def test_both_directions(attent, run_folder: Path, reverse_folder: Path, tmp_pat
     )
     joined = attent("align", run_folder, file, "--reverse", reverse_folder, "--symmetrise", how).out
     flipped = [{(source, target) for target, source in links} for links in backward]
-    assert joined == [pharaoh(symmetrised(one, other, how)) for one, other in zip(forward, flipped, strict=True)]
+    assert joined == [pharaoh(symmetrize(one, other, how)) for one, other in zip(forward, flipped, strict=True)]
     if how == "grow-diag":
         assert attent("align", run_folder, file, "--reverse", reverse_folder).out == joined
 

@@ -4,7 +4,7 @@ import torch
 from attent.data.subword_tokenizer import BpeTokenizer
 from attent.data.tokenizer import CharTokenizer
 from attent.data.word_tokenizer import WordTokenizer
-from attent.export.ctranslate2.specification import POSITIONS, longest, specification, vocabulary, why_not
+from attent.export.ctranslate2.specification import POSITIONS, max_length, specification, unsupported, vocabulary
 from attent.runs.folder import Run, read
 
 
@@ -21,13 +21,13 @@ from attent.runs.folder import Run, read
     ],
 )
 def test_what_cannot_be_expressed_has_a_reason(make_run, settings: dict[str, str], reason: str | None) -> None:
-    found = why_not(read(make_run(**settings)))
+    found = unsupported(read(make_run(**settings)))
     assert found is None if reason is None else reason in str(found)
 
 
 @pytest.mark.parametrize(("position", "most"), [("sinusoidal", POSITIONS), ("learned", 40), ("rotary", None)])
 def test_positions_end_where_their_table_does(make_run, position: str, most: int | None) -> None:
-    assert longest(read(make_run(position=position, maximum_length=40))) == most
+    assert max_length(read(make_run(position=position, maximum_length=40))) == most
 
 
 def test_every_parameter_is_in_the_specification(run: Run) -> None:

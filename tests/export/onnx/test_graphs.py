@@ -7,7 +7,7 @@ import torch
 
 from attent.errors import AttentError
 from attent.export.onnx import graphs
-from attent.export.onnx.graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS, Example, Step, write
+from attent.export.onnx.graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS, StepGraph, TraceInputs, write
 from attent.runs.folder import read
 
 
@@ -17,7 +17,7 @@ def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
     names = [part.name for part in exported.manifest.state]
     for file, inputs, outputs in (
         (ENCODER, [SOURCE, LENGTHS], [LOGITS, *names]),
-        (STEP, [TOKENS, *names], [LOGITS, *(AFTER + part.name for part in exported.manifest.state if not part.kept)]),
+        (STEP, [TOKENS, *names], [LOGITS, *(AFTER + part.name for part in exported.manifest.state if not part.is_constant)]),
     ):
         graph = onnx.load(exported.folder / file).graph
         assert [given.name for given in graph.input] == inputs
@@ -30,7 +30,7 @@ def test_both_graphs_have_rows_and_lengths_of_any_number(exported) -> None:
 
 
 def test_the_state_says_what_a_search_moves(exported) -> None:
-    found = {part.name: (part.side, part.kept) for part in exported.manifest.state}
+    found = {part.name: (part.side, part.is_constant) for part in exported.manifest.state}
     assert found == {
         "state.length": ("neither", False),
         "state.lengths": ("source", True),
@@ -53,12 +53,12 @@ RNNS: list[dict[str, Any]] = [
 def test_a_step_of_the_open_state_is_a_step_of_the_model(make_run, settings: dict[str, Any]) -> None:
     run = read(make_run(kind="rnn", **settings))
     with torch.no_grad():
-        example = Example.of(run, 0)
+        example = TraceInputs.of(run, 0)
         features, after = run.model.step(example.state, example.tokens)
         everything = [True] * len(example.tensors)
-        logits, *tensors = Step(run.model, example.state, everything)(example.tokens, *example.tensors)
+        logits, *tensors = StepGraph(run.model, example.state, everything)(example.tokens, *example.tensors)
     assert torch.equal(logits, run.model.output(features))
-    for found, (_, expected) in zip(tensors, graphs.tensors_of(after), strict=True):
+    for found, (_, expected) in zip(tensors, graphs.flatten_state(after), strict=True):
         assert torch.equal(found, expected)
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attent.export.onnx.states import filled, tensors_of
+from attent.export.onnx.states import flatten_state, unflatten_state
 
 
 class Pair(NamedTuple):
@@ -25,7 +25,7 @@ def state(*numbers: float) -> State:
 
 
 def test_every_tensor_has_the_name_of_its_path() -> None:
-    found = tensors_of(state(1, 2, 3, 4))
+    found = flatten_state(state(1, 2, 3, 4))
     assert [(name, tensor.tolist()) for name, tensor in found] == [
         ("state.length", [7]),
         ("state.layers.0.one", [1]),
@@ -37,8 +37,8 @@ def test_every_tensor_has_the_name_of_its_path() -> None:
 
 
 def test_a_state_is_filled_with_others_in_their_order() -> None:
-    given = [tensor for _, tensor in tensors_of(state(5, 6, 7, 8))]
-    found = filled(state(1, 2, 3, 4), iter(given))
-    assert all(one is other for (_, one), other in zip(tensors_of(found), given, strict=True))
+    given = [tensor for _, tensor in flatten_state(state(5, 6, 7, 8))]
+    found = unflatten_state(state(1, 2, 3, 4), iter(given))
+    assert all(one is other for (_, one), other in zip(flatten_state(found), given, strict=True))
     assert type(found.layers[0]) is Pair
     assert found.layers[1] is None

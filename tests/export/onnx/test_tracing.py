@@ -6,7 +6,7 @@ import torch
 from attent.attention.attend import attend
 from attent.attention.call import prepare
 from attent.attention.masks import Causal
-from attent.export.onnx.tracing import run, traced, why_not
+from attent.export.onnx.tracing import run, tracing, why_not
 
 CALLS: list[dict[str, Any]] = [
     {"mask": Causal()},
@@ -22,14 +22,14 @@ def test_it_computes_what_attend_computes(arguments: dict[str, Any]) -> None:
     prepared = prepare(query, key, value, **arguments)
     assert why_not(prepared.call) is None
     torch.testing.assert_close(run(*prepared), expected)
-    with traced():
+    with tracing():
         torch.testing.assert_close(attend(query, key, value, **arguments), expected)
 
 
 def test_a_single_last_query_needs_no_mask() -> None:
     query, key, value = torch.randn(2, 1, 1, 3), torch.randn(2, 1, 5, 3), torch.randn(2, 1, 5, 3)
     everything = attend(query, key, value)
-    with traced():
+    with tracing():
         torch.testing.assert_close(attend(query, key, value, mask="causal"), everything)
         torch.testing.assert_close(attend(query, key, value, mask="causal", query_start=0), value[:, :, :1])
 
@@ -39,7 +39,7 @@ def test_what_was_in_its_place_comes_back() -> None:
 
     tensors = [torch.randn(1, 1, 2, 3)] * 3
     before = explain(*tensors).chosen
-    with pytest.raises(KeyError), traced():
+    with pytest.raises(KeyError), tracing():
         assert explain(*tensors).chosen == "graph"
         raise KeyError
     assert explain(*tensors).chosen == before
@@ -51,7 +51,7 @@ def test_a_position_that_depends_on_the_length_is_computed_in_the_graph() -> Non
             return attend(query, key, key, mask="causal", position="alibi")
 
     query, key = torch.randn(3, 1, 2, 5), torch.randn(3, 1, 7, 5)
-    with traced():
+    with tracing():
         graph = torch.export.export(Look(), (query, key), dynamic_shapes=({}, {2: torch.export.Dim("keys")}))
     longer = torch.randn(3, 1, 11, 5)
     torch.testing.assert_close(graph.module()(query, longer), Look()(query, longer))
@@ -68,6 +68,6 @@ def test_rows_are_counted_in_the_graph() -> None:
         def forward(self, like: torch.Tensor) -> torch.Tensor:
             return self.recurrent.nothing(like).hidden
 
-    with traced():
+    with tracing():
         graph = torch.export.export(Empty(), (torch.zeros(5, 2),), dynamic_shapes=({0: torch.export.Dim("rows")},))
     assert graph.module()(torch.zeros(7, 2)).shape == (7, 3)

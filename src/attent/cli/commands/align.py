@@ -20,8 +20,8 @@ from attent.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     from attent.data.gold import Link
     from attent.decoding.translator import Translator
-    from attent.evaluation.aligner import Sides, Units
-    from attent.evaluation.forced_decoding import Look
+    from attent.evaluation.aligner import TokenizedPair, Units
+    from attent.evaluation.forced_decoding import AttentionSelector
 
 # Pairs aligned together: enough to sort them by length, few enough to see results soon.
 LINES = 512
@@ -61,7 +61,7 @@ def align(
     character by character. --best chooses on half of the pairs, drawn at random (of dates, on validation), and judges what it
     chose on the others.
     """
-    from attent.evaluation.symmetrization import symmetrised
+    from attent.evaluation.symmetrization import symmetrize
 
     if best and (gold is None or any(option is not None for option in (layer, head, about, reverse))):
         raise ArgumentError("--best chooses layer, head and what rows are about by --gold, for one run: give --gold and none of the others")
@@ -74,7 +74,7 @@ def align(
     if gold == "-" and "-" in ((source, target) if source is not None else (pairs or "-",)):
         raise ArgumentError("standard input holds the pairs or their links, not both")
     # an unknown way is refused before anything is read
-    symmetrised((), (), how := symmetrise or SYMMETRISE)
+    symmetrize((), (), how := symmetrise or SYMMETRISE)
     look = look_of(layer, head, about)
     where = device_of(device)
     translator: Translator = loaded(run, where, "translate", trust_code=trust_code)
@@ -96,7 +96,7 @@ def align(
     _write(linker, read)
 
 
-def look_of(layer: int | None, head: str | None, about: str | None) -> Look:
+def look_of(layer: int | None, head: str | None, about: str | None) -> AttentionSelector:
     """What is looked at, of the options for it.
 
     Raises:
@@ -104,14 +104,14 @@ def look_of(layer: int | None, head: str | None, about: str | None) -> Look:
         UnknownNameError: a row is about nothing of that name.
     """
     from attent.errors import UnknownNameError
-    from attent.evaluation.forced_decoding import ABOUT, About, Look
+    from attent.evaluation.forced_decoding import ABOUT, About, AttentionSelector
 
     if head is not None and head != "mean" and not NUMBER.fullmatch(head):
         raise ArgumentError(f"--head must be a number from 0 or mean, got {head!r}")
     known: dict[str | None, About] = {None: ABOUT[0], **{name: name for name in ABOUT}}
     if about not in known:
         raise UnknownNameError("token that a row is about", str(about), ABOUT)
-    return Look(layer, None if head is None or head == "mean" else int(head), known[about])
+    return AttentionSelector(layer, None if head is None or head == "mean" else int(head), known[about])
 
 
 @dataclass(frozen=True)
@@ -129,35 +129,35 @@ class Linker:
 
     forward: Translator
     backward: Translator | None
-    look: Look
+    look: AttentionSelector
     threshold: float | None
     units: Units
     how: str
 
-    def sides(self, pair: tuple[str, str]) -> Sides:
+    def sides(self, pair: tuple[str, str]) -> TokenizedPair:
         """A pair as the forward run reads it."""
-        from attent.evaluation.aligner import sides
+        from attent.evaluation.aligner import tokenize_pair
 
-        return sides(*pair, (self.forward.source_tokenizer, self.forward.target_tokenizer), self.units)
+        return tokenize_pair(*pair, (self.forward.source_tokenizer, self.forward.target_tokenizer), self.units)
 
     def links(self, pairs: Sequence[tuple[str, str]]) -> list[list[Link]]:
         """The links of each pair."""
-        from attent.evaluation.aligner import align, sides
-        from attent.evaluation.symmetrization import symmetrised
+        from attent.evaluation.aligner import align, tokenize_pair
+        from attent.evaluation.symmetrization import symmetrize
 
         found = align(self.forward.model, [self.sides(pair) for pair in pairs], self.look, threshold=self.threshold)
         if self.backward is None:
             return found
         tokenizers = self.backward.source_tokenizer, self.backward.target_tokenizer
-        turned = [sides(target, source, tokenizers) for source, target in pairs]
+        turned = [tokenize_pair(target, source, tokenizers) for source, target in pairs]
         others = align(self.backward.model, turned, self.look, threshold=self.threshold)
         flipped = ([(source, target) for target, source in links] for links in others)
-        return [symmetrised(one, other, self.how) for one, other in zip(found, flipped, strict=True)]
+        return [symmetrize(one, other, self.how) for one, other in zip(found, flipped, strict=True)]
 
     def why_not(self, pair: tuple[str, str]) -> str | None:
         """Why a pair cannot be read; None if it can."""
         for translator, (read, given) in ((self.forward, pair), (self.backward, pair[::-1])):
-            if translator is not None and (why := translator.too_long(read, given, translator.longest_source)):
+            if translator is not None and (why := translator.length_error(read, given, translator.longest_source)):
                 return why
         return None
 

@@ -17,7 +17,7 @@ from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from attent.data.labelled.corpus import Data
-    from attent.decoding.classifier import Classifier, Told
+    from attent.decoding.classifier import Classifier, Prediction
 
 
 def classify(
@@ -61,7 +61,7 @@ def classify(
         raise typer.Exit(2)
 
 
-def _told(classifier: Classifier, data: Data, best: int, first: int) -> Sequence[Told | None]:
+def _told(classifier: Classifier, data: Data, best: int, first: int) -> Sequence[Prediction | None]:
     """What is told of each example; nothing of an empty line, nor of one that is too long, which is said."""
     if not isinstance(data, tuple):
         return classifier.classify(data, best=best)
@@ -73,13 +73,13 @@ def _told(classifier: Classifier, data: Data, best: int, first: int) -> Sequence
     return [found.get(row) for row in range(len(data))]
 
 
-def _columns(told: Told | None) -> list[str]:
+def _columns(told: Prediction | None) -> list[str]:
     if told is None:
         return []
     return [cell for label, share in zip(told.labels, told.probabilities, strict=True) for cell in (label, f"{share:.4f}")]
 
 
-def _json(name: str, told: Told | None) -> str:
+def _json(name: str, told: Prediction | None) -> str:
     pairs = () if told is None else zip(told.labels, told.probabilities, strict=True)
     best = [{"label": label, "probability": share} for label, share in pairs]
     return json.dumps({"name": name, "best": best}, ensure_ascii=False)
@@ -151,7 +151,7 @@ def _row(data: Data, row: int) -> Data:
     return (data[row],)
 
 
-def _draw(classifier: Classifier, name: str, data: Data, told: Told, file: Path) -> None:
+def _draw(classifier: Classifier, name: str, data: Data, told: Prediction, file: Path) -> None:
     from attent.data.labelled.inputs import PictureInputs
     from attent.data.labelled.pictures import Pictures
     from attent.layers.patches import patch_grid

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attent.data.text import TranslationCorpus
     from attent.decoding.settings import SearchSettings
     from attent.decoding.translator import Translator
-    from attent.evaluation.metrics import Measured
+    from attent.evaluation.metrics import MetricScore
     from attent.runs.config import Task
     from attent.tasks.task import Results
 
@@ -114,11 +114,11 @@ def _validation(run: Path, translator: Translator) -> Results | None:
 
 
 def _held_out(run: Path, translator: Translator) -> Results:
-    from attent.tasks.translation import judge
+    from attent.tasks.translation import evaluate_generated
 
     corpus = corpus_of(run)
     say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
-    return judge(translator, corpus.held_out)
+    return evaluate_generated(translator, corpus.held_out)
 
 
 def corpus_of(run: Path) -> TranslationCorpus:
@@ -208,12 +208,17 @@ def _evaluate_files(
 
 
 def _measure(
-    translator: Translator, sources: list[str], references: list[str], translations: list[str], by_words: Measured, by_characters: Measured
+    translator: Translator,
+    sources: list[str],
+    references: list[str],
+    translations: list[str],
+    by_words: MetricScore,
+    by_characters: MetricScore,
 ) -> dict[str, Any]:
     from attent.evaluation.exact_match import exact_match
     from attent.evaluation.metrics import loss
 
-    read = [pair for pair in zip(sources, references, strict=True) if translator.reads(*pair)]
+    read = [pair for pair in zip(sources, references, strict=True) if translator.can_read(*pair)]
     if len(read) < len(sources):
         say(f"{len(sources) - len(read):,} pairs have more tokens than this model can read: the loss is that of the others")
     return {

@@ -40,6 +40,6 @@ def export(
     # the engines take no other names
     as_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for {to}, and comparing")
-    folder, comparison = exported(run, to.value, out, quantisation=quantisation, sample=sample, trust_code=trust_code)
-    write("\n".join(comparison.said(to.value)))
+    folder, comparison = exported(run, to.value, out, quantization=quantisation, sample=sample, trust_code=trust_code)
+    write("\n".join(comparison.report(to.value)))
     print(folder)

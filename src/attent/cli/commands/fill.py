@@ -19,7 +19,7 @@ from attent.devices import AUTO
 from attent.errors import DataError
 
 if TYPE_CHECKING:
-    from attent.decoding.fill_mask import Filled, Filler
+    from attent.decoding.fill_mask import FillMask, MaskPrediction
 
 # Pieces named of those that a blank looked at.
 LOOKS = 5
@@ -42,7 +42,7 @@ def fill(
     error, and no more than a word to it. A line of a file that cannot be filled, since it has no blank or is too long, is named there
     too and stays empty; then the exit code is 2, once all lines are through.
     """
-    filler: Filler = loaded(run, device_of(device), "fill-mask", trust_code=trust_code)
+    filler: FillMask = loaded(run, device_of(device), "fill-mask", trust_code=trust_code)
     with opened(text) as stream:
         # a text that is given as it is has no place
         given, well = isinstance(stream, io.BytesIO), True
@@ -59,7 +59,7 @@ def fill(
                 write(_json(line, []) if as_json else "", flush=True)
                 well = False
                 continue
-            if strange := filler.unknown(line):
+            if strange := filler.unknown_words(line):
                 say(f"line {number}: unknown to this model: {', '.join(map(repr, strange))}")
             write("\n".join(_shown(line, found)) if not as_json else _json(line, found))
             sys.stdout.flush()
@@ -67,14 +67,16 @@ def fill(
         raise typer.Exit(2)
 
 
-def _shown(line: str, found: list[Filled]) -> Iterator[str]:
+def _shown(line: str, found: list[MaskPrediction]) -> Iterator[str]:
     yield line
     for number, blank in enumerate(found, start=1):
         if len(found) > 1:
             yield f"  blank {number}"
         yield from (f"  {100 * guess.probability:6.2f} %  {guess.word}" for guess in blank.guesses)
-        yield "  looked at  " + "  ".join(f"{look.piece} {look.weight:.2f}" for look in blank.most(LOOKS))
+        yield "  looked at  " + "  ".join(f"{look.piece} {look.weight:.2f}" for look in blank.top_attended(LOOKS))
 
 
-def _json(line: str, found: list[Filled]) -> str:
-    return json.dumps({"text": line, "blanks": [asdict(blank) for blank in found]}, ensure_ascii=False)
+def _json(line: str, found: list[MaskPrediction]) -> str:
+    keys = {"position": "place", "guesses": "guesses", "attention": "looks"}
+    blanks = [{keys[name]: value for name, value in asdict(blank).items()} for blank in found]
+    return json.dumps({"text": line, "blanks": blanks}, ensure_ascii=False)

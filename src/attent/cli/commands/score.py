@@ -47,6 +47,6 @@ def _pair(line: str, place: str, translator: Translator) -> tuple[str, str]:
     source, *targets = line.split("\t")
     if len(targets) != 1:
         raise DataError(f"{place}: must be source, tab, target, got {len(targets)} tabs")
-    if why := translator.too_long(source, targets[0], translator.model.longest):
+    if why := translator.length_error(source, targets[0], translator.model.longest):
         raise DataError(f"{place}: {why}")
     return source, targets[0]

@@ -185,29 +185,29 @@ def _written(
     replace_unknown: bool,
 ) -> list[list[Written]]:
     """What is written of each text's translations; only our own engine can say what was looked at."""
-    from attent.evaluation.forced_decoding import looked_at
-    from attent.evaluation.links import links
+    from attent.evaluation.forced_decoding import source_attention
+    from attent.evaluation.links import extract_links
     from attent.evaluation.pharaoh import pharaoh
-    from attent.evaluation.unk_replacement import pieces_of, replaced
-    from attent.evaluation.words import merged, words
+    from attent.evaluation.unk_replacement import copy_unknown, token_texts
+    from attent.evaluation.words import merge_to_words, word_indices
 
     if own is None or not (alignments or replace_unknown):
         return [[Written(one.text, None, one) for one in best] for best in translations]
     reader, writer = own.source_tokenizer, own.target_tokenizer
     encoded = [reader.encode(text) for text in texts]
     every = [(place, one.tokens) for place, best in enumerate(translations) for one in best]
-    maps = iter(looked_at(own.model, [encoded[place] for place, _ in every], [tokens for _, tokens in every]))
+    maps = iter(source_attention(own.model, [encoded[place] for place, _ in every], [tokens for _, tokens in every]))
     written: list[list[Written]] = []
     for text, best in zip(texts, translations, strict=True):
         read = reader.pieces(text)
-        from_words = words(text, read)
+        from_words = word_indices(text, read)
         written.append([])
         for one in best:
             weights = next(maps)
-            said, pieces = one.text, pieces_of(one.tokens, writer)
+            said, pieces = one.text, token_texts(one.tokens, writer)
             if replace_unknown:
-                said, pieces = replaced(one.tokens, writer, weights, read)
-            alignment = pharaoh(links(merged(weights, from_words, words(said, pieces)))) if alignments else None
+                said, pieces = copy_unknown(one.tokens, writer, weights, read)
+            alignment = pharaoh(extract_links(merge_to_words(weights, from_words, word_indices(said, pieces)))) if alignments else None
             written[-1].append(Written(said, alignment, one))
     return written
 

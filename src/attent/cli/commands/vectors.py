@@ -23,14 +23,14 @@ def vectors(
     A vocabulary of pieces is written by piece, with "▁" for a space.
     """
     from attent.data.word_vectors.writing import GZIPPED, format_of, write
-    from attent.export.embeddings import embedded
+    from attent.export.embeddings import embedding_vectors
     from attent.runs.durable import new_file
     from attent.runs.folder import read
 
     form, of = format_of(out), read(run, trust_code=trust_code)
     if not of.tokenizers:
         raise ArgumentError(f"{run} has no words: it reads vectors")
-    found, left_out = embedded(of, side or next(iter(of.tokenizers)), form)
+    found, left_out = embedding_vectors(of, side or next(iter(of.tokenizers)), form)
     with new_file(out) as draft:
         write(draft, found, form, gzipped=out.name.endswith(GZIPPED))
     print(f"{len(found):,} words of {found.width} numbers: {out}")

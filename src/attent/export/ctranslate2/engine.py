@@ -16,9 +16,9 @@ from attent.data.dates.checks import InputCheck
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.hypothesis import Translation, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
-from attent.decoding.translator import BATCH, batches, encoded_sources, refusal
+from attent.decoding.translator import BATCH, encode_sources, length_batches, refusal
 from attent.errors import ArgumentError, RunError
-from attent.export.ctranslate2.specification import BOS, SPECIAL, longest, specification, why_not
+from attent.export.ctranslate2.specification import BOS, SPECIAL, max_length, specification, unsupported
 from attent.export.manifest import Manifest, package
 from attent.runs.folder import Run
 
@@ -41,7 +41,7 @@ def write(run: Run, name: str, folder: Path, quantisation: str | None) -> Manife
         AttentError: CTranslate2 is not installed.
     """
     found = package(NAME, "CTranslate2", NAME)
-    if reason := why_not(run):
+    if reason := unsupported(run):
         raise ArgumentError(f"CTranslate2 cannot express this model: {reason}; attent export {name} --to onnx takes every translator")
     from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES
 
@@ -51,7 +51,7 @@ def write(run: Run, name: str, folder: Path, quantisation: str | None) -> Manife
     spec.validate()
     spec.optimize(quantization=quantisation)
     spec.save(str(folder))
-    manifest = Manifest(engine=NAME, run={}, quantisation=quantisation, longest=longest(run))
+    manifest = Manifest(engine=NAME, run={}, quantization=quantisation, longest=max_length(run))
     manifest.versions[NAME] = found.__version__
     return manifest
 
@@ -134,7 +134,7 @@ class CTranslate2Engine:
             raise ArgumentError("the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx")
         if isinstance(texts, str):
             return self.search([texts], settings, batch=batch)[0]
-        encoded = encoded_sources(texts, self.source_tokenizer, self.input_check)
+        encoded = encode_sources(texts, self.source_tokenizer, self.input_check)
         lengths = Sequences(encoded).lengths
         limits = np.minimum(settings.limits(lengths), np.iinfo(np.int64).max if self._longest is None else self._longest - 1)
         found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
@@ -142,7 +142,8 @@ class CTranslate2Engine:
         beyond: dict[int, list[int]] = {}
         # all are asked for before any is waited for, so that each thread has work
         asked = [
-            self._asked(encoded, rows.tolist(), int(limits[rows].max()), settings) for rows in batches(lengths, self.longest_source, batch)
+            self._asked(encoded, rows.tolist(), int(limits[rows].max()), settings)
+            for rows in length_batches(lengths, self.longest_source, batch)
         ]
         for row, result in chain.from_iterable(asked):
             if max(map(len, result.hypotheses)) > limits[row]:
@@ -150,7 +151,7 @@ class CTranslate2Engine:
             else:
                 found[row] = self._ranked(result, settings)
         for limit, late in beyond.items():
-            for some in batches(lengths[late], self.longest_source, batch):
+            for some in length_batches(lengths[late], self.longest_source, batch):
                 for row, result in self._asked(encoded, [late[place] for place in some], limit, settings):
                     found[row] = self._ranked(result, settings)
         return found

@@ -15,7 +15,7 @@ from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import waves
 from attent.attention.scores import Dot, ScaledDot
 from attent.data.tokenizer import SPECIALS, Tokenizer
-from attent.evaluation.unk_replacement import pieces_of
+from attent.evaluation.unk_replacement import token_texts
 from attent.layers.feed_forward import FeedForward
 from attent.models.transformer import Transformer
 from attent.models.transformer_layers import Embedding
@@ -31,7 +31,7 @@ SPECIAL: tuple[str, ...] = ("<pad>", UNKNOWN, BOS, EOS)
 SCALES: dict[type[nn.Module], float | None] = {ScaledDot: None, Dot: 1.0}
 
 
-def why_not(run: Run) -> str | None:
+def unsupported(run: Run) -> str | None:
     """What of a run's model CTranslate2 cannot express; None if it can express all."""
     if run.config.model.kind != "transformer":
         return "it has no recurrent models"
@@ -48,7 +48,7 @@ def why_not(run: Run) -> str | None:
     return None
 
 
-def longest(run: Run) -> int | None:
+def max_length(run: Run) -> int | None:
     """The most tokens that a sequence may have; None where there is no limit."""
     settings = cast(Transformer, run.model).settings
     if settings.position == "learned":
@@ -103,7 +103,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     """A name for each id, all different: what it adds to a text where no id before it adds the same, else its number."""
     names = [*SPECIAL]
     taken = set(names)
-    for token, text in enumerate(pieces_of(range(SPECIALS, tokenizer.size), tokenizer), start=SPECIALS):
+    for token, text in enumerate(token_texts(range(SPECIALS, tokenizer.size), tokenizer), start=SPECIALS):
         name = text if text and text not in taken else f"<{token}>"
         while name in taken:
             name = f"<{name}>"

@@ -105,7 +105,7 @@ class OnnxModel(EncoderDecoder[OnnxState]):
         self._written = [tensor.name for tensor in manifest.state if tensor.side == "written"]
         self._source = [tensor.name for tensor in manifest.state if tensor.side == "source"]
         self._names = [tensor.name for tensor in manifest.state]
-        self._changed = [tensor.name for tensor in manifest.state if not tensor.kept]
+        self._changed = [tensor.name for tensor in manifest.state if not tensor.is_constant]
         # a tensor that a graph has no use for is none of its inputs
         self._read = [given.name for given in self._step.get_inputs() if given.name != TOKENS]
         self._outputs = [LOGITS, *(AFTER + name for name in self._changed)]

@@ -24,8 +24,8 @@ from attent.data.tokenizer import BOS
 from attent.errors import AttentError
 from attent.export.manifest import Side, StateTensor
 from attent.export.onnx.recurrent import translations
-from attent.export.onnx.states import filled, tensors_of
-from attent.export.onnx.tracing import traced
+from attent.export.onnx.states import flatten_state, unflatten_state
+from attent.export.onnx.tracing import tracing
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.folder import Run
 
@@ -38,7 +38,7 @@ TRIED = {"rows": (3, 5), "source_length": (4, 6), "written": (2, 3)}
 LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 
 
-class Beginning(nn.Module):
+class EncoderGraph(nn.Module):
     """The first graph."""
 
     def __init__(self, model: EncoderDecoder[Any]) -> None:
@@ -49,10 +49,10 @@ class Beginning(nn.Module):
         """The logits after BOS, (B, V), and every tensor of the state."""
         state = self.model.start(self.model.encode(source, lengths))
         features, state = self.model.step(state, torch.full_like(lengths, BOS))
-        return self.model.output(features), *(tensor for _, tensor in tensors_of(state))
+        return self.model.output(features), *(tensor for _, tensor in flatten_state(state))
 
 
-class Step(nn.Module):
+class StepGraph(nn.Module):
     """The second graph.
 
     Args:
@@ -67,13 +67,13 @@ class Step(nn.Module):
 
     def forward(self, tokens: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         """The logits (B, V) after one further token (B,), and what of the state has changed."""
-        features, after = self.model.step(filled(self.like, iter(state)), tokens)
-        changed = (tensor for (_, tensor), new in zip(tensors_of(after), self.changed, strict=True) if new)
+        features, after = self.model.step(unflatten_state(self.like, iter(state)), tokens)
+        changed = (tensor for (_, tensor), new in zip(flatten_state(after), self.changed, strict=True) if new)
         return self.model.output(features), *changed
 
 
 @dataclass(frozen=True)
-class Example:
+class TraceInputs:
     """What a model is traced with: a source, its lengths, tokens, and the state behind some steps."""
 
     source: Tensor
@@ -82,7 +82,7 @@ class Example:
     state: Any
 
     @classmethod
-    def of(cls, run: Run, which: int) -> Example:
+    def of(cls, run: Run, which: int) -> TraceInputs:
         """The first or the second of the sizes that are tried."""
         rows, length, steps = (sizes[which] for sizes in TRIED.values())
         generator = torch.Generator().manual_seed(0)
@@ -97,7 +97,7 @@ class Example:
     @property
     def tensors(self) -> list[Tensor]:
         """The state's."""
-        return [tensor for _, tensor in tensors_of(self.state)]
+        return [tensor for _, tensor in flatten_state(self.state)]
 
 
 def write(run: Run, folder: Path) -> list[StateTensor]:
@@ -109,15 +109,15 @@ def write(run: Run, folder: Path) -> list[StateTensor]:
     Raises:
         AttentError: the model cannot be traced, or a part of it has no counterpart in ONNX.
     """
-    with torch.no_grad(), traced():
-        one, other = Example.of(run, 0), Example.of(run, 1)
+    with torch.no_grad(), tracing():
+        one, other = TraceInputs.of(run, 0), TraceInputs.of(run, 1)
         named = [_axes(*shapes) for shapes in zip(one.tensors, other.tensors, strict=True)]
         parts = _parts(run.model, one, named)
         # positions that are learnt number so many tokens
         dims = {name: torch.export.Dim(name, max=None if name == "rows" else run.model.longest) for name in TRIED}
         names, rows = [part.name for part in parts], {0: dims["rows"]}
         _export(
-            Beginning(run.model),
+            EncoderGraph(run.model),
             (one.source, one.lengths),
             ({**rows, 1: dims["source_length"]}, rows),
             [SOURCE, LENGTHS],
@@ -125,26 +125,26 @@ def write(run: Run, folder: Path) -> list[StateTensor]:
             folder / ENCODER,
         )
         _export(
-            Step(run.model, one.state, [not part.kept for part in parts]),
+            StepGraph(run.model, one.state, [not part.is_constant for part in parts]),
             (one.tokens, *(tensor.contiguous() for tensor in one.tensors)),
             (rows, tuple({axis: dims[name] for axis, name in axes.items()} for axes in named)),
             [TOKENS, *names],
-            [LOGITS, *(AFTER + part.name for part in parts if not part.kept)],
+            [LOGITS, *(AFTER + part.name for part in parts if not part.is_constant)],
             folder / STEP,
         )
     return parts
 
 
-def _parts(model: EncoderDecoder[Any], example: Example, named: list[dict[int, str]]) -> list[StateTensor]:
+def _parts(model: EncoderDecoder[Any], example: TraceInputs, named: list[dict[int, str]]) -> list[StateTensor]:
     """What a search moves of each of the state's tensors, and whether a step leaves it as it is."""
     _, after = model.step(example.state, example.tokens)
     turned = example.state.reorder(torch.arange(len(example.tokens)).flip(0))
     parts: list[StateTensor] = []
     for (name, tensor), (_, moved), (_, new), axes in zip(
-        tensors_of(example.state), tensors_of(turned), tensors_of(after), named, strict=True
+        flatten_state(example.state), flatten_state(turned), flatten_state(after), named, strict=True
     ):
         side: Side = "neither" if axes.get(0) != "rows" else "source" if moved is tensor else "written"
-        parts.append(StateTensor(name=name, side=side, kept=new is tensor))
+        parts.append(StateTensor(name=name, side=side, is_constant=new is tensor))
     return parts
 
 

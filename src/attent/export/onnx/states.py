@@ -12,7 +12,7 @@ from torch import Tensor
 S = TypeVar("S")
 
 
-def tensors_of(state: Any, name: str = "state") -> list[tuple[str, Tensor]]:
+def flatten_state(state: Any, name: str = "state") -> list[tuple[str, Tensor]]:
     """Every tensor in a state, in order, under the path that leads to it; a whole number as a tensor (1,).
 
     Args:
@@ -25,16 +25,16 @@ def tensors_of(state: Any, name: str = "state") -> list[tuple[str, Tensor]]:
         return [(name, state)]
     if isinstance(state, int | torch.SymInt):
         return [(name, torch.full((1,), cast(int, state), dtype=torch.int64))]
-    return [found for field, value in _parts(state) for found in tensors_of(value, f"{name}.{field}")]
+    return [found for field, value in _parts(state) for found in flatten_state(value, f"{name}.{field}")]
 
 
-def filled(like: S, tensors: Iterator[Tensor]) -> S:
+def unflatten_state(like: S, tensors: Iterator[Tensor]) -> S:
     """A state of the same structure with other tensors, in the order of `tensors_of`."""
     if like is None:
         return like
     if isinstance(like, Tensor | int | torch.SymInt):
         return next(tensors)  # pyright: ignore[reportReturnType]
-    parts = [filled(value, tensors) for _, value in _parts(like)]
+    parts = [unflatten_state(value, tensors) for _, value in _parts(like)]
     return like.__class__(parts) if type(like) is tuple else like.__class__(*parts)
 
 

@@ -24,7 +24,7 @@ _first_position, _forward = checks.first_position, Recurrent.forward
 
 
 @contextmanager
-def traced() -> Iterator[None]:
+def tracing() -> Iterator[None]:
     """Until the block ends every attention is computed by `run`, and recurrent layers are one operator.
 
     Which implementation is quickest depends on the shapes, and a graph is for all of them; nor has ONNX names for our kernels.
