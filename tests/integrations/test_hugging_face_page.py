@@ -1,4 +1,4 @@
-"""The README's three lines for an encoder, a decoder and an encoder–decoder of Hugging Face's, run as they stand there."""
+"""The three lines of docs/hugging-face.md for an encoder, a decoder and an encoder–decoder of Hugging Face's, run as they stand there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 import attent
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "hugging-face.md"
 BLOCK = re.compile(r"```python\n(with attent\.watch\(model\) as seen:\n[^`]*?\.save\(\"(\w+)\.html\"\)\n)```")
 
 
@@ -27,7 +27,7 @@ class Inputs(dict[str, torch.Tensor]):
 
 def shown(models: Any, name: str, which: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], list[str]]:
     """The scene of the page that the block of this name saves, and what the tokenizer would say of what was written."""
-    blocks = {found[2]: found[1] for found in BLOCK.finditer(README.read_text(encoding="utf-8"))}
+    blocks = {found[2]: found[1] for found in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
     assert len(blocks[which].splitlines()) == 3
     monkeypatch.chdir(folder)
     model, _ = getattr(models, name)()
