@@ -5,7 +5,7 @@ import torch
 
 from attent.errors import ArgumentError
 from attent.views.build_scene import build_scene
-from attent.views.pages.budget import MEBIBYTE, planned
+from attent.views.pages.budget import MEBIBYTE, plan_page
 from attent.views.scene import Scene
 
 
@@ -16,28 +16,28 @@ def scene(length: int, layers: int = 1, heads: int = 1) -> Scene:
 
 
 def test_every_number_is_held_while_there_is_room() -> None:
-    assert planned(scene(13, 6, 12), 8 * MEBIBYTE).numbers == "float32"
-    assert planned(scene(13, 6, 12), 8 * MEBIBYTE).whole
-    half = planned(scene(128, 12, 12), 8 * MEBIBYTE)
-    assert half.whole
+    assert plan_page(scene(13, 6, 12), 8 * MEBIBYTE).numbers == "float32"
+    assert plan_page(scene(13, 6, 12), 8 * MEBIBYTE).is_full
+    half = plan_page(scene(128, 12, 12), 8 * MEBIBYTE)
+    assert half.is_full
     assert half.numbers == "float16"
 
 
 def test_longer_texts_are_pooled_beside_their_largest_weights() -> None:
     long = scene(512, 12, 12)
-    plan = planned(long, 8 * MEBIBYTE)
-    assert not plan.whole
+    plan = plan_page(long, 8 * MEBIBYTE)
+    assert not plan.is_full
     assert plan.level(long.groups[0]) == 2
-    assert plan.kept >= 5
+    assert plan.top >= 5
     # what each takes, if nothing shrank at all
-    assert 144 * 128 * 128 + 156 * 1024 * plan.kept * 4 < 8 * MEBIBYTE
+    assert 144 * 128 * 128 + 156 * 1024 * plan.top * 4 < 8 * MEBIBYTE
 
 
 def test_what_is_too_long_for_single_weights_is_pooled_alone() -> None:
-    assert planned(scene(2048, 12, 12), 2 * MEBIBYTE).kept == 0
-    assert planned(scene(40_000), 8 * MEBIBYTE).kept > 0
+    assert plan_page(scene(2048, 12, 12), 2 * MEBIBYTE).top == 0
+    assert plan_page(scene(40_000), 8 * MEBIBYTE).top > 0
 
 
 def test_what_would_take_too_long_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"12 layers of 12 heads, 100,000 x 100,000 each, are too many weights.*attent explore"):
-        planned(scene(100_000, 12, 12), 8 * MEBIBYTE)
+        plan_page(scene(100_000, 12, 12), 8 * MEBIBYTE)

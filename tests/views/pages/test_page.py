@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 import attent
 from attent.errors import ArgumentError, ShapeError
 from attent.views.build_scene import build_scene
-from attent.views.pages.page import page
+from attent.views.pages.page import EXPORT, IMPORT, bundle, page, web_file
 
 WEIGHTS = torch.rand(2, 3, 3).softmax(-1)
 
@@ -104,3 +105,23 @@ def test_what_cannot_be_shown() -> None:
         page(WEIGHTS, "ab")
     with pytest.raises(ArgumentError, match="too many weights"):
         page(torch.ones(1, 1).expand(100_000, 100_000))
+
+
+MODULES = sorted(file.name.removesuffix(".js") for file in files("attent.views").joinpath("web").iterdir() if file.name.endswith(".js"))
+
+
+def test_what_is_imported_stands_before() -> None:
+    script = bundle("page")
+    assert script.index("const module_elements") < script.index("const module_grid") < script.index("const module_page")
+    assert script.count("const module_elements =") == 1
+    assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_keep_to_what_is_understood(name: str) -> None:
+    text = web_file(f"{name}.js")
+    assert len(text.splitlines()) <= 300
+    assert len(re.findall(r"^import\b", text, re.MULTILINE)) == len(IMPORT.findall(text))
+    assert len(re.findall(r"^export\b", text, re.MULTILINE)) == len(EXPORT.findall(text))
+    # no markup is made of text, and nothing is fetched from another host
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|https?://(?!www\.w3\.org/2000/svg)", text)

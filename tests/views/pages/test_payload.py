@@ -9,7 +9,7 @@ import torch
 
 from attent.views.build_scene import build_scene
 from attent.views.pages.budget import MEBIBYTE
-from attent.views.pages.payload import embedded
+from attent.views.pages.payload import build_payload, encode_bytes, pack, pack_top, to_half
 from attent.views.scene import Picture
 
 
@@ -19,7 +19,7 @@ def numbers(text: str, kind: type) -> np.ndarray:
 
 def test_a_small_scene_has_every_number() -> None:
     weights = torch.rand(2, 3, 5).softmax(-1)
-    inside = embedded(build_scene({"a.0": weights, "a.1": weights}), MEBIBYTE)
+    inside = build_payload(build_scene({"a.0": weights, "a.1": weights}), MEBIBYTE)
     about = json.loads(inside.description)["groups"][0]
     assert (about["numbers"], about["level"], about["note"]) == ("float32", 0, "")
     assert (numbers(inside.packs["0.1.map"], np.float32) == weights.numpy().ravel()).all()
@@ -29,7 +29,7 @@ def test_a_small_scene_has_every_number() -> None:
 
 def test_a_large_one_is_pooled_and_says_so() -> None:
     weights = torch.randn(4, 300, 300).mul(3).softmax(-1)
-    inside = embedded(build_scene({"a.0": weights}), MEBIBYTE // 4)
+    inside = build_payload(build_scene({"a.0": weights}), MEBIBYTE // 4)
     about = json.loads(inside.description)["groups"][0]
     assert inside.size <= MEBIBYTE // 4
     step, kept = 2 ** about["level"], about["kept"][0]
@@ -49,11 +49,42 @@ def test_a_large_one_is_pooled_and_says_so() -> None:
 
 
 def test_rows_that_are_no_numbers_are_spoken_of() -> None:
-    inside = embedded(build_scene(torch.tensor([[torch.nan]])), MEBIBYTE)
+    inside = build_payload(build_scene(torch.tensor([[torch.nan]])), MEBIBYTE)
     assert json.loads(inside.description)["notes"] == ["Rows of weights that are no numbers are drawn as zeros."]
 
 
 def test_a_picture_has_three_bytes_a_pixel() -> None:
     pixels = np.array([[[0.0], [1.0]]])
-    inside = embedded(build_scene(torch.ones(3, 3) / 3, picture=Picture(pixels, (1, 2), "tokens")), MEBIBYTE)
+    inside = build_payload(build_scene(torch.ones(3, 3) / 3, picture=Picture(pixels, (1, 2), "tokens")), MEBIBYTE)
     assert numbers(inside.packs["picture"], np.uint8).tolist() == [0, 0, 0, 255, 255, 255]
+
+
+def unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
+def test_what_is_packed_is_there_again() -> None:
+    one, other = np.arange(5, dtype=np.float32), np.arange(3, dtype=np.uint8)
+    assert unpacked(pack(one, other)) == one.tobytes() + other.tobytes()
+
+
+def test_a_byte_is_a_share_of_a_maps_largest() -> None:
+    codes, tops, signed = encode_bytes(np.array([[[0.0, 0.5]], [[0.02, 0.01]], [[0.0, 0.0]]]))
+    assert codes.tolist() == [[[0, 255]], [[255, 128]], [[0, 0]]]
+    assert tops == [0.5, 0.02, 0.0]
+    assert not signed
+
+
+def test_a_byte_has_a_sign_where_weights_have() -> None:
+    codes, tops, signed = encode_bytes(np.array([[[-2.0, 0.0, 1.0]]]))
+    assert (codes.tolist(), tops, signed) == ([[[1, 128, 192]]], [2.0], True)
+
+
+def test_places_are_as_narrow_as_the_length_allows() -> None:
+    places, weights = np.array([[[3, 1]]]), np.array([[[0.5, 0.25]]])
+    assert unpacked(pack_top(places, weights, 4)) == np.array([3, 1], np.uint16).tobytes() + np.array([0.5, 0.25], np.float16).tobytes()
+    assert len(unpacked(pack_top(places, weights, 2**16 + 1))) == 12
+
+
+def test_what_is_too_large_for_16_bits_is_the_largest() -> None:
+    assert to_half(np.array([1e9, -1e9])).tolist() == [65504.0, -65504.0]

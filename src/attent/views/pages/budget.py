@@ -1,4 +1,7 @@
-"""What of a scene a page of some size can hold: every number, or the maps pooled beside the largest weights of each row and column."""
+"""The budget of a page: which numbers of a scene fit into its size.
+
+Every number if there is room; otherwise pooled maps, and the largest weights of each row and column.
+"""
 
 from __future__ import annotations
 
@@ -11,77 +14,82 @@ from attent.views.scene import LayerGroup, Scene
 
 MEBIBYTE = 2**20
 # Base64 writes three bytes as four.
-WRITTEN = 4 / 3
-# Numbers are written with all their bits where that takes no more than this share of the page.
+BASE64_FACTOR = 4 / 3
+# Numbers are written in full precision if they take no more than this share of the page.
 EXACT_SHARE = 0.5
-# Of what does not fit whole, how much pooled maps may take, and how far deflate is trusted to shrink them and the largest weights.
-POOLED_SHARE, SHRUNK = 0.4, 0.85
-MOST_KEPT, MOST_SIDE = 32, 1024
-# A place of the largest: its number and its weight, in bytes.
-PLACE = 4
+# The share of a page for pooled maps.
+POOLED_SHARE = 0.4
+# The ratio by which deflate shrinks pooled maps and largest weights, at the least.
+DEFLATE_RATIO = 0.85
+# Largest weights of each row and column.
+MAX_TOP = 32
+# Rows or columns of a pooled map.
+MAX_SIDE = 1024
+# Bytes of a largest weight with its index.
+TOP_BYTES = 4
 # More weights than these take minutes to compute.
-MOST_WEIGHTS = 2 * 10**9
+MAX_WEIGHTS = 2 * 10**9
 
-Numbers = Literal["float32", "float16"]
+NumberFormat = Literal["float32", "float16"]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a page holds a scene.
+class PagePlan:
+    """The content of a page.
 
     Args:
-        numbers: how weights are written.
-        side: the most rows or columns that a pooled map may have; 0 where maps are whole.
-        kept: how many of the largest weights of each row and column are written; 0 where maps are whole.
+        numbers: the format of weights.
+        side: the most rows or columns of a pooled map; 0 where maps are written in full.
+        top: how many of the largest weights of each row and column are written; 0 where maps are written in full.
     """
 
-    numbers: Numbers
+    numbers: NumberFormat
     side: int = 0
-    kept: int = 0
+    top: int = 0
 
     @property
-    def whole(self) -> bool:
-        """Whether every number is there."""
+    def is_full(self) -> bool:
+        """True if every number is written."""
         return not self.side
 
     def level(self, group: LayerGroup) -> int:
-        """How often rows and columns are halved until a group's maps fit."""
-        return 0 if self.whole else max(0, math.ceil(math.log2(max(group.shape[1:]) / self.side)))
+        """Return how often a group's maps are halved."""
+        return 0 if self.is_full else max(0, math.ceil(math.log2(max(group.shape[1:]) / self.side)))
 
 
-def planned(scene: Scene, size: float) -> Plan:
-    """The best that fits.
+def plan_page(scene: Scene, size: float) -> PagePlan:
+    """Return the best plan that fits.
 
     Args:
-        scene: what is shown.
-        size: of all data, in bytes.
+        scene: the scene.
+        size: bytes of all data.
 
     Raises:
-        ArgumentError: there are more weights than a page is made of.
+        ArgumentError: there are too many weights to compute.
     """
-    weights = sum(len(group.layers) * math.prod(group.shape) for group in scene.groups)
-    if weights > MOST_WEIGHTS:
-        largest = max(scene.groups, key=lambda group: len(group.layers) * math.prod(group.shape))
+    counts = {group.name: len(group.layers) * math.prod(group.shape) for group in scene.groups}
+    weights = sum(counts.values())
+    if weights > MAX_WEIGHTS:
+        largest = max(scene.groups, key=lambda group: counts[group.name])
         heads, queries, keys = largest.shape
         raise ArgumentError(
             f"{len(largest.layers)} layers of {heads} heads, {queries:,} x {keys:,} each, are too many weights for a page, which computes "
             f"every one: show fewer layers or a shorter text, or look at them with attent explore, which computes what is looked at"
         )
-    if weights * 4 * WRITTEN <= EXACT_SHARE * size:
-        return Plan("float32")
-    if weights * 2 * WRITTEN <= size:
-        return Plan("float16")
+    if weights * 4 * BASE64_FACTOR <= EXACT_SHARE * size:
+        return PagePlan("float32")
+    if weights * 2 * BASE64_FACTOR <= size:
+        return PagePlan("float16")
     maps = sum(len(group.layers) * group.shape[0] for group in scene.groups)
-    side = min(math.isqrt(int(POOLED_SHARE * size / WRITTEN / SHRUNK / maps)), MOST_SIDE)
-    # the mean over heads is one more
-    places = sum(len(group.layers) * (group.shape[0] + 1) * sum(group.shape[1:]) for group in scene.groups)
-    pooled = sum(_pooled(group, side) for group in scene.groups) * WRITTEN * SHRUNK
-    kept = int((size - pooled) / WRITTEN / SHRUNK / PLACE / places)
-    return Plan("float16", max(side, 1), min(kept, MOST_KEPT))
+    side = min(math.isqrt(int(POOLED_SHARE * size / BASE64_FACTOR / DEFLATE_RATIO / maps)), MAX_SIDE)
+    # the mean over heads counts as one more head
+    lists = sum(len(group.layers) * (group.shape[0] + 1) * sum(group.shape[1:]) for group in scene.groups)
+    pooled = sum(_pooled_bytes(group, side) for group in scene.groups) * BASE64_FACTOR * DEFLATE_RATIO
+    top = int((size - pooled) / BASE64_FACTOR / DEFLATE_RATIO / TOP_BYTES / lists)
+    return PagePlan("float16", max(side, 1), min(top, MAX_TOP))
 
 
-def _pooled(group: LayerGroup, side: int) -> int:
-    """Bytes of a group's maps, pooled until they fit."""
-    step = 2 ** Plan("float16", max(side, 1)).level(group)
+def _pooled_bytes(group: LayerGroup, side: int) -> int:
+    step = 2 ** PagePlan("float16", max(side, 1)).level(group)
     heads, queries, keys = group.shape
     return len(group.layers) * heads * math.ceil(queries / step) * math.ceil(keys / step)

@@ -1,38 +1,47 @@
-"""page(): attention as one HTML file that opens from disk and asks nobody for anything."""
+"""page(): attention as one HTML file that opens from disk and loads nothing.
+
+The modules of views/web become one script, since browsers refuse modules that import one another when a page is opened from disk. Each
+becomes a function that runs once, in the order of imports. They may use `import { a, b } from "./other.js";`, and `export` before
+`function`, `async function`, `class` or `const`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 
+from attent.decoding.labelled import LabelledMap
 from attent.errors import ArgumentError
 from attent.views.build_scene import Weights, build_scene
 from attent.views.labelling import About
 from attent.views.pages.budget import MEBIBYTE
-from attent.views.pages.bundle import bundled, web
-from attent.views.pages.payload import embedded
-from attent.views.panel import LabelledMap
+from attent.views.pages.payload import build_payload
 from attent.views.scene import Picture, Scene
 
 # MiB of a page.
 SIZE = 8.0
-# Pixels of a page within a notebook.
+# Pixels of a page in a notebook.
 HEIGHT = 760
 ENDINGS = (".html", ".htm")
-# Besides the numbers and the program.
-REST = 2**12
+# Bytes besides the numbers and the program.
+OVERHEAD = 2**12
+IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w]+)\.js";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Page:
-    """An HTML page; a notebook shows it, in a frame of its own."""
+    """An HTML page; a notebook shows it in a frame."""
 
     html: str
 
     def save(self, path: Path | str) -> Path:
-        """Write it into a file, and say where.
+        """Write the page to a file; return its path.
 
         Raises:
             ArgumentError: the name does not end in .html, or the file cannot be written.
@@ -48,7 +57,7 @@ class Page:
         return path
 
     def _repr_html_(self) -> str:
-        # a frame of its own: several on one page never meet
+        # a frame keeps the scripts of several pages in one notebook separate
         return (
             f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:{HEIGHT}px;border:0" '
             f'title="attention" sandbox="allow-scripts"></iframe>'
@@ -70,10 +79,9 @@ def page(
     about: About | None = None,
     size: float = SIZE,
 ) -> Page:
-    """Attention as a page: tokens with lines, the map with its values, every head small, and what each does in few numbers.
+    """Build a page: tokens with lines, the map with its values, a thumbnail of every head, and a few statistics of each.
 
-    It holds every weight where there is room for that. Where there is not, maps are pooled and tokens have their largest weights,
-    which the page says.
+    It holds every weight if there is room. Otherwise maps are pooled and tokens have their largest weights, which the page says.
 
     Example:
         >>> with attent.watch(model) as seen:
@@ -81,49 +89,59 @@ def page(
         >>> attent.views.page(seen, tokens).save("attention.html")
 
     Args:
-        maps: a scene, or what `attent.views.build_scene` takes: what `watch` saw, a run's `map`, the `attentions` of Hugging Face's
+        maps: a scene, or maps as for `attent.views.build_scene`: what `watch` saw, a run's `map`, the `attentions` of Hugging Face's
             models, or one map.
-        tokens: labels, as there.
-        targets: labels, as there.
-        title: above it.
-        sequence: which of a batch, as there.
-        call: where the model ran several times, which of them, as there.
-        picture: as there.
-        about: what the rows of a text that is written are about, as there.
+        tokens: see `build_scene`.
+        targets: see `build_scene`.
+        title: of the page.
+        sequence: see `build_scene`.
+        call: see `build_scene`.
+        picture: see `build_scene`.
+        about: see `build_scene`.
         size: MiB that the page may have.
 
     Raises:
-        ArgumentError: there is nothing to show, or more than a page is made of.
+        ArgumentError: there is nothing to show, or there are too many weights to compute.
         ShapeError: labels fit none of the maps.
     """
-    scene = maps if isinstance(maps, Scene) else None
-    if scene is None:
-        scene = build_scene(
-            maps,  # pyright: ignore[reportArgumentType]
-            tokens,
-            targets,
-            title=title,
-            sequence=sequence,
-            call=call,
-            picture=picture,
-            about=about,
-        )
-    script, style = bundled("page"), web("attention.css")
-    room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - REST
+    if not isinstance(maps, Scene):
+        maps = build_scene(maps, tokens, targets, title=title, sequence=sequence, call=call, picture=picture, about=about)
+    script, style = bundle("page"), web_file("attention.css")
+    room = size * MEBIBYTE - len(script.encode()) - len(style.encode()) - OVERHEAD
     if room <= 0:
         raise ArgumentError(f"size must leave room for the program, which takes {1 - room / MEBIBYTE / size:.1f} times the {size:g} MiB")
-    inside = embedded(scene, room)
-    packs = "\n".join(f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in inside.packs.items())
+    payload = build_payload(maps, room)
     parts = {
-        "{title}": escape(scene.title or "attention"),
-        "{style}": style,
-        "{packs}": packs,
-        # no token can end the element that it stands in
-        "{description}": inside.description.replace("<", "\\u003c"),
-        "{script}": script,
+        "title": escape(maps.title or "attention"),
+        "style": style,
+        "packs": "\n".join(f'<script type="text/plain" data-pack="{name}">{pack}</script>' for name, pack in payload.packs.items()),
+        # no token can close the element around it
+        "description": payload.description.replace("<", "\\u003c"),
+        "script": script,
     }
-    html = web("page.html")
-    before, *rest = html.split("{{")
-    written = before + "".join(parts[f"{{{name}}}"] + after for name, after in (part.split("}}", 1) for part in rest))
-    # half of a pair of surrogates, which a token may be cut to, is no text
-    return Page(written.encode("utf-8", "replace").decode("utf-8"))
+    html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file("page.html"))
+    # a lone surrogate, which a token may be cut to, cannot be encoded
+    return Page(html.encode("utf-8", "replace").decode("utf-8"))
+
+
+@cache
+def web_file(name: str) -> str:
+    """Return a file of views/web."""
+    return files("attent.views").joinpath("web", name).read_text(encoding="utf-8")
+
+
+def bundle(main: str) -> str:
+    """Return a module and all that it imports as one script."""
+    scripts: dict[str, str] = {}
+    _add_module(main, scripts)
+    return "\n".join(scripts.values())
+
+
+def _add_module(name: str, scripts: dict[str, str]) -> None:
+    text = web_file(f"{name}.js")
+    for match in IMPORT.finditer(text):
+        if match[2] not in scripts:
+            _add_module(match[2], scripts)
+    exports = EXPORT.findall(text)
+    body = EXPORT.sub("", IMPORT.sub(lambda match: f"const {{{match[1]}}} = module_{match[2]};\n", text))
+    scripts[name] = f"const module_{name} = (() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}})();"

@@ -1,29 +1,32 @@
-"""A scene as what a page has inside: a description, and packed numbers by name."""
+"""The data of a page: a JSON description of the scene, and its numbers as deflated arrays in base64."""
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import zlib
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from attent.views.pages.binary_encoding import halves, packed, placed, rounded, shaded
-from attent.views.pages.budget import MOST_KEPT, Plan, planned
-from attent.views.pages.layer_summary import FIGURES, Gathered, gathered
+from attent.attention.maps.head_statistics import HEAD_STATISTICS
+from attent.views.pages.budget import MAX_TOP, PagePlan, plan_page
+from attent.views.pages.layer_summary import LayerSummary, summarize_layer
 from attent.views.scene import LayerGroup, Picture, Scene
 
+LARGEST_HALF = 65504.0
 EXPLORE = "attent explore shows every number."
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """What a page has inside.
+class Payload:
+    """The data of a page.
 
     Args:
-        description: of the scene and of how its numbers are written, as JSON.
-        packs: packed numbers by name.
+        description: of the scene and of the formats of its numbers, as JSON.
+        packs: encoded arrays by name.
     """
 
     description: str
@@ -35,97 +38,130 @@ class Embedded:
         return len(self.description.encode("utf-8", "replace")) + sum(map(len, self.packs.values()))
 
 
-def embedded(scene: Scene, size: float) -> Embedded:
-    """A scene in at most so many bytes.
+def build_payload(scene: Scene, size: float) -> Payload:
+    """Build the data of a page, of at most so many bytes.
 
     Raises:
-        ArgumentError: there are more weights than a page is made of.
+        ArgumentError: there are too many weights to compute.
     """
-    plan = planned(scene, size)
-    # numbers often shrink to less than is trusted
-    most = min(2 * plan.kept, MOST_KEPT)
+    plan = plan_page(scene, size)
+    # numbers often shrink more than the plan trusts in
+    bound = min(2 * plan.top, MAX_TOP)
     layers = {
-        group.name: [gathered(group, layer, level=plan.level(group), kept=most, whole=plan.whole) for layer in group.layers]
+        group.name: [summarize_layer(group, layer, level=plan.level(group), top=bound, is_full=plan.is_full) for layer in group.layers]
         for group in scene.groups
     }
-    written = _written(scene, plan, layers)
-    if plan.kept:
-        lists = sum(len(pack) for name, pack in written.packs.items() if name.endswith((".rows", ".columns")))
-        plan = replace(plan, kept=max(min(int(plan.kept * (size - written.size + lists) / lists), most), 0))
-        written = _written(scene, plan, layers)
-    while written.size > size and plan.kept:
-        plan = replace(plan, kept=plan.kept - 1)
-        written = _written(scene, plan, layers)
-    return written
+    payload = _encode(scene, plan, layers)
+    if plan.top:
+        lists = sum(len(pack) for name, pack in payload.packs.items() if name.endswith((".rows", ".columns")))
+        plan = replace(plan, top=max(min(int(plan.top * (size - payload.size + lists) / lists), bound), 0))
+        payload = _encode(scene, plan, layers)
+    while payload.size > size and plan.top:
+        plan = replace(plan, top=plan.top - 1)
+        payload = _encode(scene, plan, layers)
+    return payload
 
 
-def _written(scene: Scene, plan: Plan, layers: dict[str, list[Gathered]]) -> Embedded:
+def _encode(scene: Scene, plan: PagePlan, layers: dict[str, list[LayerSummary]]) -> Payload:
     packs: dict[str, str] = {}
     description = scene.describe()
     for number, group in enumerate(scene.groups):
-        found = layers[group.name]
-        more = _group(plan, group, found, packs, number)
-        description["groups"][number].update(more)
-    if any(layer.nan for several in layers.values() for layer in several):
+        description["groups"][number].update(_encode_group(plan, group, layers[group.name], packs, number))
+    if any(layer.has_nan for summaries in layers.values() for layer in summaries):
         description["notes"].append("Rows of weights that are no numbers are drawn as zeros.")
     if scene.picture is not None:
-        packs["picture"] = packed(rgb(scene.picture))
-    return Embedded(json.dumps(description, ensure_ascii=False, separators=(",", ":")), packs)
+        packs["picture"] = pack(rgb(scene.picture))
+    return Payload(json.dumps(description, ensure_ascii=False, separators=(",", ":")), packs)
 
 
-def _group(plan: Plan, group: LayerGroup, layers: list[Gathered], packs: dict[str, str], number: int) -> dict[str, Any]:
-    """How a group's numbers are written; they go into the packs."""
-    thumbnails = [shaded(layer.thumbnails) for layer in layers]
-    packs[f"{number}.thumbnails"] = packed(*(codes for codes, _, _ in thumbnails))
-    more: dict[str, Any] = {
+def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary], packs: dict[str, str], number: int) -> dict[str, Any]:
+    """Add a group's numbers to the packs; return their description."""
+    thumbnails = [encode_bytes(layer.thumbnails) for layer in layers]
+    packs[f"{number}.thumbnails"] = pack(*(codes for codes, _, _ in thumbnails))
+    description: dict[str, Any] = {
         "numbers": plan.numbers,
         "level": plan.level(group),
-        "kept": [min(plan.kept, group.shape[2]), min(plan.kept, group.shape[1])],
+        "kept": [min(plan.top, group.shape[2]), min(plan.top, group.shape[1])],
         "note": _note(plan, group),
-        "summary": [[_figures(row) for row in layer.figures] for layer in layers],
+        "summary": [[_describe_head(head) for head in layer.statistics.tolist()] for layer in layers],
         "thumbnails": {
             "height": layers[0].thumbnails.shape[1],
             "width": layers[0].thumbnails.shape[2],
-            "tops": [tops for _, tops, _ in thumbnails],
-            "signed": [signed for _, _, signed in thumbnails],
+            "tops": [largest for _, largest, _ in thumbnails],
+            "signed": [is_signed for _, _, is_signed in thumbnails],
         },
     }
     maps: dict[str, Any] = {"tops": [], "signed": []}
-    for place, layer in enumerate(layers):
-        name = f"{number}.{place}"
-        if layer.whole is not None:
-            packs[f"{name}.map"] = packed(layer.whole.astype(np.float32) if plan.numbers == "float32" else halves(layer.whole))
+    for index, layer in enumerate(layers):
+        name = f"{number}.{index}"
+        if layer.dense is not None:
+            packs[f"{name}.map"] = pack(layer.dense.astype(np.float32) if plan.numbers == "float32" else to_half(layer.dense))
             continue
         assert layer.pooled is not None
-        codes, tops, signed = shaded(layer.pooled)
-        packs[f"{name}.map"] = packed(codes)
-        maps["tops"].append(tops)
-        maps["signed"].append(signed)
-        if plan.kept:
-            for side, (places, weights), length in (("rows", layer.rows, group.shape[2]), ("columns", layer.columns, group.shape[1])):
-                packs[f"{name}.{side}"] = placed(places[..., : plan.kept], weights[..., : plan.kept], length)
-    return more if plan.whole else more | {"maps": maps}
+        codes, largest, is_signed = encode_bytes(layer.pooled)
+        packs[f"{name}.map"] = pack(codes)
+        maps["tops"].append(largest)
+        maps["signed"].append(is_signed)
+        if plan.top:
+            for axis, (places, weights), length in (("rows", layer.rows, group.shape[2]), ("columns", layer.columns, group.shape[1])):
+                packs[f"{name}.{axis}"] = pack_top(places[..., : plan.top], weights[..., : plan.top], length)
+    return description if plan.is_full else description | {"maps": maps}
 
 
-def _note(plan: Plan, group: LayerGroup) -> str:
-    """What was pooled or rounded, for the reader."""
-    if plan.whole:
+def _note(plan: PagePlan, group: LayerGroup) -> str:
+    """Tell the reader what was pooled or rounded."""
+    if plan.is_full:
         return "" if plan.numbers == "float32" else f"Weights are 16-bit numbers, of three or four digits; {EXPLORE}"
     step = 2 ** plan.level(group)
-    said = f"The map shows the mean of each {step} × {step} weights, in 255 steps up to the head's largest. " if step > 1 else ""
-    said = said or "The map shows each weight in 255 steps up to the head's largest. "
-    if not plan.kept:
-        return f"{said}There is no room for single weights; {EXPLORE}"
-    return f"{said}Tokens show the {plan.kept} largest weights of each row and column, as 16-bit numbers; {EXPLORE}"
+    cells = f"the mean of each {step} × {step} weights," if step > 1 else "each weight"
+    note = f"The map shows {cells} in 255 steps up to the head's largest. "
+    if not plan.top:
+        return f"{note}There is no room for single weights; {EXPLORE}"
+    return f"{note}Tokens show the {plan.top} largest weights of each row and column, as 16-bit numbers; {EXPLORE}"
 
 
-def _figures(row: np.ndarray) -> dict[str, float | None]:
-    return {name: None if math.isnan(value) else rounded(value) for name, value in zip(FIGURES, row.tolist(), strict=True)}
+def _describe_head(statistics: list[float]) -> dict[str, float | None]:
+    return {name: None if math.isnan(value) else to_float32(value) for name, value in zip(HEAD_STATISTICS, statistics, strict=True)}
 
 
 def rgb(picture: Picture) -> np.ndarray:
-    """The pixels as bytes, (H, W, 3)."""
+    """Return the pixels as bytes, (H, W, 3)."""
     pixels = picture.pixels
     if pixels.dtype != np.uint8:
         pixels = np.rint(np.clip(pixels, 0.0, 1.0) * 255).astype(np.uint8)
     return np.repeat(pixels, 3, 2) if pixels.shape[2] == 1 else pixels
+
+
+def pack(*arrays: np.ndarray) -> str:
+    """Encode arrays, one after another, little-endian: deflated, then in base64."""
+    raw = b"".join(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes() for array in arrays)
+    return base64.b64encode(zlib.compress(raw)).decode("ascii")
+
+
+def pack_top(index: np.ndarray, weights: np.ndarray, length: int) -> str:
+    """Encode the largest weights of each row: all indices, in 16 bits if the length allows, then all weights as 16-bit floats."""
+    return pack(index.astype(np.uint16 if length <= 2**16 else np.uint32), to_half(weights))
+
+
+def encode_bytes(maps: np.ndarray) -> tuple[np.ndarray, list[float], bool]:
+    """Encode maps (H, h, w) in a byte a number, relative to the number of largest magnitude in each map.
+
+    Returns:
+        The bytes: 0 to 255, or where some numbers are negative 1 to 255 with 128 for 0; the largest magnitude of each map; whether
+        some numbers are negative.
+    """
+    largest = np.abs(maps).max((1, 2), initial=0.0)
+    shares = maps / np.where(largest > 0, largest, 1.0)[:, None, None]
+    is_signed = bool((maps < 0).any())
+    codes = np.rint(shares * 127) + 128 if is_signed else np.rint(shares * 255)
+    return codes.astype(np.uint8), [to_float32(value) for value in largest], is_signed
+
+
+def to_float32(value: float) -> float:
+    """Round to the digits of 32 bits."""
+    return float(f"{value:.7g}")
+
+
+def to_half(weights: np.ndarray) -> np.ndarray:
+    """Convert to 16-bit floats; numbers beyond the largest become the largest."""
+    return np.clip(weights, -LARGEST_HALF, LARGEST_HALF).astype(np.float16)
