@@ -197,16 +197,20 @@ def test_no_two_modules_import_each_other() -> None:
         pytest.fail("a circle of imports: " + " → ".join(error.args[1]))
 
 
-def test_every_file_has_its_test() -> None:
-    """All but those that define no function and no class."""
-    missing = [
-        expected.relative_to(ROOT).as_posix()
-        for path in sources()
-        if not path.name.startswith("__")
-        and any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) for node in ast.walk(tree(path)))
-        and not (expected := TESTS / path.parent.relative_to(PACKAGE) / f"test_{path.stem.lstrip('_')}.py").is_file()
-    ]
-    assert_none(missing)
+def test_every_module_is_tested_in_its_folder() -> None:
+    """Tests mirror folders: of what src/attent/runs/ holds, tests/runs/ names a function or class, or has a file of the module's name."""
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    wrong: list[str] = []
+    for path in sources():
+        names = [node.name for node in tree(path).body if isinstance(node, defined)]
+        if path.name.startswith("__") or not names:
+            continue
+        folder = TESTS / path.parent.relative_to(PACKAGE)
+        tests = [*(folder.glob("*.py") if folder == TESTS else folder.rglob("*.py")), *folder.parent.glob(f"test_{path.stem}.py")]
+        named = re.compile(rf"\b(?:{'|'.join(names)})\b")
+        if not any(file.stem == f"test_{path.stem}" or named.search(file.read_text(encoding="utf-8")) for file in tests):
+            wrong.append(f"{path.relative_to(ROOT).as_posix()} is tested by nothing in {folder.relative_to(ROOT).as_posix()}/")
+    assert_none(wrong)
 
 
 def test_no_file_is_too_long() -> None:
