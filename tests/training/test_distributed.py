@@ -193,10 +193,10 @@ def other_data(small: Any, other: Bitext) -> None:
 def test_other_data_is_noticed(small, together) -> None:
     _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * len(small.data), TOKENIZER, TOKENIZER))
     assert isinstance(second, RunError)
-    assert str(second) == "process 1 has other pairs to learn than the first one"
+    assert str(second) == "process 1 has other pairs to train on than process 0"
     _, second = together(2, other_data, small, Bitext([Pair("a", "b")] * 10, TOKENIZER, TOKENIZER))
     assert isinstance(second, RunError)
-    assert str(second) == "process 1 has 10 pairs to learn where the first one has 11"
+    assert str(second) == "process 1 has 10 pairs to train on, process 0 has 11"
 
 
 def in_time(small: Any) -> int:

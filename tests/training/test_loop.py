@@ -1,5 +1,7 @@
 import io
 import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from attent.models.transformer import Transformer
 from attent.models.transformer_settings import TransformerSettings
 from attent.training import loop
 from attent.training.checkpoint import Checkpoints, list_checkpoints
-from attent.training.loop import Training, TrainingResult, train
+from attent.training.loop import Training, TrainingResult, deferred_interrupt, train
 from attent.training.loss import translation_loss
 from attent.training.optimizer import build_optimizer, fraction_done
 from attent.training.progress import Progress
@@ -222,3 +224,43 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "nats/token" in captured.err
+
+
+@pytest.fixture
+def as_in_the_foreground() -> Iterator[None]:
+    """Python's own answer to Ctrl-C, which a shell turns off for what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("as_in_the_foreground")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_is_only_noted(number: int) -> None:
+    before = signal.getsignal(number)
+    with deferred_interrupt() as interruption:
+        assert not interruption.is_requested
+        signal.raise_signal(number)
+        assert interruption.is_requested
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.usefixtures("as_in_the_foreground")
+def test_the_second_acts() -> None:
+    with pytest.raises(KeyboardInterrupt), deferred_interrupt() as interruption:
+        signal.raise_signal(signal.SIGINT)
+        assert interruption.is_requested
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_other_threads_hold_nothing_back() -> None:
+    seen = []
+
+    def run() -> None:
+        with deferred_interrupt() as interruption:
+            seen.append(interruption.is_requested)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [False]

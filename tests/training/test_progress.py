@@ -86,9 +86,9 @@ def test_a_loss_keeps_no_graph() -> None:
 def test_a_record_is_due_after_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.training.progress.RECORD_INTERVAL", 0.0)
     made = Meter(CPU)
-    assert not made.due
+    assert not made.is_due
     made.add(torch.tensor(1.0), 3)
-    assert made.due
+    assert made.is_due
 
 
 def test_a_loss_that_is_not_finite_ends_it() -> None:

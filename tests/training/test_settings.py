@@ -12,16 +12,16 @@ def test_settings_survive_json() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"batch_pairs": 8}, "updates or minutes must say when training ends"),
-        ({"updates": 3}, "one of batch_pairs and batch_tokens"),
-        ({"updates": 3, "batch_pairs": 8, "batch_tokens": 99}, "one of batch_pairs and batch_tokens"),
+        ({"batch_pairs": 8}, "set updates or minutes"),
+        ({"updates": 3}, "set either batch_pairs or batch_tokens"),
+        ({"updates": 3, "batch_pairs": 8, "batch_tokens": 99}, "set either batch_pairs or batch_tokens"),
         ({"updates": 3, "batch_pairs": 8, "schedule": "cosin"}, "'noam', 'inverse_sqrt', 'cosine', 'linear', 'constant' or 'plateau'"),
         ({"updates": 3, "batch_pairs": 8, "learning_rate": 0}, "greater than 0"),
         ({"updates": 3, "batch_pairs": 8, "momentum": 0.9}, "momentum"),
         ({"updates": 3, "batch_pairs": 8, "accumulate": 10**30}, "less than or equal to 4096"),
         ({"updates": 3, "batch_pairs": 8, "device": "gpu"}, "unknown device 'gpu'"),
-        ({"updates": 3, "batch_pairs": 8, "patience": 2}, "validate_every must say how often"),
-        ({"updates": 3, "batch_pairs": 8, "schedule": "plateau"}, "validate_every must say how often"),
+        ({"updates": 3, "batch_pairs": 8, "patience": 2}, "set validate_every"),
+        ({"updates": 3, "batch_pairs": 8, "schedule": "plateau"}, "set validate_every"),
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, object], message: str) -> None:

@@ -104,7 +104,7 @@ def test_dropout_and_precision_are_the_same_again(small, together, tmp_path: Pat
 def test_one_alone_holds_everything(small) -> None:
     *learnt, said = small.go({"sharded": True, "updates": 3})
     assert learnt == list(small.go({"updates": 3})[:3])
-    assert said.splitlines()[0] == "one process alone has nobody to divide its weights with: it holds them all"
+    assert said.splitlines()[0] == "sharded has no effect on a single process, which holds all weights"
 
 
 def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:

@@ -1,1 +1,1 @@
-"""Training: settings, schedules of the learning rate, the loss, and the loop."""
+"""Training: settings, losses, the optimizer and its schedules, checkpoints, several processes, and the loop."""

@@ -1,4 +1,4 @@
-"""In which precision and on how many threads training goes faster on this machine: found by trying."""
+"""Choice of the precision and the number of threads by timing a step on this machine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from attent.training.progress import Log, Progress
 from attent.training.settings import TrainingSettings
 
 Precision = Literal["float32", "bfloat16"]
-# As `Processes.from_rank0`.
+# See `Processes.from_rank0`.
 FromRank0 = Callable[[Callable[[], Any]], Any]
 TRIALS = 5
-# A way that is preferred is given up only for one that takes less than this share of its time: so that noise does not decide.
-CLEARLY = 0.9
-# A way that takes more than so many times the quickest one's time is not tried again.
-HOPELESS = 1.5
+# The preferred candidate loses only to one that takes less than this share of its time, so that noise does not decide.
+SWITCH_RATIO = 0.9
+# A candidate slower than the fastest by this factor is not timed again.
+DROP_RATIO = 1.5
 
 
 class ComputeConfig(NamedTuple):
-    """A way to compute: the precision of matrix products, and how many of the processor's cores take part."""
+    """The precision of matrix products, and the number of the processor's threads."""
 
     precision: Precision
     threads: int
@@ -34,21 +34,20 @@ class ComputeConfig(NamedTuple):
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """A context in which matrix products run in this precision; weights and sums stay float32."""
+    """Return a context in which matrix products run in this precision; weights and sums stay float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def candidates(settings: TrainingSettings, device: torch.device) -> list[ComputeConfig]:
-    """The ways that the settings leave open, the preferred one first: float32, and as many threads as torch has.
+    """Return the configurations that the settings leave open; the preferred one, float32 on all of torch's threads, comes first.
 
-    One thread is tried besides: where other programs use the cores too, several wait for one another.
+    A single thread is a candidate too: where other programs use the cores, several threads wait for one another.
     """
-    # where autocast may be missing float32 is certain
-    known: tuple[Precision, ...] = ("float32",) if device.type == "mps" else ("float32", "bfloat16")
-    precisions: tuple[Precision, ...] = known if settings.precision == "auto" else (settings.precision,)
-    most = torch.get_num_threads()
-    alone = device.type == "cpu" and most > 1
-    threads = ((most, 1) if alone else (most,)) if settings.threads == "auto" else (settings.threads,)
+    # On MPS autocast may be missing.
+    supported: tuple[Precision, ...] = ("float32",) if device.type == "mps" else ("float32", "bfloat16")
+    precisions: tuple[Precision, ...] = supported if settings.precision == "auto" else (settings.precision,)
+    maximum = torch.get_num_threads()
+    threads = (settings.threads,) if settings.threads != "auto" else (maximum, 1) if device.type == "cpu" and maximum > 1 else (maximum,)
     return [ComputeConfig(precision, number) for precision in precisions for number in threads]
 
 
@@ -59,35 +58,38 @@ def _call(work: Callable[[], Any]) -> Any:
 def benchmark(
     step: Callable[[Precision], None], device: torch.device, configs: Sequence[ComputeConfig], from_rank0: FromRank0 = _call
 ) -> dict[ComputeConfig, float]:
-    """The seconds that one step takes each way: the least of five, taken in turn, after one to warm up; of fewer where that is plenty.
+    """Return the seconds that a step takes with each configuration.
+
+    This is the minimum of five alternating trials after a warm-up; configurations that are clearly slower are dropped after the first.
 
     Args:
-        step: computes a loss and its gradients, and changes nothing else; random numbers it draws are given back.
+        step: computes a loss and its gradients and has no other effect; the random generator is restored afterwards.
         device: where it computes.
-        paces: the ways to try.
-        from_rank0: as `Processes.from_rank0`: where several processes compute a step together, all try what the first one's clock says.
+        configs: the configurations to time.
+        from_rank0: see `Processes.from_rank0`; processes that compute a step together all follow the first one's clock.
     """
     seconds = dict.fromkeys(configs, float("inf"))
-    before = torch.get_num_threads()
+    threads_before = torch.get_num_threads()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for trial in range(TRIALS + 1):
             best = min(seconds.values())
-            hopeful = [pace for pace in configs if trial < 2 or seconds[pace] <= HOPELESS * best]
-            for pace in [ComputeConfig(*one) for one in from_rank0(partial(list, hopeful))]:
-                torch.set_num_threads(pace.threads)
-                started = time.perf_counter()
-                step(pace.precision)
+            remaining = [config for config in configs if trial < 2 or seconds[config] <= DROP_RATIO * best]
+            # JSON turns the tuples into lists.
+            for config in [ComputeConfig(*values) for values in from_rank0(partial(list, remaining))]:
+                torch.set_num_threads(config.threads)
+                start = time.perf_counter()
+                step(config.precision)
                 synchronize(device)
                 if trial:
-                    seconds[pace] = min(seconds[pace], time.perf_counter() - started)
-    torch.set_num_threads(before)
+                    seconds[config] = min(seconds[config], time.perf_counter() - start)
+    torch.set_num_threads(threads_before)
     return seconds
 
 
 def fastest(seconds: dict[ComputeConfig, float]) -> ComputeConfig:
-    """The way that took less time; the first of them that no other clearly beats."""
+    """Return the first configuration that no other clearly beats."""
     best = min(seconds.values())
-    return next(pace for pace, time in seconds.items() if best >= CLEARLY * time)
+    return next(config for config, time in seconds.items() if best >= SWITCH_RATIO * time)
 
 
 def autotune(
@@ -98,21 +100,21 @@ def autotune(
     progress: Progress,
     from_rank0: FromRank0 = _call,
 ) -> ComputeConfig:
-    """Of the ways that the settings leave open, the one in which a step takes less time.
+    """Return the configuration in which a step takes the least time.
 
     Args:
-        step: as `benchmark` takes it.
-        paces: as `candidates` finds them.
+        step: see `benchmark`.
+        configs: see `candidates`; a single one is returned without timing.
         device: where the step computes.
-        log: gets what was measured, if anything was.
-        progress: shows it.
-        from_rank0: as `benchmark` takes it.
+        log: receives the times.
+        progress: shows the times.
+        from_rank0: see `benchmark`.
     """
     if len(configs) == 1:
         return configs[0]
     seconds = benchmark(step, device, configs, from_rank0)
     best = fastest(seconds)
-    log({"pace": str(best), "seconds": {str(pace): time for pace, time in seconds.items()}})
-    times = ", ".join(f"{1000 * time:.0f} ms in {pace}" for pace, time in seconds.items())
+    log({"pace": str(best), "seconds": {str(config): time for config, time in seconds.items()}})
+    times = ", ".join(f"{1000 * time:.0f} ms in {config}" for config, time in seconds.items())
     progress.say(f"{best}: the gradients of a batch take {times}")
     return best

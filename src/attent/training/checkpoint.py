@@ -1,13 +1,13 @@
-"""Checkpoints, from which training goes on as if it had never been interrupted.
+"""Checkpoints, from which training resumes as if it had never been interrupted.
 
     RUN/checkpoints/00001500/
         model.safetensors        the weights in training
         optimizer.safetensors    the optimizer's moments and steps
-        average.safetensors      what the mean of the weights is made of, if there is one
-        kept.safetensors         the weights that would be kept, if they are not those in training
-        state.json               everything else: position in the data, random numbers, time, scores
+        average.safetensors      the tensors of the weights' average, where weights are averaged
+        kept.safetensors         the averaged weights
+        state.json               everything else: position in the data, random states, time, scores
 
-A checkpoint appears at once, when all of it is durable; the one before it is removed only then.
+A checkpoint is renamed into place once all its files are synced; only then are older ones removed.
 """
 
 from __future__ import annotations
@@ -34,35 +34,31 @@ from attent.training.early_stopping import EarlyStoppingState
 from attent.training.optimizer import optimizer_state, restore_optimizer
 from attent.training.settings import TrainingSettings
 
-CHECKPOINTS, OPTIMIZER, AVERAGE, AVERAGED_MODEL, STATE = (
-    "checkpoints",
-    "optimizer.safetensors",
-    "average.safetensors",
-    "kept.safetensors",
-    "state.json",
-)
-
-
-# Bytes that a state.json may have.
+CHECKPOINTS = "checkpoints"
+OPTIMIZER = "optimizer.safetensors"
+AVERAGE = "average.safetensors"
+AVERAGED_MODEL = "kept.safetensors"
+STATE = "state.json"
+# A larger state.json is damaged.
 MAX_STATE_BYTES = 2**22
 
 
 class TrainingState(BaseModel):
-    """Where training stands, apart from weights, moments and means.
+    """The state of training, apart from weights, moments and averages.
 
     Args:
         update: updates done.
-        place: the epoch and the batch in it that comes next.
-        seconds: spent so far, over all the processes that took part.
-        loss: the last one recorded, in nats per token.
+        place: the epoch, and the index of its next batch.
+        seconds: training time so far, before and after resuming.
+        loss: the last recorded loss in nats per token.
         pace: the precision and the number of threads.
-        verdict: what validations have led to.
-        log: how many bytes of the log belong to it.
-        random: the states of torch's generators in hexadecimal, by device.
-        device: the kind of device.
-        torch: its version.
-        processes: how many trained together.
-        sharded: whether they divided the weights among them.
+        verdict: the state of early stopping.
+        log: the length of the log in bytes.
+        random: the states of torch's random generators in hexadecimal, by device.
+        device: the type of device.
+        torch: PyTorch's version.
+        processes: the number of processes.
+        sharded: whether they divide the weights among them.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -82,12 +78,12 @@ class TrainingState(BaseModel):
 
 
 class Checkpoints:
-    """The checkpoints of one run, and the weights that translate, which are those of one of them.
+    """The checkpoints of one run, and the run's model, a copy of one checkpoint's weights.
 
     Args:
         run: the run folder.
-        settings: how many are kept.
-        logged: makes the log durable and returns its length in bytes.
+        settings: how many checkpoints to keep.
+        sync_log: syncs the log to disk and returns its length in bytes.
     """
 
     def __init__(self, run: Path | str, settings: TrainingSettings, sync_log: Callable[[], int] = lambda: 0) -> None:
@@ -95,74 +91,73 @@ class Checkpoints:
         self.folder = self.run / CHECKPOINTS
         self._published: Path | None = None
 
-    def save(self, state: TrainingState, contents: Iterable[tuple[str, Mapping[str, Tensor]]] | None) -> None:
-        """Write a checkpoint, remove those that are no longer wanted, and put the best weights into the run folder.
+    def save(self, state: TrainingState, files: Iterable[tuple[str, Mapping[str, Tensor]]] | None) -> None:
+        """Write a checkpoint, remove outdated ones, and publish the best weights.
 
         Args:
-            state: where training stands.
-            contents: as `contents_of` yields them; None where they are in a checkpoint of this update, whose state alone changes.
+            state: of training.
+            files: see `checkpoint_files`; None if this update's checkpoint exists and only its state changes.
 
         Raises:
-            RunError: it cannot be written; the checkpoints before it stay.
+            RunError: writing fails; earlier checkpoints stay.
         """
         state.log, state.random = self.sync_log(), _rng_states(state.device)
-        place, text = self.folder / f"{state.update:08}", state.model_dump_json(indent=2) + "\n"
-        if contents is None:
-            with new_file(place / STATE) as file:
+        checkpoint, text = self.folder / f"{state.update:08}", state.model_dump_json(indent=2) + "\n"
+        if files is None:
+            with new_file(checkpoint / STATE) as file:
                 file.write_text(text, encoding="utf-8")
         else:
-            with new_folder(place) as draft:
-                for name, tensors in contents:
+            with new_folder(checkpoint) as draft:
+                for name, tensors in files:
                     write_tensors(tensors, draft / name)
                 (draft / STATE).write_text(text, encoding="utf-8")
-        self._evict(state.verdict)
+        self._remove_outdated(state.verdict)
         self.publish(state.verdict)
 
     def last_state(self) -> TrainingState | None:
-        """Where training stood at the last checkpoint; None where there is none.
+        """Return the state of the last checkpoint, or None without a checkpoint.
 
         Raises:
             RunError: the checkpoint is damaged.
         """
         sweep(self.folder)
-        last = latest_checkpoint(self.run)
-        if last is None:
+        checkpoint = latest_checkpoint(self.run)
+        if checkpoint is None:
             return None
-        sweep(last)
-        return read_state(last)
+        sweep(checkpoint)
+        return read_state(checkpoint)
 
-    def publish(self, verdict: EarlyStoppingState) -> int:
-        """Put the weights of the best checkpoint, or else of the last, into the run folder.
+    def publish(self, early_stopping: EarlyStoppingState) -> int:
+        """Copy the weights of the best checkpoint, or else of the last, to the run's model.
 
         Returns:
-            The update that they are of.
+            The update of these weights.
         """
-        chosen = latest_checkpoint(self.run)
-        if verdict.best and self.settings.keep_best:
-            best = self.folder / f"{verdict.best[0][1]:08}"
-            chosen = best if best.is_dir() else chosen
-        assert chosen is not None
-        if chosen != self._published:
+        checkpoint = latest_checkpoint(self.run)
+        if early_stopping.best and self.settings.keep_best:
+            best = self.folder / f"{early_stopping.best[0][1]:08}"
+            checkpoint = best if best.is_dir() else checkpoint
+        assert checkpoint is not None
+        if checkpoint != self._published:
             with new_file(self.run / MODEL) as file:
-                shutil.copyfile(weights_file(chosen), file)
-            self._published = chosen
-        return int(chosen.name)
+                shutil.copyfile(weights_file(checkpoint), file)
+            self._published = checkpoint
+        return int(checkpoint.name)
 
-    def _evict(self, verdict: EarlyStoppingState) -> None:
-        there = list_checkpoints(self.run)
-        best = {update for _, update in verdict.best[: self.settings.keep_best]}
-        for path in there[: -self.settings.keep_last]:
+    def _remove_outdated(self, early_stopping: EarlyStoppingState) -> None:
+        best = {update for _, update in early_stopping.best[: self.settings.keep_best]}
+        for path in list_checkpoints(self.run)[: -self.settings.keep_last]:
             if int(path.name) not in best and (path / STATE).is_file():
-                # Out of sight first: what is half removed would look like a checkpoint.
-                aside = draft_of(path)
-                path.rename(aside / path.name)
-                shutil.rmtree(aside, ignore_errors=True)
+                # Renamed first: a folder that is half removed would look like a checkpoint.
+                draft = draft_of(path)
+                path.rename(draft / path.name)
+                shutil.rmtree(draft, ignore_errors=True)
 
 
 def checkpoint_files(
     model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes
 ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
-    """A checkpoint's files of tensors by name, one after another; where weights are divided, all processes have to go through them."""
+    """Yield the names and tensors of a checkpoint's files; with sharded weights every process must consume the iterator."""
     yield MODEL, processes.full_tensors(tensors_of(model))
     yield OPTIMIZER, processes.full_tensors(optimizer_state(optimizer, dict(model.named_parameters())))
     if average.settings.averaging != "none":
@@ -174,85 +169,86 @@ def checkpoint_files(
 def restore(
     checkpoints: Checkpoints | None, model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes
 ) -> TrainingState | None:
-    """Go on from the first process' last checkpoint; the others' checkpoints are not looked at.
+    """Restore the last checkpoint of process 0 in all processes.
 
     Returns:
-        Where training stands; None where there is no checkpoint, and nothing has changed.
+        The state of training, or None without a checkpoint.
 
     Raises:
         RunError: the checkpoint is damaged.
     """
-    found = checkpoints.last_state() if checkpoints else None
-    known = processes.from_rank0(lambda: None if found is None else found.model_dump(mode="json"))
-    if known is None:
+    state = checkpoints.last_state() if checkpoints else None
+    checkpoint = latest_checkpoint(checkpoints.run) if checkpoints and state else None
+    values = processes.from_rank0(lambda: None if state is None else state.model_dump(mode="json"))
+    if values is None:
         return None
-    state = TrainingState.model_validate(known)
-    last = latest_checkpoint(checkpoints.run) if checkpoints and found else None
+    restored = TrainingState.model_validate(values)
     try:
-        _load_tensors(model, optimizer, average, processes, last)
-        if last:
-            _restore_rng(state.random, next(model.parameters()).device.type)
+        _load_tensors(model, optimizer, average, processes, checkpoint)
+        if checkpoint:
+            _restore_rng(restored.random, next(model.parameters()).device.type)
     except (KeyError, ValueError, RuntimeError) as error:
-        if last is None or is_peer_loss(error):
+        if checkpoint is None or is_peer_loss(error):
             raise
-        raise RunError(f"{last} is damaged: {error}") from error
-    if checkpoints and last:
-        checkpoints.publish(state.verdict)
-    return state
+        raise RunError(f"{checkpoint} is damaged: {error}") from error
+    if checkpoints and checkpoint:
+        checkpoints.publish(restored.verdict)
+    return restored
 
 
-def _load_tensors(model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes, last: Path | None) -> None:
-    """Put what a checkpoint holds in its places, as far as this process needs it; the first one alone knows which it is."""
-    places, weights = tensors_of(model), dict(model.named_parameters())
-    found = processes.broadcast_tensors(fitting(places, last / MODEL) if last else {}, places.__getitem__)
+def _load_tensors(model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes, checkpoint: Path | None) -> None:
+    """Load this process' part of a checkpoint's tensors; only process 0 has the path."""
+    targets, weights = tensors_of(model), dict(model.named_parameters())
+    tensors = processes.broadcast_tensors(fitting(targets, checkpoint / MODEL) if checkpoint else {}, targets.__getitem__)
     with torch.no_grad():
-        for name, tensor in found.items():
-            places[name].copy_(tensor)
+        for name, tensor in tensors.items():
+            targets[name].copy_(tensor)
 
     def weight(name: str) -> nn.Parameter:
         return weights[name.rpartition("/")[0]]
 
-    found = processes.broadcast_tensors(read_tensors(last / OPTIMIZER, weight) if last else {}, weight)
-    restore_optimizer(optimizer, weights, found)
+    moments = read_tensors(checkpoint / OPTIMIZER, weight) if checkpoint else {}
+    restore_optimizer(optimizer, weights, processes.broadcast_tensors(moments, weight))
     if average.settings.averaging != "none":
-        # means that are not divided are the first one's alone
-        among = processes if processes.sharded else SINGLE_PROCESS
-        average.restore(among.broadcast_tensors(read_tensors(last / AVERAGE, average.parameter_of) if last else {}, average.parameter_of))
+        # Unless it is sharded, only process 0 has an average.
+        group = processes if processes.sharded else SINGLE_PROCESS
+        means = read_tensors(checkpoint / AVERAGE, average.parameter_of) if checkpoint else {}
+        average.restore(group.broadcast_tensors(means, average.parameter_of))
 
 
 def list_checkpoints(run: Path | str) -> list[Path]:
-    """The checkpoints in a run folder, the oldest first."""
+    """Return the checkpoints of a run folder, oldest first."""
     folder = Path(run) / CHECKPOINTS
     return sorted((path for path in folder.glob("*") if re.fullmatch("[0-9]{8,}", path.name)), key=lambda path: int(path.name))
 
 
 def latest_checkpoint(run: Path | str) -> Path | None:
-    """The last checkpoint in a run folder, if there is one."""
+    """Return the last checkpoint of a run folder, or None."""
     return next(reversed(list_checkpoints(run)), None)
 
 
 def best_checkpoints(run: Path | str) -> list[Path]:
-    """The best checkpoints that are kept in a run folder, the best one first.
+    """Return the best checkpoints of a run folder, best first.
 
     Raises:
-        RunError: the last checkpoint, which knows the scores, is damaged.
+        RunError: the last checkpoint, which holds the scores, is damaged.
     """
-    there = {int(path.name): path for path in list_checkpoints(run)}
-    if not there:
+    paths = {int(path.name): path for path in list_checkpoints(run)}
+    if not paths:
         return []
-    return [there[update] for _, update in read_state(there[max(there)]).verdict.best if update in there]
+    return [paths[update] for _, update in read_state(paths[max(paths)]).verdict.best if update in paths]
 
 
 def weights_file(checkpoint: Path) -> Path:
-    """The file with the weights that a checkpoint would keep."""
+    """Return the file of the weights to evaluate, which are the averaged ones if there are any."""
     return checkpoint / AVERAGED_MODEL if (checkpoint / AVERAGED_MODEL).is_file() else checkpoint / MODEL
 
 
 def read_state(checkpoint: Path) -> TrainingState:
-    """The state.json of a checkpoint.
+    """Read the state.json of a checkpoint.
 
     Raises:
-        RunError: it is missing or damaged.
+        RunError: the file is missing or damaged.
     """
     file = checkpoint / STATE
     try:
@@ -264,21 +260,21 @@ def read_state(checkpoint: Path) -> TrainingState:
 
 
 def average_checkpoints(files: list[Path], model: nn.Module) -> None:
-    """Put the mean of the weights in several files in the place of a model's.
+    """Set a model's weights to the mean of those in several files.
 
     Source: Vaswani et al. (2017), §6.1, arXiv 1706.03762.
 
     Raises:
-        RunError: one of them is missing or damaged, or does not fit.
+        RunError: a file is missing or damaged, or does not fit the model.
     """
-    places = tensors_of(model)
+    tensors = tensors_of(model)
     sums: dict[str, Tensor] = {}
     for file in files:
-        fill(places, file)
-        sums = {name: place.detach().double() + sums.get(name, 0) for name, place in places.items()}
+        fill(tensors, file)
+        sums = {name: tensor.detach().double() + sums.get(name, 0) for name, tensor in tensors.items()}
     with torch.no_grad():
-        for name, place in places.items():
-            place.copy_(sums[name] / len(files))
+        for name, tensor in tensors.items():
+            tensor.copy_(sums[name] / len(files))
 
 
 def _rng_states(device: str) -> dict[str, str]:
@@ -288,11 +284,11 @@ def _rng_states(device: str) -> dict[str, str]:
     return {name: bytes(state.tolist()).hex() for name, state in states.items()}
 
 
-def _restore_rng(random: Mapping[str, str], here: str) -> None:
-    """Go on drawing where a checkpoint stopped; the state of a device that does not compute here is left aside."""
-    for device, numbers in random.items():
-        generator = torch.tensor(list(bytes.fromhex(numbers)), dtype=torch.uint8)
+def _restore_rng(states: Mapping[str, str], device_type: str) -> None:
+    """Restore torch's generators of the CPU and of this type of device; states of other devices are ignored."""
+    for device, numbers in states.items():
+        state = torch.tensor(list(bytes.fromhex(numbers)), dtype=torch.uint8)
         if device == "cpu":
-            torch.set_rng_state(generator)
-        elif device == here:
-            torch.get_device_module(device).set_rng_state(generator)
+            torch.set_rng_state(state)
+        elif device == device_type:
+            torch.get_device_module(device).set_rng_state(state)

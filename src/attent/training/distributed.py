@@ -1,9 +1,8 @@
-"""Training on several processes: what one knows of the others, and the calls by which they keep in step.
+"""Training on several processes: the operations that keep them in step.
 
-Every process holds the whole model (or its part of it, `attent.training.sharding`) and walks the same order of batches; of
-each batch it learns its own rows. The gradients of all are added up on the way back, so that the loss is the mean over all
-the tokens of the batch, however many processes share it. The first one decides, judges, saves and speaks; the others wait
-for it.
+Every process holds the whole model (or a part of it, `attent.training.sharding`), iterates over the same order of batches, and
+trains on its own rows of each batch. Gradients are summed over processes, so that the loss is the mean over all tokens of the
+batch, whatever the number of processes. Process 0 decides, validates, saves and prints; the others wait for it.
 """
 
 from __future__ import annotations
@@ -27,116 +26,115 @@ from attent.data.batches import BatchStream, Examples
 from attent.errors import DeviceError, RunError
 from attent.models.model import Model
 from attent.training.autotune import Precision
-from attent.training.loss import LossFunction
-from attent.training.loss import translation_loss as of_translation
+from attent.training.loss import LossFunction, translation_loss
 from attent.training.progress import Progress
 
 T = TypeVar("T")
-# A loss function with its model given.
+# A loss function bound to its model.
 BatchLoss = Callable[[Any, float, Precision], tuple[Tensor, int]]
 
-# How long one waits for another: as long as reading a corpus or a validation may take.
+# The longest wait for another process: reading a corpus or a validation may take hours.
 TIMEOUT = timedelta(days=1)
-# What a launcher says, as torchrun does.
+# Environment variables that torchrun sets.
 RANK, WORLD, LOCAL_RANK, LOCAL_WORLD, ADDRESS = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"
 CPU = torch.device("cpu")
-# What gloo's errors name, which PyTorch passes on as they are.
+# PyTorch passes gloo's errors on as RuntimeErrors whose text contains this.
 GLOO = "gloo"
 
 
 class Processes:
-    """The processes that train together: here one alone, for which nothing is to be agreed on.
+    """The processes of a training run; this base class is the single process of an ordinary run, whose operations are trivial.
 
     Attributes:
-        rank: which of them this one is, from 0.
-        number: how many they are.
-        sharded: whether each holds a part of the weights, rather than all of them.
-        is_local_rank0: whether this is the one that prepares what all on its machine use.
+        rank: the number of this process, from 0.
+        world_size: the number of processes.
+        sharded: whether each process holds a part of the weights rather than all of them.
+        is_local_rank0: whether this is the first process of its machine, which prepares what all on the machine use.
     """
 
     rank, world_size, sharded, is_local_rank0 = 0, 1, False, True
 
     @property
     def is_rank0(self) -> bool:
-        """Whether this is the one that decides, judges, saves and speaks."""
+        """True in the process that decides, validates, saves and prints."""
         return self.rank == 0
 
     def next_part(self, batches: BatchStream[Any]) -> tuple[Any, int]:
-        """What of the next batch is to be learnt here, and how many answers the whole batch has, such as target tokens."""
+        """Return this process' rows of the next batch, and the number of answers, such as target tokens, in the whole batch."""
         batch = next(batches)
         return batch, batch.tokens
 
-    def batch_loss(self, model: Model, loss: LossFunction = of_translation) -> BatchLoss:
-        """The loss of a batch, whose gradients are those of all processes together."""
+    def batch_loss(self, model: Model, loss: LossFunction = translation_loss) -> BatchLoss:
+        """Return the loss of a batch as a function whose backward sums gradients over all processes."""
         return partial(loss, model)
 
     def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:
-        """Within the block gradients stay in their own process: for all batches of an update but the last."""
+        """Return a context without the sum over processes, for all batches of an update but the last."""
         return nullcontext()
 
     def all_reduce(self, value: Tensor) -> Tensor:
-        """The sum over all processes, which each of them gets."""
+        """Return the sum over all processes."""
         return value
 
-    def sync_stop(self, asked: bool, seconds: float) -> tuple[bool, float]:
-        """Whether any was asked to stop, and what the first one's clock says."""
-        return asked, seconds
+    def sync_stop(self, is_stop_requested: bool, seconds: float) -> tuple[bool, float]:
+        """Return whether any process was asked to stop, and the time of process 0."""
+        return is_stop_requested, seconds
 
     def from_rank0(self, work: Callable[[], T]) -> T:
-        """What the first process found, which all get; it is such as JSON can say."""
+        """Run work in process 0 and return its result in all processes; the result must be JSON."""
         return work()
 
     def from_local_rank0(self, work: Callable[[], T]) -> T:
-        """What the first process of this machine found, which all on it get; it is such as JSON can say."""
+        """Run work in the first process of each machine and return its result in all on that machine; it must be JSON."""
         return work()
 
-    def prepare_model(self, model: Model, loss: LossFunction = of_translation) -> Model:
-        """What holds the weights that are trained here, by this loss: the model itself, unless they are divided."""
+    def prepare_model(self, model: Model, loss: LossFunction = translation_loss) -> Model:
+        """Return the module whose weights this process trains: the model, unless weights are sharded."""
         return model
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
-        """What this process needs of the first one's tensors, by name.
+        """Return this process' part of the tensors of process 0.
 
         Args:
-            tensors: whole; those of the other processes are not looked at.
-            like: a name to the weight that the tensor is about.
+            tensors: full tensors by name; only those of process 0 are read.
+            like: returns the weight that a tensor belongs to, given its name.
         """
         return dict(tensors)
 
     def full_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """What `parts` were taken of: in the first process; nothing in the others."""
+        """Return the full tensors in process 0 and nothing in the others; the inverse of `broadcast_tensors`."""
         return tensors
 
     @contextmanager
     def full_parameters(self, model: Model) -> Iterator[None]:
-        """The weights that are trained, whole in the first one's model, until the block ends."""
+        """Hold the trained weights in the model of process 0 within the block."""
         yield
 
     def restore_model(self, model: Model) -> None:
-        """Leave the weights that were trained in the first one's model."""
+        """Put the trained weights into the model of process 0 for good."""
 
     def check_same_data(self, data: Examples[Any]) -> None:
-        """Check that all have as many rows as the first, and the same outline of them."""
+        """Check that all processes have the same examples as process 0."""
 
     def seed_rank(self, seed: int, update: int) -> None:
-        """Have each process draw other random numbers in an update, the same whenever it is repeated."""
+        """Give each process its own random numbers for an update, the same ones whenever the update is repeated."""
 
     def barrier(self) -> None:
-        """Wait until all are here."""
+        """Wait for all processes."""
 
 
 class ProcessGroup(Processes):
-    """Several processes, each of which knows its place among them; made by `process_group`.
+    """Several processes, connected by `process_group`.
 
     Args:
-        rank: which of them this one is, from 0.
-        number: how many they are.
-        here: the rank of the first one on this machine; its own unless given.
+        rank: the number of this process, from 0.
+        world_size: the number of processes.
+        local_rank0: the rank of the first process on this machine; this process' own by default.
     """
 
-    def __init__(self, rank: int, number: int, here: int | None = None) -> None:
-        self.rank, self.world_size = rank, number
-        self._local_rank0 = rank if here is None else here
+    def __init__(self, rank: int, world_size: int, local_rank0: int | None = None) -> None:
+        self.rank, self.world_size = rank, world_size
+        self._local_rank0 = rank if local_rank0 is None else local_rank0
         self._losses: list[DistributedDataParallel] = []
 
     @property
@@ -146,12 +144,12 @@ class ProcessGroup(Processes):
     def next_part(self, batches: BatchStream[Any]) -> tuple[Any, int]:
         return batches.next_shard(self.rank, self.world_size)
 
-    def batch_loss(self, model: Model, loss: LossFunction = of_translation) -> BatchLoss:
-        together = DistributedDataParallel(LossModule(model, loss), gradient_as_bucket_view=True)
-        # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
-        together.register_comm_hook(None, _sum_hook)
-        self._losses.append(together)
-        return together
+    def batch_loss(self, model: Model, loss: LossFunction = translation_loss) -> BatchLoss:
+        parallel = DistributedDataParallel(LossModule(model, loss), gradient_as_bucket_view=True)
+        # A process' loss is its share of the batch's mean: gradients are summed, where PyTorch would average them.
+        parallel.register_comm_hook(None, _sum_hook)
+        self._losses.append(parallel)
+        return parallel
 
     def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:
         assert isinstance(loss, DistributedDataParallel)
@@ -161,50 +159,52 @@ class ProcessGroup(Processes):
         dist.all_reduce(value)
         return value
 
-    def sync_stop(self, asked: bool, seconds: float) -> tuple[bool, float]:
-        said = self.all_reduce(torch.tensor([float(asked), seconds if self.is_rank0 else 0.0], dtype=torch.float64)).tolist()
-        return said[0] > 0, said[1]
+    def sync_stop(self, is_stop_requested: bool, seconds: float) -> tuple[bool, float]:
+        values = torch.tensor([float(is_stop_requested), seconds if self.is_rank0 else 0.0], dtype=torch.float64)
+        requests, seconds = self.all_reduce(values).tolist()
+        return requests > 0, seconds
 
     def from_rank0(self, work: Callable[[], T]) -> T:
-        text = torch.tensor(list(json.dumps(work()).encode()), dtype=torch.uint8) if self.is_rank0 else torch.empty(0, dtype=torch.uint8)
-        length = self.all_reduce(torch.tensor(len(text)))
-        text = text if self.is_rank0 else torch.empty(int(length), dtype=torch.uint8)
-        dist.broadcast(text, 0)
-        return json.loads(bytes(text.tolist()))
+        text = list(json.dumps(work()).encode()) if self.is_rank0 else []
+        length = int(self.all_reduce(torch.tensor(len(text))))
+        data = torch.tensor(text, dtype=torch.uint8) if self.is_rank0 else torch.empty(length, dtype=torch.uint8)
+        dist.broadcast(data, 0)
+        return json.loads(bytes(data.tolist()))
 
     def from_local_rank0(self, work: Callable[[], T]) -> T:
         text = json.dumps(work()).encode() if self.is_local_rank0 else b""
-        longest = torch.tensor(len(text))
-        dist.all_reduce(longest, dist.ReduceOp.MAX)
-        found = [torch.empty(int(longest), dtype=torch.uint8) for _ in range(self.world_size)]
-        # JSON has nothing against blanks at its end
-        dist.all_gather(found, torch.tensor(list(text.ljust(len(found[0]))), dtype=torch.uint8))
-        return json.loads(bytes(found[self._local_rank0].tolist()))
+        length = torch.tensor(len(text))
+        dist.all_reduce(length, dist.ReduceOp.MAX)
+        texts = [torch.empty(int(length), dtype=torch.uint8) for _ in range(self.world_size)]
+        # JSON may end in blanks.
+        dist.all_gather(texts, torch.tensor(list(text.ljust(len(texts[0]))), dtype=torch.uint8))
+        return json.loads(bytes(texts[self._local_rank0].tolist()))
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
-        known = self.from_rank0(lambda: {name: _tensor_spec(tensor) for name, tensor in tensors.items()})
-        found: dict[str, Tensor] = {}
-        for name, (shape, dtype, device) in known.items():
-            tensor = (
-                tensors[name].detach().contiguous() if self.is_rank0 else torch.empty(shape, dtype=getattr(torch, dtype), device=device)
-            )
+        specs = self.from_rank0(lambda: {name: _tensor_spec(tensor) for name, tensor in tensors.items()})
+        result: dict[str, Tensor] = {}
+        for name, (shape, dtype, device) in specs.items():
+            if self.is_rank0:
+                tensor = tensors[name].detach().contiguous()
+            else:
+                tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
             dist.broadcast(tensor, 0)
-            found[name] = self._local_part(tensor, like(name))
-        return found
+            result[name] = self._local_part(tensor, like(name))
+        return result
 
     def _local_part(self, tensor: Tensor, like: Tensor) -> Tensor:
         return tensor
 
     def check_same_data(self, data: Examples[Any]) -> None:
         rows, *digest = data.digest()
-        most, first = self.from_rank0(lambda: (rows, digest))
-        if rows != most:
-            raise RunError(f"process {self.rank} has {rows:,} {data.row_name}s to learn where the first one has {most:,}")
-        if digest != first:
-            raise RunError(f"process {self.rank} has other {data.row_name}s to learn than the first one")
+        rows0, digest0 = self.from_rank0(lambda: (rows, digest))
+        if rows != rows0:
+            raise RunError(f"process {self.rank} has {rows:,} {data.row_name}s to train on, process 0 has {rows0:,}")
+        if digest != digest0:
+            raise RunError(f"process {self.rank} has other {data.row_name}s to train on than process 0")
 
     def seed_rank(self, seed: int, update: int) -> None:
-        # The first one's generator is in the checkpoints; those of the others need not be.
+        # Checkpoints hold the generator of process 0; this makes those of the others reproducible.
         if not self.is_rank0:
             torch.manual_seed(int(np.random.SeedSequence((seed, self.rank, update)).generate_state(1, np.uint64)[0] >> 1))
 
@@ -212,49 +212,49 @@ class ProcessGroup(Processes):
         self.all_reduce(torch.zeros(1))
 
     def destroy(self) -> None:
-        """Part with the others; nothing that is exchanged with them can be asked for any more."""
-        # An error's traceback holds losses, and these hold PyTorch's group. Whoever lets go of that last waits for its threads, which a
-        # loss' reducer does without letting Python run meanwhile: for ever, where such a thread is about to free a tensor of Python's.
-        last = dist.group.WORLD
+        """Close the connection to the other processes."""
+        # An error's traceback references losses, and these PyTorch's group. Freeing the group's last reference joins its threads, and a
+        # loss' reducer does so while holding Python's lock: a deadlock if such a thread is about to free a Python tensor.
+        group = dist.group.WORLD
         while self._losses:
             loss = self._losses.pop()
             del loss.reducer, loss.logger, loss.process_group
         dist.destroy_process_group()
-        del last
+        del group
 
 
 @contextmanager
 def process_group(device: torch.device = CPU) -> Iterator[Processes]:
-    """The processes that a launcher such as torchrun has started along with this one, until the block ends.
+    """Connect the processes that a launcher such as torchrun has started, within the block.
 
-    Without a launcher that is this process alone, and nothing is changed. Else each takes its share of the machine's
-    cores, unless OMP_NUM_THREADS names more than one, or the GPU of its number on its machine. One in which something goes wrong is to
-    end: then the others hear of it, and end too.
+    Without a launcher this yields the single process. Otherwise each process gets its share of the machine's cores, unless
+    OMP_NUM_THREADS is more than one, or the GPU of its local rank. If one process fails it must exit: the others then notice, and
+    exit too.
 
     Args:
-        device: where each of them computes; they speak through gloo on CPUs and through NCCL on GPUs.
+        device: the type of device; processes communicate through gloo on CPUs and through NCCL on GPUs.
 
     Raises:
-        DeviceError: there are fewer GPUs than processes, or one GPU is named for several processes.
-        RunError: another process has ended.
+        DeviceError: there are fewer GPUs than processes, or several processes are to share one.
+        RunError: another process has exited.
     """
-    number, on_gpu = _world_size(), device.type == "cuda"
-    if number == 1:
+    world_size, on_gpu = _world_size(), device.type == "cuda"
+    if world_size == 1:
         if on_gpu and device.index is not None:
-            # its random numbers are those of a checkpoint
+            # Checkpoints store the random state of the current GPU.
             torch.cuda.set_device(device)
         yield SINGLE_PROCESS
         return
     if on_gpu:
         torch.cuda.set_device(_local_gpu(device))
-    # torchrun sets it to 1 where nobody has said anything
+    # torchrun sets 1 if the variable is unset.
     elif os.environ.get("OMP_NUM_THREADS", "1") == "1":
-        torch.set_num_threads(max(1, _cores() // int(os.environ.get(LOCAL_WORLD, number))))
+        torch.set_num_threads(max(1, _cores() // int(os.environ.get(LOCAL_WORLD, world_size))))
     group = None
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
-        # a launcher that says nothing of machines may have started each process on one of its own
-        group = ProcessGroup(dist.get_rank(), number, dist.get_rank() - int(os.environ.get(LOCAL_RANK, "0")))
+        # A launcher that sets no local rank may have started each process on a machine of its own.
+        group = ProcessGroup(dist.get_rank(), world_size, dist.get_rank() - int(os.environ.get(LOCAL_RANK, "0")))
         yield group
         group.barrier()
     except RuntimeError as error:
@@ -267,22 +267,22 @@ def process_group(device: torch.device = CPU) -> Iterator[Processes]:
 
 
 def is_peer_loss(error: Exception) -> bool:
-    """Whether it is by an error of this kind that a process hears of the end of another."""
+    """Return whether an error means that another process has exited."""
     return isinstance(error, dist.DistError) or GLOO in str(error)
 
 
 def is_main_process() -> bool:
-    """Whether this is the process that a person hears of, before and after it is `process_group` too."""
+    """Return whether this is the process that prints, also before and after `process_group`."""
     return _world_size() == 1 or os.environ[RANK] == "0"
 
 
 def is_local_main_process() -> bool:
-    """Whether this is the process of its machine that a person hears of what the machine does not have."""
+    """Return whether this is the process that prints messages about its machine."""
     return _world_size() == 1 or os.environ.get(LOCAL_RANK, "0") == "0"
 
 
 def silent_progress() -> Progress:
-    """For a process that is not the first: nothing is shown."""
+    """Return a progress line that shows nothing."""
     return Progress(_NullStream())
 
 
@@ -292,7 +292,7 @@ class _NullStream(io.StringIO):
 
 
 class LossModule(nn.Module):
-    """What PyTorch's ways to train together look for: a module whose forward is the loss."""
+    """A model and its loss as one module, as PyTorch's data parallelism needs it: forward returns the loss."""
 
     def __init__(self, model: Model, loss: LossFunction) -> None:
         super().__init__()
@@ -306,7 +306,7 @@ def _tensor_spec(tensor: Tensor) -> tuple[list[int], str, str]:
     return list(tensor.shape), str(tensor.dtype).removeprefix("torch."), tensor.device.type
 
 
-# PyTorch reads the annotations of such a function, if there are any, and knows none that are text.
+# Without annotations: PyTorch checks those of a hook and does not understand them as text.
 def _sum_hook(state, bucket):
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None
@@ -314,23 +314,25 @@ def _sum_hook(state, bucket):
 
 
 def _world_size() -> int:
-    """How many processes a launcher has started."""
+    """Return the number of processes that a launcher has started."""
     return int(os.environ.get(WORLD, 1)) if os.environ.get(ADDRESS) and os.environ.get(RANK) else 1
 
 
 def _local_gpu(device: torch.device) -> int:
-    """The number of the GPU that is this process' own."""
+    """Return the number of this process' GPU."""
     rank, gpus = int(os.environ.get(LOCAL_RANK, os.environ[RANK])), torch.cuda.device_count()
-    number = int(os.environ.get(LOCAL_WORLD, rank + 1))
+    processes = int(os.environ.get(LOCAL_WORLD, rank + 1))
     if device.index is not None:
         raise DeviceError(f"several processes train on a GPU each: device 'cuda', not {str(device)!r}")
-    if number > gpus:
-        raise DeviceError(f"{number} processes on this machine need a GPU each, and it has {gpus}: start {gpus}, or train on device 'cpu'")
+    if processes > gpus:
+        raise DeviceError(
+            f"{processes} processes on this machine need a GPU each, and it has {gpus}: start {gpus}, or train on device 'cpu'"
+        )
     return rank
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

@@ -1,4 +1,4 @@
-"""What validations decide: which weights are the best, when the rate falls, and when training has lasted long enough."""
+"""Decisions taken from validation scores: the best weights, the learning rate's plateau, and the end of training."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 
 
 class EarlyStoppingState(BaseModel):
-    """What the validations so far have led to.
+    """The state of early stopping, as checkpoints store it.
 
     Args:
-        best: the best scores and their updates, the best one first.
-        waiting: how many validations in a row have found nothing better.
-        waited: as `waiting`, but since the rate fell last.
-        scale: what is left of the learning rate with the schedule "plateau", 0 to 1.
+        best: the best scores with their updates, best first.
+        waiting: validations in a row without an improvement.
+        waited: the same, but since the rate was last lowered.
+        scale: the factor on the learning rate that the schedule "plateau" has left, 0 to 1.
         validated: the update of the last validation, -1 before the first.
-        scores: what the last validation returned.
-        best_scores: what the best one returned.
+        scores: the last validation's scores.
+        best_scores: the best validation's scores.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -36,16 +36,16 @@ class EarlyStoppingState(BaseModel):
     best_scores: dict[str, float] = {}
 
     def scores_of(self, update: int) -> dict[str, float]:
-        """What the validation of the best weights returned, if they are of this update; else what the last one did."""
+        """Return the best validation's scores if they belong to this update, else the last one's."""
         return self.best_scores if self.best_scores and self.best[0][1] == update else self.scores
 
 
 class EarlyStopping:
-    """Takes the scores of each validation into account.
+    """Ranks validations and counts those without an improvement.
 
     Args:
-        settings: what is compared, and how patient to be.
-        verdict: of the validations before, in a run that goes on.
+        settings: the score to compare, and the patience.
+        state: of earlier validations, where training is resumed.
     """
 
     def __init__(self, settings: TrainingSettings, state: EarlyStoppingState | None = None) -> None:
@@ -54,29 +54,29 @@ class EarlyStopping:
 
     @property
     def should_stop(self) -> bool:
-        """Whether there were as many validations without anything better as patience allows."""
+        """True after as many validations without an improvement as patience allows."""
         return self.settings.patience is not None and self.state.waiting >= self.settings.patience
 
     def step(self, update: int, scores: Mapping[str, float]) -> None:
-        """Take one validation into account; where two scores are equal, the later one's weights are preferred to keep.
+        """Take the scores of a validation into account; of two equal scores the later one ranks first.
 
         Raises:
-            UnknownNameError: the score to judge by is not among them.
+            UnknownNameError: the scores lack `judge_by`.
         """
-        verdict = self.state
-        verdict.validated, verdict.scores = update, dict(scores)
+        state = self.state
+        state.validated, state.scores = update, dict(scores)
         if not scores:
             return
         name = self.settings.judge_by or next(iter(scores))
         if name not in scores:
             raise UnknownNameError("training.judge_by,", name, scores)
         sign = -1 if name in LOWER_IS_BETTER else 1
-        better = not verdict.best or sign * scores[name] > sign * verdict.best[0][0]
-        verdict.best = sorted([*verdict.best, (scores[name], update)], key=lambda entry: (sign * entry[0], entry[1]), reverse=True)
-        del verdict.best[max(self.settings.keep_best, 1) :]
-        if verdict.best[0][1] == update:
-            verdict.best_scores = dict(scores)
-        verdict.waiting = 0 if better else verdict.waiting + 1
-        verdict.waited = 0 if better else verdict.waited + 1
-        if self.settings.schedule == "plateau" and verdict.waited > self.settings.plateau_patience:
-            verdict.scale, verdict.waited = verdict.scale * self.settings.plateau_factor, 0
+        is_better = not state.best or sign * scores[name] > sign * state.best[0][0]
+        state.best = sorted([*state.best, (scores[name], update)], key=lambda entry: (sign * entry[0], entry[1]), reverse=True)
+        del state.best[max(self.settings.keep_best, 1) :]
+        if state.best[0][1] == update:
+            state.best_scores = dict(scores)
+        state.waiting = 0 if is_better else state.waiting + 1
+        state.waited = 0 if is_better else state.waited + 1
+        if self.settings.schedule == "plateau" and state.waited > self.settings.plateau_patience:
+            state.scale, state.waited = state.scale * self.settings.plateau_factor, 0

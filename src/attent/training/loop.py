@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +25,6 @@ from attent.training.averaging import WeightAverage, evaluation_weights
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore
 from attent.training.distributed import SINGLE_PROCESS, Processes, silent_progress
 from attent.training.early_stopping import EarlyStopping
-from attent.training.interruption import deferred_interrupt
 from attent.training.loss import LossFunction, translation_loss
 from attent.training.memory import limit_heap
 from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done
@@ -31,21 +32,23 @@ from attent.training.progress import Log, Meter, Progress
 from attent.training.settings import TrainingSettings
 
 Validate = Callable[[], Mapping[str, float]]
+# Ctrl-C, and the signal of a machine that shuts down or is reassigned.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What training did.
+    """The outcome of a training run.
 
     Args:
-        updates: how many updates there were.
-        kept: the update whose weights are kept.
-        seconds: how long they took, validation included.
-        loss: the mean training loss since the last record before the end, in nats per token; None without an update.
-        precision: the precision used.
-        threads: how many threads computed.
-        device: what computed, such as "cpu".
-        validation: what the validation of the weights that are kept returned.
+        updates: the number of updates.
+        kept: the update whose weights the model has.
+        seconds: the time, validation included.
+        loss: the mean training loss since the last record but one, in nats per token; None without an update.
+        precision: of matrix products.
+        threads: the number of CPU threads.
+        device: such as "cpu".
+        validation: the validation scores of these weights.
     """
 
     updates: int
@@ -56,6 +59,13 @@ class TrainingResult:
     threads: int
     device: str
     validation: dict[str, float]
+
+
+@dataclass
+class Interruption:
+    """A request to stop training."""
+
+    is_requested: bool = False
 
 
 def train(
@@ -70,31 +80,29 @@ def train(
     checkpoints: Checkpoints | None = None,
     processes: Processes = SINGLE_PROCESS,
 ) -> TrainingResult:
-    """Train a model in place; it ends in evaluation mode, with the weights that are kept.
+    """Train a model in place; it ends in evaluation mode.
 
-    With checkpoints these are the best ones, or the last ones if the settings keep no best; and training goes on from
-    the last checkpoint if there is one. Without them they are the last ones. Either way they are the mean that the
-    settings ask for.
+    With checkpoints, training resumes from the last one if there is one, and the model ends with the weights of the best one,
+    unless the settings keep no best. Without, it ends with the last weights. Either are averaged as the settings say.
 
     Args:
-        model: one that the loss knows.
-        data: what to learn, in batches that the loss knows.
-        settings: how.
-        loss: of a batch; a translator's unless given.
-        validate: called with the model in evaluation mode and the weights that would be kept; returns scores by name.
-        log: gets each record: about every second, after each validation, and at the end.
-        progress: where a person sees it; standard error unless said otherwise.
-        checkpoints: where training is saved.
-        processes: those that train together, each of which calls this with the same model, data and settings. The first
-            one alone validates, logs, shows and saves, and ends with the weights that are kept; where weights are divided, the
-            models of the others end empty.
+        model: a model that the loss accepts.
+        data: examples in batches that the loss accepts.
+        settings: of training.
+        loss: of a batch; that of a translator by default.
+        validate: is called with the model in evaluation mode and its averaged weights; returns scores by name.
+        log: receives each record: about every second, after each validation, and at the end.
+        progress: the status line; on standard error by default.
+        checkpoints: where to save; without, nothing is saved.
+        processes: of the training. Each process calls this function with the same model, data and settings; only process 0
+            validates, logs, prints and saves. With sharded weights the models of the others end empty.
 
-    The number of threads that training chooses stays that of the process.
+    The process keeps the number of threads that training chooses.
 
     Raises:
-        DataError: there is nothing to learn.
-        RunError: a checkpoint cannot be written, or is damaged; another process has other data.
-        AttentError: the loss, a weight or a score of validation is no longer finite.
+        DataError: there are no examples.
+        RunError: a checkpoint cannot be written, or is damaged; processes have different data.
+        AttentError: the loss, a weight or a validation score is not finite.
         KeyboardInterrupt: after Ctrl-C, once everything is saved.
     """
     progress = progress or Progress()
@@ -102,11 +110,11 @@ def train(
     with deferred_interrupt() as interruption:
         while training.should_continue(interruption.is_requested):
             training.train_step()
-            if training.meter.due:
+            if training.meter.is_due:
                 training.record()
-            if validating := training.every(settings.validate_every):
+            if is_validation := training.every(settings.validate_every):
                 training.validate()
-            if validating or training.every(settings.save_every):
+            if is_validation or training.every(settings.save_every):
                 training.save()
         if training.is_stop_requested:
             training.interrupt()
@@ -114,7 +122,7 @@ def train(
 
 
 class Training:
-    """A training under way: what the loop is made of; the arguments are those of `train`."""
+    """The state and the steps of a training run; for the arguments see `train`."""
 
     def __init__(
         self,
@@ -129,14 +137,14 @@ class Training:
         loss: LossFunction = translation_loss,
     ) -> None:
         if settings.sharded and processes.world_size == 1:
-            progress.say("one process alone has nobody to divide its weights with: it holds them all")
+            progress.say("sharded has no effect on a single process, which holds all weights")
         elif settings.sharded:
-            # here, as what it imports takes a second
+            # Imported here, since FSDP takes a second to import.
             from attent.training.sharding import Sharded
 
             processes = Sharded(processes.rank, processes.world_size)
         if not processes.is_rank0:
-            # what is judged, saved and shown is the first one's
+            # Process 0 validates, saves and prints.
             checkpoints, log, progress = None, lambda record: None, silent_progress()
             if not processes.sharded:
                 settings = settings.model_copy(update={"averaging": "none"})
@@ -144,7 +152,7 @@ class Training:
         self._validate, self._log, self._progress = validate, log, progress
         model.train()
         self.module = processes.prepare_model(model, loss)
-        # those of frozen embeddings stay as they are
+        # Frozen embeddings do not train.
         self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         self.device = self.parameters[0].device
         self.schedule = SCHEDULES[settings.schedule]
@@ -155,60 +163,60 @@ class Training:
             limit_heap()
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
         processes.check_same_data(data)
-        found = restore(checkpoints, self.module, self.optimizer, self.average, processes)
-        # Whether there is anything that the last checkpoint does not hold, and the update whose weights it holds.
-        self.has_unsaved, self.saved_update = found is None, None if found is None else found.update
-        # Where weights are divided all have to take part in a checkpoint.
+        state = restore(checkpoints, self.module, self.optimizer, self.average, processes)
+        # Whether there is anything that the last checkpoint lacks, and the update whose weights it has.
+        self.has_unsaved, self.saved_update = state is None, None if state is None else state.update
+        # Gathering sharded weights for a checkpoint takes every process.
         self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (processes.is_rank0 or processes.sharded)
         self.batch_loss = processes.batch_loss(self.module, loss)
-        here = TrainingState(
+        fresh = TrainingState(
             pace=ComputeConfig("float32", 1), device=self.device.type, processes=processes.world_size, sharded=processes.sharded
         )
-        if found is None:
+        if state is None:
+            state = fresh
             batch = processes.next_part(data.stream(size, settings.seed))[0].to(self.device)
-            paces = [ComputeConfig(*pace) for pace in processes.from_rank0(lambda: candidates(settings, self.device))]
-            pace = autotune(lambda way: self._gradients(batch, way), paces, self.device, log, progress, processes.from_rank0)
-            here.pace = ComputeConfig(*processes.from_rank0(lambda: pace))
-            found = here
+            configs = [ComputeConfig(*values) for values in processes.from_rank0(lambda: candidates(settings, self.device))]
+            config = autotune(lambda precision: self._trial(batch, precision), configs, self.device, log, progress, processes.from_rank0)
+            state.pace = ComputeConfig(*processes.from_rank0(lambda: config))
         else:
-            for line in resume_messages(found, here, settings):
+            for line in resume_messages(state, fresh, settings):
                 progress.say(line)
-        self.state = found
-        torch.set_num_threads(found.pace.threads)
-        self.early_stopping = EarlyStopping(settings, found.verdict)
-        self.batches = data.stream(size, settings.seed, found.place)
-        self.meter = Meter(self.device, found.seconds)
-        self.rate, self.is_stop_requested, self.seconds = 0.0, False, found.seconds
+        self.state = state
+        torch.set_num_threads(state.pace.threads)
+        self.early_stopping = EarlyStopping(settings, state.verdict)
+        self.batches = data.stream(size, settings.seed, state.place)
+        self.meter = Meter(self.device, state.seconds)
+        self.rate, self.is_stop_requested, self.seconds = 0.0, False, state.seconds
 
-    def _gradients(self, batch: Any, precision: Precision) -> None:
+    def _trial(self, batch: Any, precision: Precision) -> None:
         self.batch_loss(batch, self.settings.label_smoothing, precision)[0].backward()
         self.module.zero_grad()
 
     @property
     def fraction_done(self) -> float:
-        """How much of training is over, 0 to 1."""
+        """The progress of training, 0 to 1."""
         return fraction_done(self.settings, self.state.update, self.seconds)
 
-    def should_continue(self, asked: bool) -> bool:
-        """Whether there is another update, on which all processes agree: nobody was asked to stop, and no limit is reached."""
-        self.is_stop_requested, self.seconds = self.processes.sync_stop(asked, self.meter.seconds)
+    def should_continue(self, is_stop_requested: bool) -> bool:
+        """Return whether there is another update; all processes agree."""
+        self.is_stop_requested, self.seconds = self.processes.sync_stop(is_stop_requested, self.meter.seconds)
         return not (self.is_stop_requested or self.early_stopping.should_stop) and self.fraction_done < 1
 
-    def every(self, every: int | None) -> bool:
-        """Whether this update is one of every so many."""
-        return every is not None and self.state.update % every == 0
+    def every(self, interval: int | None) -> bool:
+        """Return whether the number of updates is a multiple of the interval."""
+        return interval is not None and self.state.update % interval == 0
 
     def train_step(self) -> None:
-        """One update."""
+        """Update the weights once."""
         settings, done = self.settings, self.fraction_done
         self.state.update += 1
         self.has_unsaved = True
         self.processes.seed_rank(settings.seed, self.state.update)
         parts = [self.processes.next_part(self.batches) for _ in range(settings.accumulate)]
-        tokens = sum(whole for _, whole in parts)
+        tokens = sum(batch_tokens for _, batch_tokens in parts)
         total, width = torch.zeros((), device=self.device), 1
-        for turn, (batch, _) in enumerate(parts, start=1):
-            with nullcontext() if turn == len(parts) else self.processes.no_sync(self.batch_loss):
+        for number, (batch, _) in enumerate(parts, start=1):
+            with nullcontext() if number == len(parts) else self.processes.no_sync(self.batch_loss):
                 loss, width = self.batch_loss(batch.to(self.device), settings.label_smoothing, self.state.pace.precision)
                 loss = loss * (batch.tokens / tokens)
                 loss.backward()
@@ -225,7 +233,7 @@ class Training:
         self.meter.add(self.processes.all_reduce(total), tokens)
 
     def record(self, done: float | None = None) -> None:
-        """Log and show what was learnt since the last record, if anything was."""
+        """Log and show the updates since the last record, if any."""
         if not self.meter.updates:
             return
         record = self.meter.record(self.state.update, self.rate)
@@ -234,7 +242,7 @@ class Training:
         self._progress.show(record, self.fraction_done if done is None else done, self.batches.data.answer_name)
 
     def validate(self) -> None:
-        """Judge the weights that would be kept."""
+        """Validate the averaged weights."""
         with evaluation_weights(self.model, self.average), self.processes.full_parameters(self.model):
             scores = self.processes.from_rank0(lambda: dict(self._validate()))
         for name, score in scores.items():
@@ -246,48 +254,48 @@ class Training:
         self.early_stopping.step(self.state.update, scores)
 
     def save(self, done: float | None = None) -> None:
-        """Write a checkpoint, if there is something new and a place for it."""
+        """Write a checkpoint, unless nothing has changed since the last one."""
         if not self.can_save or not self.has_unsaved:
             return
         self.record(done)
         self._check_finite()
         self.state.place, self.state.seconds = self.batches.position, self.meter.seconds
-        # Saved before their validation, the weights are the same.
-        new = self.saved_update != self.state.update
-        contents = checkpoint_files(self.module, self.optimizer, self.average, self.processes) if new else None
+        # A validation changes the state but no tensor.
+        is_new = self.saved_update != self.state.update
+        files = checkpoint_files(self.module, self.optimizer, self.average, self.processes) if is_new else None
         if self.checkpoints:
-            self.checkpoints.save(self.state, contents)
+            self.checkpoints.save(self.state, files)
         else:
-            deque(contents or (), maxlen=0)
+            deque(files or (), maxlen=0)
         self.has_unsaved, self.saved_update = False, self.state.update
 
     def _check_finite(self) -> None:
-        """Check that no weight is lost, before a checkpoint with it takes the place of the one before."""
+        """Check the weights before a checkpoint of them replaces an older one."""
         for parameter in self.parameters:
-            # of divided weights those that are here
-            of_here = getattr(parameter, "to_local", None)
-            here = parameter if of_here is None else of_here()
-            if not bool(here.isfinite().all()):
+            # A sharded parameter has a local part.
+            to_local = getattr(parameter, "to_local", None)
+            local = parameter if to_local is None else to_local()
+            if not bool(local.isfinite().all()):
                 raise AttentError(f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help")
 
     def interrupt(self) -> None:
-        """Save after Ctrl-C, say how to go on, and pass it on."""
+        """Save after Ctrl-C, print how to resume, and raise KeyboardInterrupt."""
         self.save()
         self._progress.close()
         if self.checkpoints:
             self._progress.say(f"saved after update {self.state.update}; to go on: attent train --resume {self.checkpoints.run}")
-        # A launcher ends them all when the first of them ends.
+        # A launcher kills all processes when the first one exits.
         self.processes.barrier()
         raise KeyboardInterrupt
 
     def finish(self) -> TrainingResult:
-        """Judge the last weights, save, and leave those that are kept in the model."""
+        """Validate the last weights, save, and leave the best weights in the model."""
         self.record(1.0)
         if self.early_stopping.should_stop:
             self._progress.say(f"nothing better in {self.early_stopping.state.waiting} validations: training ends")
         state, kept = self.state, self.state.update
         if self.early_stopping.state.validated != state.update:
-            # Validation may take long, and what comes before it shall not be lost.
+            # Saved first, since validation may take long.
             self.save(1.0)
             self.validate()
         self.save(1.0)
@@ -303,36 +311,65 @@ class Training:
         return TrainingResult(state.update, kept, self.meter.seconds, state.loss, *state.pace, device, scores)
 
 
-def resume_messages(state: TrainingState, here: TrainingState, settings: TrainingSettings) -> Sequence[str]:
-    """What a person should know about a run that goes on; the pace is the one it had, unless the settings name another.
+def resume_messages(state: TrainingState, fresh: TrainingState, settings: TrainingSettings) -> Sequence[str]:
+    """Return messages for a resumed run, and take over into its state what has changed.
 
-    On another number of processes each takes as many threads as it has.
+    The run keeps its precision and threads, unless the settings name others or the number of processes has changed, in which
+    case each process uses all its threads.
 
     Args:
-        state: where the run stood; it takes over what is different now.
-        here: what is different may be found in it, but for the pace.
+        state: of the run; updated in place.
+        fresh: the state that a new run would start with; its `pace` is overwritten.
         settings: of training.
     """
-    threads = state.pace.threads if here.processes == state.processes else torch.get_num_threads()
-    here.pace = ComputeConfig(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
-    places = [(str(here.pace), str(state.pace)), (f"torch {here.torch}", f"torch {state.torch}"), (here.device, state.device)]
-    if here.processes != state.processes:
-        places.append((_counted(here.processes), _counted(state.processes)))
-    places.append((_held(here.sharded), _held(state.sharded)))
-    # another number of processes also draws other numbers for dropout
-    digits = "" if here.processes != state.processes else " in their last digits"
-    changed = [f"{this} instead of {that}" for this, that in places if this != that]
+    threads = state.pace.threads if fresh.processes == state.processes else torch.get_num_threads()
+    fresh.pace = ComputeConfig(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
+    comparisons = [(str(fresh.pace), str(state.pace)), (f"torch {fresh.torch}", f"torch {state.torch}"), (fresh.device, state.device)]
+    if fresh.processes != state.processes:
+        comparisons.append((_count(fresh.processes), _count(state.processes)))
+    comparisons.append((_weights(fresh.sharded), _weights(state.sharded)))
+    changes = [f"{new} instead of {old}" for new, old in comparisons if new != old]
+    # Another number of processes also changes the random numbers of dropout.
+    digits = "" if fresh.processes != state.processes else " in their last digits"
     for name in ("pace", "torch", "device", "processes", "sharded"):
-        setattr(state, name, getattr(here, name))
+        setattr(state, name, getattr(fresh, name))
     lines = [f"going on after update {state.update}"]
-    if changed:
-        lines.append(f"warning: with {', '.join(changed)}, weights will differ{digits} from those of an unbroken run")
+    if changes:
+        lines.append(f"warning: with {', '.join(changes)}, weights will differ{digits} from those of an unbroken run")
     return lines
 
 
-def _held(sharded: bool) -> str:
+def _weights(sharded: bool) -> str:
     return "divided weights" if sharded else "whole weights"
 
 
-def _counted(processes: int) -> str:
+def _count(processes: int) -> str:
     return f"{processes} process{'es' if processes > 1 else ''}"
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Interruption]:
+    """Turn the first Ctrl-C within the block into a request to stop; a second one acts as usual.
+
+    Only a process' main thread receives signals; in other threads this has no effect.
+    """
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def request_stop(number: int, frame: object) -> None:
+        interruption.is_requested = True
+        restore_handlers()
+
+    def restore_handlers() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    for number in SIGNALS:
+        signal.signal(number, request_stop)
+    try:
+        yield interruption
+    finally:
+        restore_handlers()

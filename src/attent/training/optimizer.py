@@ -1,8 +1,7 @@
-"""The optimizer, its state by the names of the parameters, and schedules of the learning rate.
+"""The optimizer, its state by parameter names, and the schedules of the learning rate.
 
-Each schedule returns a factor of the largest rate for the update u (from 1), the progress p of training (0 to 1: updates or
-minutes spent, by whichever limit is nearer), the warm-up w in updates, and the model width E. All but `noam` rise from 0 to 1
-in the first w updates, factor u / w.
+Each schedule returns a factor on the maximum rate, given the update u (from 1), the progress p of training (0 to 1), the
+warm-up w in updates, and the model width E. All but `noam` rise linearly from 0 to 1 in the first w updates.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from torch import Tensor, nn
 
 from attent.training.settings import TrainingSettings
 
-KINDS: dict[str, type[torch.optim.Adam]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
 
 
 def build_optimizer(parameters: list[nn.Parameter], settings: TrainingSettings) -> torch.optim.Adam:
-    """Adam or AdamW that decays matrices alone, in one fused call an update.
+    """Build a fused Adam or AdamW that decays matrices but not vectors.
 
     Source: Kingma & Ba (2015), algorithm 1, arXiv 1412.6980; Loshchilov & Hutter (2019), algorithm 2, arXiv 1711.05101.
     """
     matrices = [parameter for parameter in parameters if parameter.dim() > 1]
     vectors = [parameter for parameter in parameters if parameter.dim() < 2]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    kind = KINDS[settings.optimizer]
-    return kind(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
+    optimizer = OPTIMIZERS[settings.optimizer]
+    return optimizer(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
 
 
 def optimizer_state(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-    """Moments and steps, as `parameter/moment`; nothing before the first update."""
+    """Return moments and step counts by the name `parameter/moment`; empty before the first update."""
     return {
         f"{name}/{key}": value
         for name, parameter in parameters.items()
@@ -41,14 +40,14 @@ def optimizer_state(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Par
 
 
 def restore_optimizer(optimizer: torch.optim.Adam, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Tensor]) -> None:
-    """Go on from what `state_of` returned.
+    """Restore what `optimizer_state` returned.
 
     Raises:
-        KeyError: the state is of another parameter.
+        KeyError: the model lacks a parameter of the state.
     """
-    for place, value in state.items():
-        name, _, key = place.rpartition("/")
-        # A copy, for what is read from a file may lie at addresses at which sums come out otherwise.
+    for path, value in state.items():
+        name, _, key = path.rpartition("/")
+        # Cloned, since the alignment of tensors read from a file may change the rounding of sums.
         optimizer.state[parameters[name]][key] = value.clone().to(parameters[name].device)
 
 
@@ -58,13 +57,13 @@ Schedule = Callable[[int, float, int, int], float]
 def noam(update: int, progress: float, warmup: int, width: int) -> float:
     """E^(−1/2) · min(u^(−1/2), u · w^(−3/2)).
 
-    Source: Vaswani et al. (2017), §5.3, equation 3, arXiv 1706.03762; with a learning rate of 1 this is the paper's.
+    Source: Vaswani et al. (2017), §5.3, equation 3, arXiv 1706.03762, which has a learning rate of 1.
     """
     return width**-0.5 * min(update**-0.5, update * max(warmup, 1) ** -1.5)
 
 
 def inverse_sqrt(update: int, progress: float, warmup: int, width: int) -> float:
-    """√(w / u) after the warm-up: noam with the peak said outright.
+    """√(w / u) after the warm-up, as `noam`, but with an explicit maximum.
 
     Source: Ott et al. (2019), fairseq's `inverse_sqrt`, arXiv 1904.01038.
     """
@@ -93,7 +92,7 @@ def constant(update: int, progress: float, warmup: int, width: int) -> float:
 
 
 def plateau(update: int, progress: float, warmup: int, width: int) -> float:
-    """1, times what the validations that found nothing better have left of it (`attent.training.early_stopping`)."""
+    """1; `attent.training.early_stopping` lowers it after validations without an improvement."""
     return _warmup_factor(update, warmup)
 
 
@@ -112,7 +111,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def fraction_done(settings: TrainingSettings, updates: int, seconds: float) -> float:
-    """How much of training is over, 0 to 1, by whichever limit is nearer."""
+    """Return the progress of training, 0 to 1: updates or minutes spent, by whichever limit is nearer."""
     by_updates = updates / settings.updates if settings.updates else 0.0
     by_time = seconds / (60 * settings.minutes) if settings.minutes else 0.0
     return max(by_updates, by_time)

@@ -1,4 +1,4 @@
-"""What a person sees of training while it runs."""
+"""Training progress: loss and speed of the last updates, and the line that shows them."""
 
 from __future__ import annotations
 
@@ -14,67 +14,67 @@ from torch import Tensor
 from attent.errors import AttentError
 from attent.printable import printable
 
-# Seconds between records; each needs the loss, for which an accelerator must be waited for.
+# Seconds between records; reading the loss for a record synchronizes with an accelerator.
 RECORD_INTERVAL = 1.0
-# Seconds between the lines of a file; a terminal's line is rewritten with each record.
+# Seconds between lines written to a file; on a terminal each record rewrites the line.
 LINE_INTERVAL = 5.0
 
-# Takes a record of the log.
+# A consumer of log records.
 Log = Callable[[Mapping[str, Any]], None]
 
 
 def clock(seconds: float) -> str:
-    """Seconds as m:ss, or h:mm:ss from an hour on."""
-    minutes, rest = divmod(round(seconds), 60)
+    """Format seconds as m:ss, or h:mm:ss from an hour on."""
+    minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 class Progress:
-    """One line about training: rewritten on a terminal, repeated every few seconds elsewhere.
+    """A status line, rewritten on a terminal and repeated every few seconds elsewhere.
 
     Args:
-        stream: where it goes; standard error unless said otherwise, for standard output is for results.
+        stream: where to write; standard error by default, since standard output is for results.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = sys.stderr if stream is None else stream
-        self.rewrites = self.stream.isatty()
-        self.shown = float("-inf")
+        self.is_terminal = self.stream.isatty()
+        self.last_shown = float("-inf")
 
     def show(self, record: Mapping[str, float], done: float, answer: str = "token") -> None:
         """Show a record of the log.
 
         Args:
-            record: as `Meter` makes it.
-            done: how much of training is over, 0 to 1; what is left is expected to go on at the same pace.
-            answer: what the loss is the mean of.
+            record: see `Meter.record`.
+            done: the progress of training, 0 to 1, from which the remaining time is extrapolated.
+            answer: the unit that the loss is averaged over.
         """
         now = time.monotonic()
-        if not self.rewrites and done < 1 and now - self.shown < LINE_INTERVAL:
+        if not self.is_terminal and done < 1 and now - self.last_shown < LINE_INTERVAL:
             return
-        self.shown = now
-        left = clock(record["seconds"] * (1 / done - 1)) if done > 0 else "?"
+        self.last_shown = now
+        remaining = clock(record["seconds"] * (1 / done - 1)) if done > 0 else "?"
         line = (
             f"update {record['update']}  loss {record['loss']:.4f} nats/{answer}  {record['tokens_per_second']:,.0f} {answer}s/s  "
-            f"rate {record['learning_rate']:.2e}  {clock(record['seconds'])} elapsed, {left} left"
+            f"rate {record['learning_rate']:.2e}  {clock(record['seconds'])} elapsed, {remaining} left"
         )
-        # The escape clears what a longer line before it has left.
-        self._write(f"\r{line}\x1b[K" if self.rewrites else f"{line}\n")
+        # The escape clears the rest of a longer previous line.
+        self._write(f"\r{line}\x1b[K" if self.is_terminal else f"{line}\n")
 
     def say(self, line: str) -> None:
-        """Say something that stays."""
+        """Write a permanent line."""
         line = printable(line)
-        self._write(f"\r{line}\x1b[K\n" if self.rewrites else f"{line}\n")
+        self._write(f"\r{line}\x1b[K\n" if self.is_terminal else f"{line}\n")
 
     def say_scores(self, update: int, scores: Mapping[str, float]) -> None:
-        """Say what a validation found."""
+        """Write the scores of a validation."""
         if scores:
             self.say(f"update {update}  " + "  ".join(f"{name} {score:.4g}" for name, score in scores.items()))
 
     def close(self) -> None:
-        """End the rewritten line."""
-        if self.rewrites and self.shown > float("-inf"):
+        """End the line that was being rewritten."""
+        if self.is_terminal and self.last_shown > float("-inf"):
             self._write("\n")
 
     def _write(self, text: str) -> None:
@@ -83,42 +83,42 @@ class Progress:
 
 
 class Meter:
-    """Sums up the updates between two records.
+    """Accumulates loss and tokens between two records.
 
     Args:
-        device: where the losses are.
-        seconds: spent before, in a run that goes on.
+        device: of the losses.
+        seconds: already spent, where training is resumed.
     """
 
     def __init__(self, device: torch.device, seconds: float = 0.0) -> None:
         self.recorded = time.monotonic()
-        self.started = self.recorded - seconds
+        self.start = self.recorded - seconds
         self.losses, self.updates, self.tokens = torch.zeros((), device=device), 0, 0
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
+        """Seconds since the start of training."""
+        return time.monotonic() - self.start
 
     @property
-    def due(self) -> bool:
-        """Whether it is time for a record."""
+    def is_due(self) -> bool:
+        """True when it is time for the next record."""
         return self.updates > 0 and time.monotonic() - self.recorded > RECORD_INTERVAL
 
     def add(self, loss: Tensor, tokens: int) -> None:
-        """Take one update into account.
+        """Add an update.
 
         Args:
-            loss: a scalar, in nats per token; it is not read here, which would make the update wait.
-            tokens: how many target tokens it had.
+            loss: a scalar in nats per token; it stays on its device, so that the update need not wait.
+            tokens: the number of target tokens.
         """
         self.losses, self.updates, self.tokens = self.losses + loss.detach(), self.updates + 1, self.tokens + tokens
 
     def record(self, update: int, learning_rate: float) -> dict[str, float]:
-        """The mean loss in nats per token and the speed since the last record.
+        """Return the mean loss in nats per token and the speed since the last record.
 
         Raises:
-            AttentError: the loss is no longer finite.
+            AttentError: the loss is not finite.
         """
         now = time.monotonic()
         loss = float(self.losses) / max(self.updates, 1)
@@ -131,5 +131,5 @@ class Meter:
             "loss": loss,
             "tokens_per_second": speed,
             "learning_rate": learning_rate,
-            "seconds": now - self.started,
+            "seconds": now - self.start,
         }

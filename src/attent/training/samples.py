@@ -1,4 +1,4 @@
-"""A few translations for a person to look at while a model is trained."""
+"""Sample translations that are shown during training."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ SAMPLES = 3
 
 @dataclass(frozen=True)
 class Sample:
-    """A source, what the model makes of it, and what it should have made."""
+    """A source sentence, the model's translation and the reference."""
 
     source: str
     translation: str
     reference: str
 
     def __str__(self) -> str:
-        told = "" if self.translation == self.reference else f"  (right: {self.reference})"
-        return f"  {self.source}  →  {self.translation}{told}"
+        correction = "" if self.translation == self.reference else f"  (right: {self.reference})"
+        return f"  {self.source}  →  {self.translation}{correction}"
 
 
 def samples(pairs: Sequence[Pair], translations: Sequence[str], number: int = SAMPLES) -> list[Sample]:
-    """Some of the pairs with their translations, evenly spread and the same every time.
+    """Return evenly spaced pairs with their translations, the same ones on every call.
 
     Args:
-        pairs: what was translated.
-        translations: as many, in the same order.
-        number: how many are taken.
+        pairs: the pairs.
+        translations: one a pair, in the same order.
+        number: how many samples to return.
     """
     number = min(number, len(pairs))
-    places = [(2 * place + 1) * len(pairs) // (2 * number) for place in range(number)]
-    return [Sample(pairs[place].source, translations[place], pairs[place].target) for place in places]
+    indices = [(2 * position + 1) * len(pairs) // (2 * number) for position in range(number)]
+    return [Sample(pairs[index].source, translations[index], pairs[index].target) for index in indices]

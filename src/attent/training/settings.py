@@ -1,4 +1,4 @@
-"""The settings of training."""
+"""Training settings."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "plateau"]
 
 
-# What a run that is taken up again may change; anything else would make it another run.
+# Settings that may change when a run is resumed; changing any other would make it a different run.
 CHANGEABLE_ON_RESUME = frozenset(
     {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "tensorboard", "sharded", "device"}
 )
 
 
 class TrainingSettings(BaseModel):
-    """Everything that decides how a model is trained.
+    """The settings of a training run.
 
-    Training ends at `updates`, after `minutes`, or when `patience` is exhausted, whichever comes first; schedules that
-    fall to zero reach it at `updates` or `minutes`. A checkpoint is written after every validation, every `save_every`
+    Training ends after `updates`, after `minutes`, or when `patience` is exhausted, whichever comes first; schedules that
+    decay to zero reach it at `updates` or `minutes`. A checkpoint is written after every validation, every `save_every`
     updates, on Ctrl-C, and at the end.
 
     Args:
-        updates: the number of updates, or None for no limit.
-        minutes: the time, validation included, or None for no limit.
-        batch_pairs: pairs an update; either this or batch_tokens.
-        batch_tokens: tokens an update, counted with padding on the longer side of the pairs.
-        accumulate: batches an update, whose gradients are summed; the loss is the mean of all their tokens.
-        optimizer: "adamw" decays weights apart from the gradient, "adam" adds their decay to it.
-        learning_rate: the largest rate; for "noam" the factor before it, 1 in the paper.
-        schedule: how the rate goes, as in attent.training.optimizer.
+        updates: the number of updates; None for no limit.
+        minutes: the time, validation included; None for no limit.
+        batch_pairs: pairs in a batch; either this or batch_tokens is required.
+        batch_tokens: tokens in a batch, padding included, counted on the longer side of the pairs.
+        accumulate: batches in an update; their gradients are summed, and the loss is the mean over all their tokens.
+        optimizer: "adamw" (decoupled weight decay) or "adam" (weight decay added to the gradient).
+        learning_rate: the maximum rate; for "noam" the factor on the paper's formula.
+        schedule: the name of a learning-rate schedule, see attent.training.optimizer.
         warmup: updates during which the rate rises from zero.
-        plateau_patience: with "plateau", how many validations in a row may find nothing better before the rate falls.
-        plateau_factor: what the rate is then multiplied by.
-        betas: the optimizer's decay of the first and of the second moment.
-        epsilon: the optimizer's term against division by zero.
-        weight_decay: the optimizer's decay of the matrices; biases and layer normalisation are left alone.
-        label_smoothing: the share of probability given to all tokens alike, 0 to 1.
-        clip: the largest norm of the gradient, or None.
-        precision: "float32", "bfloat16" (products only; weights stay float32), or "auto": whichever a short
-            measurement finds faster on this machine.
-        threads: how many of the processor's cores take part, in each process where there are several, or "auto": all that
-            torch has, or one where that is faster.
-        device: where it is trained, by a name of `attent.devices.device_of`; a run folder does not keep it, and goes on anywhere.
-        sharded: whether several processes divide weights, gradients, moments and means among them, so that a model may be larger
-            than one of them could train; each layer's weights are gathered when it is used.
-        averaging: what is kept of the weights: the last ("none"), an exponential moving average ("ema"), or the mean
-            of the last few ("last").
-        ema_decay: the share of the moving average kept at each update.
-        last: how many weights "last" averages.
-        last_every: updates between them.
-        validate_every: updates between validations; None validates at the end alone.
-        judge_by: the score of a validation that says which weights are better, "loss" and "perplexity" the lower and
-            all others the higher; None for the first that validation returns.
-        patience: how many validations in a row may find nothing better before training ends; None for no end.
-        keep_best: how many of the best checkpoints are kept; the best one's weights become the run's, or with 0 the last one's.
-        keep_last: how many of the last checkpoints are kept.
-        save_every: updates between checkpoints, beside those of validation; None for no others.
-        tensorboard: whether scores and speed are also written for TensorBoard.
-        seed: decides the order of the data and dropout, and with the same machine and updates the result.
+        plateau_patience: with "plateau", the validations in a row without an improvement before the rate is lowered.
+        plateau_factor: the factor that lowers it.
+        betas: decay rates of Adam's first and second moment.
+        epsilon: Adam's term against division by zero.
+        weight_decay: decay of matrices; biases and layer normalisation are not decayed.
+        label_smoothing: the share of probability spread evenly over all tokens, 0 to 1.
+        clip: the maximum norm of the gradient; None for no clipping.
+        precision: "float32", "bfloat16" (matrix products only; weights stay float32), or "auto": the faster of the two on
+            this machine.
+        threads: CPU threads of each process, or "auto": all that torch has, or one where that is faster.
+        device: the device to train on, see `attent.devices.device_of`; run folders do not store it, so that a run can be
+            resumed on another.
+        sharded: whether several processes divide weights, gradients, moments and averages among them, so that a model may
+            exceed the memory of one; each layer's weights are gathered when it is used.
+        averaging: the weights that training ends with: the last ("none"), their exponential moving average ("ema"), or the
+            mean of the last few snapshots ("last").
+        ema_decay: decay of the moving average.
+        last: snapshots that "last" averages.
+        last_every: updates between snapshots.
+        validate_every: updates between validations; None validates only at the end.
+        judge_by: the validation score that ranks weights, lower is better for "loss" and "perplexity", higher for all others;
+            None for the first score that validation returns.
+        patience: validations in a row without an improvement before training ends; None for no limit.
+        keep_best: how many of the best checkpoints to keep; the best one's weights become the run's, or with 0 the last one's.
+        keep_last: how many of the last checkpoints to keep.
+        save_every: updates between checkpoints, besides those at validations; None for no others.
+        tensorboard: whether to write scores and speed for TensorBoard too.
+        seed: of the data order and dropout; on one machine it determines the result.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -102,21 +102,21 @@ class TrainingSettings(BaseModel):
 
     @property
     def table(self) -> dict[str, Any]:
-        """As the run folder keeps it."""
+        """Return the table that the run folder stores."""
         return self.model_dump(mode="json", exclude={"device"})
 
     @field_validator("device")
     @classmethod
-    def _is_a_device(cls, name: str) -> str:
+    def _check_device(cls, name: str) -> str:
         check_name(name)
         return name
 
     @model_validator(mode="after")
-    def _enough_is_said(self) -> TrainingSettings:
+    def _check_required(self) -> TrainingSettings:
         if self.updates is None and self.minutes is None:
-            raise ValueError("updates or minutes must say when training ends")
+            raise ValueError("set updates or minutes, after which training ends")
         if (self.batch_pairs is None) == (self.batch_tokens is None):
-            raise ValueError("one of batch_pairs and batch_tokens must say how large a batch is")
+            raise ValueError("set either batch_pairs or batch_tokens, the size of a batch")
         if self.validate_every is None and (self.patience is not None or self.schedule == "plateau"):
-            raise ValueError("patience and the schedule plateau need validations: validate_every must say how often")
+            raise ValueError("patience and the schedule plateau need validations: set validate_every")
         return self

@@ -1,8 +1,8 @@
-"""Training on several processes, each of which holds a part of the weights, of their gradients, moments and means.
+"""Training on several processes, each of which holds a part of the weights, their gradients, moments and averages.
 
-A layer's weights are gathered when it is used, and let go behind it (but not the 16-bit copies that autocast makes of them,
-which stay until gradients are computed). The model itself is empty meanwhile: its weights are whole in the first process
-alone, and only while it is judged and when training has ended.
+A layer's weights are gathered when the layer runs and freed afterwards (but not the 16-bit copies that autocast makes of them,
+which live until gradients are computed). The original model is empty meanwhile: only process 0 has its full weights, and only
+during validation and at the end.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from attent.models.model import Model
 from attent.runs.weights import tensors_of
 from attent.training.distributed import BatchLoss, LossModule, ProcessGroup
-from attent.training.loss import LossFunction
-from attent.training.loss import translation_loss as of_translation
+from attent.training.loss import LossFunction, translation_loss
 
 
 class Sharded(ProcessGroup):
-    """Several processes that divide weights, gradients, moments and means among them, by PyTorch's `fully_shard`.
+    """Several processes that divide weights, gradients, moments and averages among them, by PyTorch's `fully_shard`.
 
     Source: Rajbhandari et al. (2020), ZeRO, §5.3, arXiv 1910.02054; Zhao et al. (2023), PyTorch FSDP, arXiv 2304.11277.
     """
 
     sharded = True
 
-    def prepare_model(self, model: Model, loss: LossFunction = of_translation) -> Model:
-        """A copy of which each process holds a part, with the first one's weights; the model is left empty."""
-        # it warns of views that a layer returns, for whoever might write into them: nobody writes into the caches that these are
+    def prepare_model(self, model: Model, loss: LossFunction = translation_loss) -> Model:
+        """Return a sharded copy with the weights of process 0, and empty the model."""
+        # FSDP warns that a layer returns views, which must not be written to; nothing writes to these.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         weights = tensors_of(model)
         mesh = init_device_mesh(next(iter(weights.values())).device.type, (self.world_size,))
-        # the weights are not copied: the parts are cut out of them
-        divided = copy.deepcopy(model, {id(weight): weight for weight in weights.values()})
-        self._loss = LossModule(divided, loss)
-        for module in (*divided.units, self._loss):
+        # The memo keeps deepcopy from copying the weights, of which fully_shard takes its parts.
+        sharded_model = copy.deepcopy(model, {id(weight): weight for weight in weights.values()})
+        self._loss = LossModule(sharded_model, loss)
+        for module in (*sharded_model.units, self._loss):
             unit = cast(FSDPModule, fully_shard(module, mesh=mesh))
-            # Each process' loss is its share of the whole one: gradients are to be added up, where PyTorch would take their mean.
+            # A process' loss is its share of the batch's mean: gradients are summed, where PyTorch would average them.
             unit.set_gradient_divide_factor(1.0)
             unit.set_force_sum_reduction_for_comms(True)
-        self._divided = tensors_of(divided)
-        self._fill(weights)
+        self._sharded_weights = tensors_of(sharded_model)
+        with torch.no_grad():
+            for name, tensor in self._sharded_weights.items():
+                tensor.copy_(self.broadcast_tensors({name: weights[name]}, lambda _, like=tensor: like)[name])
         _empty(weights)
-        return divided
+        return sharded_model
 
-    def batch_loss(self, model: Model, loss: LossFunction = of_translation) -> BatchLoss:
-        # that of `prepare_model`
+    def batch_loss(self, model: Model, loss: LossFunction = translation_loss) -> BatchLoss:
         return self._loss
 
     def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:
-        # gradients that were not added up yet would have to be whole
+        # Gradients that are not reduced yet would need memory for the whole model.
         return nullcontext()
 
     def full_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        result: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
-            # all have to take part in each
-            gathered = tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
+            # Every process takes part in gathering.
+            full = tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor
             if self.is_rank0:
-                found[name] = gathered.cpu()
-        return found
+                result[name] = full.cpu()
+        return result
 
     @contextmanager
     def full_parameters(self, model: Model) -> Iterator[None]:
@@ -79,26 +79,21 @@ class Sharded(ProcessGroup):
             _empty(tensors_of(model))
 
     def restore_model(self, model: Model) -> None:
-        places = tensors_of(model)
-        for name, tensor in self._divided.items():
-            weight = self.full_tensors({name: tensor})
+        weights = tensors_of(model)
+        for name, tensor in self._sharded_weights.items():
+            full = self.full_tensors({name: tensor})
             if self.is_rank0:
-                places[name].data = weight[name].to(places[name].device)
+                weights[name].data = full[name].to(weights[name].device)
 
     def _local_part(self, tensor: Tensor, like: Tensor) -> Tensor:
-        # what is no weight's, such as the number of a moment's steps, is everyone's
+        # Tensors of another shape, such as an optimizer's step count, are replicated.
         if not isinstance(like, DTensor) or tensor.shape != like.shape:
             return tensor
-        # a copy, or the whole tensor would stay
+        # Cloned, since the part would keep the full tensor alive.
         return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None).clone()
-
-    @torch.no_grad()
-    def _fill(self, weights: Mapping[str, Tensor]) -> None:
-        for name, tensor in self._divided.items():
-            tensor.copy_(self.broadcast_tensors({name: weights[name]}, lambda _, place=tensor: place)[name])
 
 
 def _empty(weights: Mapping[str, Tensor]) -> None:
-    """Let the memory of some weights go; their shapes stay."""
+    """Free the memory of weights; their shapes stay."""
     for weight in weights.values():
         weight.data = weight.new_zeros(()).expand(weight.shape)

@@ -1,4 +1,4 @@
-"""The log, for TensorBoard, which is an extra."""
+"""The training log as TensorBoard events; TensorBoard is an optional dependency."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_installed() -> None:
     """Check that TensorBoard is installed.
 
     Raises:
-        ArgumentError: it is not.
+        ArgumentError: it is missing.
     """
     try:
         import_module("torch.utils.tensorboard")
@@ -25,11 +25,11 @@ def check_installed() -> None:
 
 
 class TensorBoard:
-    """Writes the numbers in the records of a log.
+    """Writes the numbers of log records as TensorBoard scalars.
 
     Args:
         run: the run folder.
-        update: where training goes on; what was written beyond it is taken back.
+        update: the update that training resumes from; later events are purged.
 
     Raises:
         ArgumentError: TensorBoard is not installed.
@@ -42,7 +42,7 @@ class TensorBoard:
         self._writer = SummaryWriter(str(Path(run) / FOLDER), purge_step=update + 1)
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Write every number of a record that names its update, as it was reached."""
+        """Write the numbers of a record; records without an update are ignored."""
         if "update" not in record:
             return
         numbers = {f"training/{name}": value for name, value in record.items() if name not in ("update", "validation", "samples")}
