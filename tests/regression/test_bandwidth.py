@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attent.regression import bandwidth, smoother
-from attent.regression.bandwidth import LeaveOneOut, learn, rule_of_thumb
+from attent.regression.bandwidth import LeaveOneOut, learn_bandwidth, rule_of_thumb
 from attent.regression.kernels import KERNELS
 
 
@@ -50,7 +50,7 @@ def test_a_point_alone_is_answered_by_the_mean_of_the_others() -> None:
 
 def test_what_is_learnt_has_a_flat_score_and_leaves_out_noise() -> None:
     x, y = data(150)
-    found = learn(x, y, KERNELS["gaussian"], np.random.RandomState(0))
+    found = learn_bandwidth(x, y, KERNELS["gaussian"], np.random.RandomState(0))
     loss = LeaveOneOut(x, y, KERNELS["gaussian"], np.arange(len(x)))
     assert found.score == pytest.approx(plain(x, y, found.bandwidth))
     assert np.abs(loss(np.log(found.bandwidth))[1]).max() < 1e-4
@@ -62,16 +62,16 @@ def test_what_is_learnt_has_a_flat_score_and_leaves_out_noise() -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_learning_improves_on_the_rule_of_every_kernel(name: str) -> None:
     x, y = data(features=1)
-    found = learn(x, y, KERNELS[name], np.random.RandomState(0))
+    found = learn_bandwidth(x, y, KERNELS[name], np.random.RandomState(0))
     loss = LeaveOneOut(x, y, KERNELS[name], np.arange(len(x)))
     assert found.score <= loss.score(rule_of_thumb(x))
 
 
 def test_some_points_are_left_out_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bandwidth, "PAIRS", 100)
-    monkeypatch.setattr(bandwidth, "LEAST", 20)
+    monkeypatch.setattr(bandwidth, "MIN_POINTS", 20)
     x, y = data(100, 1)
-    some, every = (learn(x, y, KERNELS["gaussian"], np.random.RandomState(0), points) for points in (None, 100))
+    some, every = (learn_bandwidth(x, y, KERNELS["gaussian"], np.random.RandomState(0), points) for points in (None, 100))
     assert some.bandwidth != every.bandwidth
     assert some.bandwidth == pytest.approx(every.bandwidth, rel=1.0)
 
@@ -83,4 +83,4 @@ def test_the_rule_of_thumb() -> None:
     constant = np.stack([np.arange(10.0), np.full(10, 0.1)], 1)
     assert constant.std(0)[1] > 0
     assert rule_of_thumb(constant)[1] == 1.0
-    assert np.isnan(learn(x[:1], x[:1], KERNELS["gaussian"], np.random.RandomState(0)).score)
+    assert np.isnan(learn_bandwidth(x[:1], x[:1], KERNELS["gaussian"], np.random.RandomState(0)).score)

@@ -19,7 +19,7 @@ from attent.errors import ArgumentError, AttentError, UnknownNameError
 from attent.regression.bandwidth import rule_of_thumb
 from attent.regression.estimator import AttentionRegressor
 from attent.regression.kernels import KERNELS
-from attent.regression.smoother import FAR
+from attent.regression.smoother import FLOAT64_WIDTH
 
 # R's np on the data of statsmodels' own tests: bandwidths, the first means, and R².
 BANDWIDTHS, MEANS, R_SQUARED = [0.6163835, 0.1649656], [31.49157, 37.29536, 43.72332, 40.58997, 36.80711], 0.956381720885
@@ -78,7 +78,7 @@ def test_many_keys_keep_the_digits_of_float32(features: int) -> None:
     x, query = dice.normal(size=(100_000, features)), dice.uniform(-0.6, 0.0, (500, features))
     y = np.sin(x.sum(1)) + 0.1 * dice.normal(size=len(x))
     bandwidth = rule_of_thumb(x)
-    assert ((query.max(0) - query.min(0)) / bandwidth < FAR).all()
+    assert ((query.max(0) - query.min(0)) / bandwidth < FLOAT64_WIDTH).all()
     found, expected = (AttentionRegressor(bandwidth, dtype=dtype).fit(x, y).predict(query) for dtype in ("float32", "float64"))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 

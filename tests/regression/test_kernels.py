@@ -8,7 +8,7 @@ import torch
 
 from attent.attention import attend
 from attent.errors import ArgumentError, UnknownNameError
-from attent.regression.kernels import ALIASES, KERNELS, Kernel, LogKernel, Within, kernel
+from attent.regression.kernels import ALIASES, KERNELS, Kernel, LogKernel, Within, get_kernel
 
 # K(u) as the textbooks write it, up to a constant
 WRITTEN = {
@@ -32,7 +32,7 @@ def test_weights_are_shares_of_the_kernel(name: str) -> None:
     key[0] = query[0] + torch.tensor([1.0, 0.25])  # on the border
     expected = torch.tensor([[math.prod(WRITTEN[name](float(u)) for u in q - k) for k in key] for q in query], dtype=torch.float64)
     expected = expected / expected.sum(-1, keepdim=True).clamp(min=1e-300)
-    for parts in (KERNELS[name].parts(query, key), KERNELS[name].quick(query, key)):
+    for parts in (KERNELS[name].parts(query, key), KERNELS[name].fast_parts(query, key)):
         ours, theirs, score, mask = parts
         _, weights = attend(ours, theirs, theirs, score=score, mask=mask, return_map=True)
         torch.testing.assert_close(weights.dense(), expected)
@@ -56,8 +56,8 @@ def test_a_score_has_gradients_beyond_the_end() -> None:
 
 def test_the_border_belongs_to_the_uniform_kernel_alone() -> None:
     one = torch.tensor([[1.0]])
-    assert KERNELS["uniform"].sees(one).item()
-    assert not KERNELS["triangular"].sees(one).item()
+    assert KERNELS["uniform"].is_positive(one).item()
+    assert not KERNELS["triangular"].is_positive(one).item()
     assert repr(Within(one, one)) == "Within(1 queries, 1 keys)"
 
 
@@ -68,11 +68,11 @@ def test_a_copy_of_a_known_kernel_is_that_kernel() -> None:
 
 
 def test_names() -> None:
-    assert kernel("boxcar") is KERNELS["uniform"]
+    assert get_kernel("boxcar") is KERNELS["uniform"]
     assert set(ALIASES.values()) <= KERNELS.keys()
     own = Kernel(lambda distance: -distance.square())
-    assert kernel(own) is own
+    assert get_kernel(own) is own
     with pytest.raises(UnknownNameError, match=r"^unknown kernel 'epanechnikow'; did you mean 'epanechnikov'"):
-        kernel("epanechnikow")
+        get_kernel("epanechnikow")
     with pytest.raises(ArgumentError, match=r"^kernel must be a name or a Kernel, got 3$"):
-        kernel(3)
+        get_kernel(3)

@@ -1,4 +1,4 @@
-"""Hugging Face models that attend with us: attn_implementation="attent"."""
+"""attn_implementation="attent" for Hugging Face models."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ImplementationError
 
 NAME = "attent"
-# by the class of a configuration whether its models can do with boolean masks
-_boolean: dict[type, bool] = {}
+# True for the classes of configurations whose models accept boolean masks
+_accepts_boolean: dict[type, bool] = {}
 
 
 def register() -> None:
-    """Make `attn_implementation="attent"` known to Hugging Face's transformers: `attent.attend` with the model's own masks.
+    """Register `attn_implementation="attent"` with Hugging Face's transformers: `attent.attend` with the model's own masks.
 
-    Masks are registered with it: boolean ones where the model is known to take them, else float ones as for eager attention, which
+    This registers masks too: boolean ones for models that are known to accept them, else float ones as for eager attention, which
     models such as LongT5 add to the scores that they compute themselves. A model that computes all its attention itself, such as
-    BLOOM, is refused when it is built; one that computes some of it gets a warning.
+    BLOOM, is refused when it is built; a model that computes part of it gets a warning.
 
     Example:
         >>> attent.integrations.transformers.register()
@@ -34,7 +34,7 @@ def register() -> None:
 
     Raises:
         ImportError: transformers is not installed.
-        ImplementationError: this version of transformers lets nobody check a model before it is built.
+        ImplementationError: this version of transformers has no hook to check a model before it is built.
     """
     import transformers
     from transformers.masking_utils import eager_mask, sdpa_mask
@@ -46,13 +46,13 @@ def register() -> None:
             f"compute attention themselves are refused: attn_implementation {NAME!r} needs a version from 5.0 to 5.23"
         )
 
-    def get_correct_attn_implementation(self: Any, requested_attention: str | None, *args: Any, **others: Any) -> str:
+    def get_correct_attn_implementation(self: Any, requested_attention: str | None, *args: Any, **options: Any) -> str:
         if requested_attention == NAME:
             _check(self)
-        return choose(self, requested_attention, *args, **others)
+        return choose(self, requested_attention, *args, **options)
 
-    def mask(*args: Any, config: Any, **others: Any) -> Tensor | None:
-        return (sdpa_mask if _boolean.get(type(config)) else eager_mask)(*args, config=config, **others)
+    def mask(*args: Any, config: Any, **options: Any) -> Tensor | None:
+        return (sdpa_mask if _accepts_boolean.get(type(config)) else eager_mask)(*args, config=config, **options)
 
     if choose.__module__ != __name__:
         transformers.PreTrainedModel.get_correct_attn_implementation = get_correct_attn_implementation
@@ -61,27 +61,27 @@ def register() -> None:
 
 
 def _check(model: Any) -> None:
-    """Refuse a model, or part of one, that computes all its attention itself, and note which masks the others need.
+    """Refuse a model, or part of one, that computes all its attention itself, and record the masks that other models need.
 
     Raises:
         ImplementationError: the model does not call the interface.
     """
     kind = type(model)
     dispatching, computing = attention_classes(kind)
-    names = ", ".join(sorted(each.__name__ for each in computing))
+    names = ", ".join(sorted(layer.__name__ for layer in computing))
     if computing and not dispatching:
         raise ImplementationError(
             f"{kind.__name__} computes its attention itself ({names}) instead of calling transformers' AttentionInterface: load it "
             f'with attn_implementation="eager", or, if it is part of a larger model, name the parts that attend with {NAME!r}, such '
             f'as attn_implementation={{"text_config": "{NAME}"}}'
         )
-    # without either flag, a model may rely on the mask of eager attention even where nothing is hidden, as NLLB-MoE does
-    boolean = getattr(kind, "_supports_sdpa", False) or getattr(kind, "_supports_attention_backend", False)
+    # without either flag, a model may need the mask of eager attention even where it hides nothing, as NLLB-MoE does
+    accepts_boolean = getattr(kind, "_supports_sdpa", False) or getattr(kind, "_supports_attention_backend", False)
     if dispatching:
         config = type(model.config)
-        _boolean[config] = _boolean.get(config, True) and boolean and not computing
+        _accepts_boolean[config] = _accepts_boolean.get(config, True) and accepts_boolean and not computing
     if dispatching and computing:
-        warnings.warn(f"attn_implementation {NAME!r}: what {names} computes by itself stays as it is", stacklevel=2)
+        warnings.warn(f"attn_implementation {NAME!r}: the attention that {names} computes by itself stays as it is", stacklevel=2)
 
 
 def attention(
@@ -96,42 +96,44 @@ def attention(
     is_causal: bool | None = None,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
-    **others: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """What a model's attention module calls, in transformers' signature.
+    """Attend for a model's attention module, in transformers' signature.
 
     Args:
         module: the module that attends.
         query: (B, H, Tq, D).
         key: (B, G, Tk, D).
         value: (B, G, Tk, Dv).
-        attention_mask: boolean, True where a query may attend, or a float term to be added.
+        attention_mask: boolean, True where a query may attend, or a float term added to the scores.
         dropout: the share of weights dropped, in [0, 1).
         scaling: the factor on qᵀk.
-        is_causal: whether queries see only what is before them, if there is no mask; as the module says if not given.
+        is_causal: queries see only earlier keys, if there is no mask; the module's `is_causal` if not given.
         softcap: see `soft_cap` in attend.
-        position_bias: a float term to be added, such as T5's.
-        others: what other implementations are given.
+        position_bias: a float term added to the scores, such as T5's.
+        options: arguments of other implementations.
 
     Returns:
-        The contexts (B, Tq, H, Dv), and None: weights are had from `attent.watch`.
+        The contexts (B, Tq, H, Dv), and None: `attent.watch` captures the weights.
 
     Raises:
-        ImplementationError: the model needs what attend does not have, such as sinks or a paged cache.
+        ImplementationError: the model needs a feature that attend does not have, such as sinks or a paged cache.
     """
     for name, feature in UNSUPPORTED.items():
-        if others.get(name) is not None:
+        if options.get(name) is not None:
             raise ImplementationError(
                 f"attn_implementation {NAME!r} has no {feature}, which {type(module).__name__} needs: "
                 'load the model with attn_implementation="eager"'
             )
-    boolean = attention_mask is not None and attention_mask.dtype == torch.bool
-    causal = attention_mask is None and query.shape[2] > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
-    bias = None if boolean else attention_mask
+    is_boolean = attention_mask is not None and attention_mask.dtype == torch.bool
+    is_masked_causally = (
+        attention_mask is None and query.shape[2] > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    )
+    bias = None if is_boolean else attention_mask
     if position_bias is not None:
         bias = position_bias if bias is None else position_bias + bias
-    if causal:
-        # the queries stand on the first keys; a cache of fixed length has more of them, not yet written
+    if is_masked_causally:
+        # the queries align with the first keys; a cache of fixed length has further ones, not yet written
         key, value = key[:, :, : query.shape[2]], value[:, :, : query.shape[2]]
         bias = bias if bias is None else bias[..., : query.shape[2]]
     prepared = prepare(
@@ -139,10 +141,10 @@ def attention(
         key,
         value,
         score=ScaledDot(scaling),
-        mask="causal" if causal else attention_mask if boolean else None,
+        mask="causal" if is_masked_causally else attention_mask if is_boolean else None,
         bias=bias,
         soft_cap=softcap,
-        query_start=0 if causal else None,
+        query_start=0 if is_masked_causally else None,
         dropout=dropout,
         seed=torch.randint(2**31 - 1, (1,), device=query.device) if dropout else None,
     )

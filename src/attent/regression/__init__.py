@@ -1,1 +1,1 @@
-"""Kernel regression: the mean of what was seen nearby, which is attention with the data for its keys and values."""
+"""Kernel regression: the weighted mean of nearby values, which is attention whose keys and values are the data."""

@@ -1,6 +1,6 @@
-"""Bandwidths: a rule of thumb, and what leaving one out says, with gradients.
+"""Bandwidths: a rule of thumb, and leave-one-out cross-validation with gradients.
 
-The bandwidth h is judged by CV(h) = Σᵢ (yᵢ − m₋ᵢ(xᵢ))² / n, m₋ᵢ being the regression on all data but the i-th. Härdle and Marron 1985,
+The score of bandwidths h is CV(h) = Σᵢ (yᵢ − m₋ᵢ(xᵢ))² / n, m₋ᵢ being the regression on all data but the i-th. Härdle and Marron 1985,
 "Optimal Bandwidth Selection in Nonparametric Regression Function Estimation".
 """
 
@@ -14,55 +14,62 @@ import torch
 from torch import Tensor
 
 from attent.regression.kernels import Kernel
-from attent.regression.smoother import Smoother, estimate
+from attent.regression.smoother import Smoother, smooth
 
-# How far from the rule of thumb a bandwidth is looked for, as natural logarithms; so wide, a feature is as good as left out.
-NARROWEST, WIDEST = -7.0, 12.0
-# Multiples of the rule of thumb that are tried first, and how many of what was tried are followed downhill.
-TRIED = tuple(2.0**power for power in (-4, -3, -2, -1, -0.5, 0, 0.5, 1, 2, 3))
+# Bounds of the search, as natural logarithms of multiples of the rule of thumb; at the upper one a feature is as good as left out.
+LOG_MIN, LOG_MAX = -7.0, 12.0
+# Multiples of the rule of thumb that are tried first, and the number of the best from which the search descends.
+FACTORS = tuple(2.0**power for power in (-4, -3, -2, -1, -0.5, 0, 0.5, 1, 2, 3))
 STARTS = 3
-# Pairs that one look at all data may take; with more data fewer points, but so many at least, are left out.
-PAIRS, LEAST = 2 * 10**7, 200
+# Pairs that one evaluation may take; with more data, fewer points are left out, but at least so many.
+PAIRS, MIN_POINTS = 2 * 10**7, 200
 
 
-class Learnt(NamedTuple):
-    """What leaving one out found."""
+class LearnedBandwidth(NamedTuple):
+    """The bandwidths of least CV."""
 
     bandwidth: np.ndarray  # (D,)
     score: float  # CV, a mean over outputs in the square of their unit
 
 
+class Candidate(NamedTuple):
+    """Log-bandwidths that were tried; candidates compare by their loss."""
+
+    loss: float
+    log: np.ndarray  # (D,)
+
+
 def rule_of_thumb(x: np.ndarray) -> np.ndarray:
-    """1.06 σ_d n^(−1/(4 + D)) for data (n, D), 1 for a feature that is constant.
+    """Return 1.06 σ_d n^(−1/(4 + D)) for data (n, D), 1 for a constant feature.
 
     The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2.
     """
-    # a mean rounds, so that the spread about it of what is constant may be more than none
+    # the mean of a constant rounds, so that its standard deviation may exceed zero
     return np.where(np.ptp(x, 0) > 0, 1.06 * x.std(0) * len(x) ** (-1.0 / (4 + x.shape[1])), 1.0)
 
 
 class LeaveOneOut:
-    """CV(h) and its gradient, in float64, some neighbours at a time.
+    """CV(h) and its gradient, in float64, for runs of neighbours.
 
-    A point that sees no other, as happens with kernels that end, is answered by the mean of all others.
+    The estimate of a point without neighbours, as with kernels of compact support, is the mean of all other points.
 
     Args:
         x: (n, D), n ≥ 2.
         y: (n, outputs).
-        kernel: whose bandwidth is judged.
-        points: the indices of the points that are left out, each in its turn.
+        kernel: the kernel.
+        points: the indices of the points to leave out.
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, kernel: Kernel, points: np.ndarray) -> None:
         self.x, self.y = (torch.from_numpy(np.ascontiguousarray(data, dtype=np.float64)) for data in (x - x.mean(0), y))
         self.kernel, self.points = kernel, torch.from_numpy(points)
-        # outputs count alike, whatever their units
-        spread = self.y.var(0, correction=0)
-        self._weight = 1.0 / torch.where(spread > 0, spread, 1.0)
-        self._others = (self.y.sum(0) - self.y) / (len(x) - 1)
+        # outputs weigh the same, whatever their units
+        variance = self.y.var(0, correction=0)
+        self._weight = 1.0 / torch.where(variance > 0, variance, 1.0)
+        self._means = (self.y.sum(0) - self.y) / (len(x) - 1)
 
     def __call__(self, logarithm: np.ndarray) -> tuple[float, np.ndarray]:
-        """CV of outputs in units of their variance at bandwidths exp(logarithm), (D,), and its gradient."""
+        """Return CV, with outputs in units of their variance, at bandwidths exp(logarithm), (D,), and its gradient."""
         log = torch.from_numpy(np.asarray(logarithm, dtype=np.float64)).requires_grad_()
         total = 0.0
         for error in self._errors(log):
@@ -73,67 +80,77 @@ class LeaveOneOut:
         return total, np.zeros(len(logarithm)) if log.grad is None else log.grad.numpy().copy()
 
     def score(self, bandwidth: np.ndarray) -> float:
-        """CV(h) in the square of the outputs' unit, a mean over outputs."""
+        """Return CV(h) in the square of the outputs' unit, a mean over outputs."""
         with torch.no_grad():
             errors = self._errors(torch.from_numpy(np.log(bandwidth)))
             return float(sum(error.square().mean(1).sum() for error in errors)) / len(self.points)
 
     def _errors(self, log: Tensor) -> Iterator[Tensor]:
-        """yᵢ − m₋ᵢ(xᵢ) of some points after others, (m, outputs); each with a graph of its own."""
+        """Yield yᵢ − m₋ᵢ(xᵢ) for runs of points, (m, outputs); each has its own graph."""
         with torch.no_grad():
-            units = self.x * (-log).exp()
-            smoother = Smoother(units, self.y, self.kernel)
-            runs = list(smoother.runs(units[self.points]))
-        for run, places in runs:
-            rows, keys = self.points[run], smoother.cells.order[places]
-            # where each point stands among the keys, -1 where it was passed by
-            where = torch.full((len(self.x),), -1)
-            where[keys] = torch.arange(len(keys))
+            scaled = self.x * (-log).exp()
+            smoother = Smoother(scaled, self.y, self.kernel)
+            runs = list(smoother.runs(scaled[self.points]))
+        for run, positions in runs:
+            rows, keys = self.points[run], smoother.boxes.order[positions]
+            # the index of each point among the keys, -1 where it was skipped
+            key_index = torch.full((len(self.x),), -1)
+            key_index[keys] = torch.arange(len(keys))
             scale = (-log).exp()
-            found = estimate(self.kernel, self.x[rows] * scale, self.x[keys] * scale, self.y[keys], where[rows])
-            yield self.y[rows] - torch.where(found.seen[:, None], found.mean, self._others[rows])
+            estimate = smooth(self.kernel, self.x[rows] * scale, self.x[keys] * scale, self.y[keys], key_index[rows])
+            yield self.y[rows] - torch.where(estimate.has_keys[:, None], estimate.mean, self._means[rows])
 
 
-def learn(x: np.ndarray, y: np.ndarray, kernel: Kernel, random: np.random.RandomState, points: int | None = None) -> Learnt:
-    """The bandwidths, one per feature, of the least CV that is found.
+def learn_bandwidth(
+    x: np.ndarray, y: np.ndarray, kernel: Kernel, random: np.random.RandomState, points: int | None = None
+) -> LearnedBandwidth:
+    """Return the bandwidths, one per feature, of the least CV.
 
-    Multiples of the rule of thumb, of all features and then of each, are tried, and the best followed downhill
+    Tries multiples of the rule of thumb, for all features together and for one after the other, and descends from the best
     (L-BFGS-B, Byrd et al. 1995).
 
     Args:
         x: (n, D), n ≥ 1.
         y: (n, outputs).
-        kernel: whose bandwidths.
-        random: chooses the points that are left out, where these are not all.
-        points: how many are left out; as many as `PAIRS` allows, if not given.
+        kernel: the kernel.
+        random: chooses the points to leave out, unless all are.
+        points: the number of points to leave out; as many as `PAIRS` allows, if not given.
     """
     from scipy.optimize import minimize
 
     rule = rule_of_thumb(x)
-    count = min(len(x), max(PAIRS // len(x), LEAST) if points is None else points)
+    count = min(len(x), max(PAIRS // len(x), MIN_POINTS) if points is None else points)
     if len(x) < 2:
-        return Learnt(rule, float("nan"))
+        return LearnedBandwidth(rule, float("nan"))
     chosen = np.arange(len(x)) if count == len(x) else np.sort(random.choice(len(x), count, replace=False))
     loss = LeaveOneOut(x, y, kernel, chosen)
     start = np.log(rule)
-    tried = [(loss(start + np.log(factor))[0], start + np.log(factor)) for factor in TRIED]
-    tried.append(_each(loss, min(tried, key=lambda found: found[0])))
-    ends = [*sorted(tried, key=lambda found: found[0])[:STARTS], (loss(start)[0], start)]
-    bounds = [(at + NARROWEST, at + WIDEST) for at in start]
-    best = min(ends, key=lambda found: found[0])
-    for _, at in ends:
-        found = minimize(loss, at, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100, "ftol": 1e-11, "gtol": 1e-8})
-        best = min(best, (float(found.fun), found.x), key=lambda found: found[0])
-    bandwidth = np.exp(best[1])
-    return Learnt(bandwidth, loss.score(bandwidth))
+    tried = [_evaluate(loss, start + np.log(factor)) for factor in FACTORS]
+    tried.append(_vary_features(loss, min(tried, key=_loss)))
+    starts = [*sorted(tried, key=_loss)[:STARTS], _evaluate(loss, start)]
+    bounds = [(log + LOG_MIN, log + LOG_MAX) for log in start]
+    best = min(starts, key=_loss)
+    for _, log in starts:
+        result = minimize(loss, log, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100, "ftol": 1e-11, "gtol": 1e-8})
+        best = min(best, Candidate(float(result.fun), result.x), key=_loss)
+    bandwidth = np.exp(best.log)
+    return LearnedBandwidth(bandwidth, loss.score(bandwidth))
 
 
-def _each(loss: LeaveOneOut, start: tuple[float, np.ndarray]) -> tuple[float, np.ndarray]:
-    """The best found by changing one feature's bandwidth after the other."""
+def _loss(candidate: Candidate) -> float:
+    return candidate.loss
+
+
+def _evaluate(loss: LeaveOneOut, log: np.ndarray) -> Candidate:
+    return Candidate(loss(log)[0], log)
+
+
+def _vary_features(loss: LeaveOneOut, start: Candidate) -> Candidate:
+    """Return the best candidate after changing the bandwidth of one feature after the other."""
     best = start
-    for feature in range(len(start[1]) if len(start[1]) > 1 else 0):
-        for factor in (*TRIED, 32.0, 1024.0):
-            at = best[1].copy()
-            at[feature] = start[1][feature] + np.log(factor)
-            best = min(best, (loss(at)[0], at), key=lambda found: found[0])
+    for feature in range(len(start.log) if len(start.log) > 1 else 0):
+        for factor in (*FACTORS, 32.0, 1024.0):
+            log = best.log.copy()
+            log[feature] = start.log[feature] + np.log(factor)
+            best = min(best, _evaluate(loss, log), key=_loss)
     return best

@@ -1,4 +1,4 @@
-"""The kernels of kernel regression, each as a score and, where it ends at one bandwidth, a mask."""
+"""The kernels of kernel regression, each as a score and, where its support is compact, a mask."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from attent.attention.scores.gaussian import Gaussian
 from attent.errors import ArgumentError, UnknownNameError
 
 
-class Parts(NamedTuple):
-    """What `attend` takes of a kernel, its queries and its keys."""
+class KernelParts(NamedTuple):
+    """The arguments of `attend` that compute a kernel."""
 
     query: Tensor
     key: Tensor
@@ -31,13 +31,13 @@ class Parts(NamedTuple):
 class Kernel:
     """A product kernel: K(u) = Π_d K(|u_d|), u being the distance in bandwidths, feature by feature.
 
-    With the score Σ_d log K(|u_d|) and a mask where K is zero, softmax's weights are K(u) / Σ K(u): those of Nadaraya 1964
+    With the score Σ_d log K(|u_d|) and a mask where K is zero, the softmax gives the weights K(u) / Σ K(u) of Nadaraya 1964
     ("On Estimating Regression") and Watson 1964 ("Smooth Regression Analysis").
 
     Args:
-        log: |u| → log K(|u|), up to a constant, falling or level from 0 on; asked of |u| < 1 alone where the kernel ends there.
-        ends: whether K is zero beyond |u| = 1.
-        border: whether K is more than zero at |u| = 1.
+        log: |u| → log K(|u|), up to a constant, not rising from 0 on; called for |u| < 1 only if the kernel ends there.
+        ends: True if K is zero beyond |u| = 1.
+        border: True if K is positive at |u| = 1.
     """
 
     log: Callable[[Tensor], Tensor]
@@ -45,48 +45,48 @@ class Kernel:
     border: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., Kernel], tuple[object, ...]]:
-        name = next((name for name, known in KERNELS.items() if known is self), None)
-        return (Kernel, (self.log, self.ends, self.border)) if name is None else (kernel, (name,))
+        name = next((name for name, kernel in KERNELS.items() if kernel is self), None)
+        return (Kernel, (self.log, self.ends, self.border)) if name is None else (get_kernel, (name,))
 
     @cached_property
     def score(self) -> Score:
         """The score of queries and keys in bandwidths."""
         return Gaussian(1.0) if self is KERNELS["gaussian"] else LogKernel(self)
 
-    def parts(self, query: Tensor, key: Tensor) -> Parts:
-        """What `attend` takes for queries (Tq, D) and keys (Tk, D) in bandwidths."""
-        return Parts(query, key, self.score, Within(query.detach(), key.detach(), border=self.border) if self.ends else None)
+    def parts(self, query: Tensor, key: Tensor) -> KernelParts:
+        """Return the arguments of `attend` for queries (Tq, D) and keys (Tk, D) in bandwidths."""
+        return KernelParts(query, key, self.score, Within(query.detach(), key.detach(), border=self.border) if self.ends else None)
 
-    def quick(self, query: Tensor, key: Tensor) -> Parts:
-        """The same weights in fewer operations, for queries and keys near 0.
+    def fast_parts(self, query: Tensor, key: Tensor) -> KernelParts:
+        """Return arguments for the same weights in fewer operations, for queries and keys near 0.
 
-        −|q − k|²/2 = (q, 1)·(k, −|k|²/2) − |q|²/2, of which softmax does not see the last.
+        −|q − k|²/2 = (q, 1)·(k, −|k|²/2) − |q|²/2, whose last term cancels in the softmax.
         """
         if self is not KERNELS["gaussian"]:
             return self.parts(query, key)
         ones, squares = torch.ones_like(query[:, :1]), key.square().sum(-1, keepdim=True)
-        # feature by feature in memory, for products with a few features are faster so
-        beside = torch.cat((key.mT, -0.5 * squares.mT)).mT
-        return Parts(torch.cat((query, ones), -1), beside, Dot(), None)
+        # features in column order, where products with a few of them are faster
+        return KernelParts(torch.cat((query, ones), -1), torch.cat((key.mT, -0.5 * squares.mT)).mT, Dot(), None)
 
-    def sees(self, distance: Tensor) -> Tensor:
-        """Whether K(|u|) is more than zero."""
+    def is_positive(self, distance: Tensor) -> Tensor:
+        """Return True where K(|u|) is more than zero."""
         if not self.ends:
             return torch.ones_like(distance, dtype=torch.bool)
         return distance <= 1.0 if self.border else distance < 1.0
 
     def exponent(self, distance: Tensor) -> Tensor:
-        """Σ_d log K(|u_d|) of distances (…, D) in bandwidths, −∞ where K is zero: (…)."""
-        # where it ends, its logarithm is not asked beyond
-        logs = self.log(distance.clamp(max=1.0) if self.ends else distance).masked_fill(~self.sees(distance), -torch.inf)
-        return logs.sum(-1)
+        """Return Σ_d log K(|u_d|) of distances (…, D) in bandwidths, −∞ where K is zero: (…)."""
+        return self._log_within(distance).masked_fill(~self.is_positive(distance), -torch.inf).sum(-1)
+
+    def _log_within(self, distance: Tensor) -> Tensor:
+        return self.log(distance.clamp(max=1.0) if self.ends else distance)
 
 
 class LogKernel(Score):
     """Σ_d log K(|q_d − k_d|) of a kernel, queries and keys in bandwidths; finite everywhere, so that it has gradients.
 
     Args:
-        kernel: the kernel; where it ends, a mask has to hide what is beyond.
+        kernel: the kernel; if it ends, a mask has to hide the pairs beyond.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -94,23 +94,23 @@ class LogKernel(Score):
         self.kernel = kernel
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """The scores (B, H, Tq, Tk) of queries (B, H, Tq, D) and keys (B, H, Tk, D)."""
+        """Return the scores (B, H, Tq, Tk) of queries (B, H, Tq, D) and keys (B, H, Tk, D)."""
         total = torch.zeros((), dtype=query.dtype, device=query.device)
-        # feature by feature: all at once would hold Tq · Tk · D numbers
+        # one feature at a time: all together would hold Tq · Tk · D numbers
         for feature in range(query.shape[-1]):
             distance = (query[..., :, None, feature] - key[..., None, :, feature]).abs()  # (B, H, Tq, Tk)
-            total = total + self.kernel.log(distance.clamp(max=1.0) if self.kernel.ends else distance)
+            total = total + self.kernel._log_within(distance)  # pyright: ignore[reportPrivateUsage]
         return total.expand(*query.shape[:-1], key.shape[-2])
 
 
 @dataclass(frozen=True, eq=False)
 class Within(Mask):
-    """A query sees the keys that lie within one bandwidth of it in every feature.
+    """A query sees the keys within one bandwidth of it in every feature.
 
     Args:
         query: (Tq, D) in bandwidths.
         key: (Tk, D) in bandwidths.
-        border: whether the border itself belongs to it.
+        border: True if the border belongs to it.
     """
 
     query: Tensor
@@ -118,7 +118,7 @@ class Within(Mask):
     border: bool = False
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(1, 1, Tq, Tk) of this tile."""
+        """Return (1, 1, Tq, Tk), True where the key is within one bandwidth."""
         query, key = self.query[pairs.rows], self.key[pairs.columns]
         allowed = torch.ones(len(query), len(key), dtype=torch.bool, device=query.device)
         for feature in range(query.shape[-1]):
@@ -130,11 +130,11 @@ class Within(Mask):
         return f"Within({len(self.query)} queries, {len(self.key)} keys)"
 
 
-def _power(of: Callable[[Tensor], Tensor], exponent: float = 1.0) -> Callable[[Tensor], Tensor]:
-    """|u| → exponent · log of(|u|), finite at the end."""
+def _log_power(base: Callable[[Tensor], Tensor], exponent: float = 1.0) -> Callable[[Tensor], Tensor]:
+    """Return |u| → exponent · log base(|u|), finite at the end."""
 
     def log(distance: Tensor) -> Tensor:
-        return exponent * of(distance).clamp(min=torch.finfo(distance.dtype).tiny).log()
+        return exponent * base(distance).clamp(min=torch.finfo(distance.dtype).tiny).log()
 
     return log
 
@@ -144,34 +144,34 @@ def _logistic(distance: Tensor) -> Tensor:
     return -distance - 2.0 * F.softplus(-distance)
 
 
-# The gaussian's bandwidth is its standard deviation, the exponential's its mean distance, the others' where they end.
+# The bandwidth of the gaussian is its standard deviation, of the exponential its mean distance, of the others the end of their support.
 KERNELS: dict[str, Kernel] = {
     "gaussian": Kernel(lambda distance: -0.5 * distance.square()),
     "exponential": Kernel(lambda distance: -distance),
     "logistic": Kernel(_logistic),
     "uniform": Kernel(lambda distance: 0.0 * distance, ends=True, border=True),
-    "triangular": Kernel(_power(lambda distance: 1.0 - distance), ends=True),
-    "epanechnikov": Kernel(_power(lambda distance: 1.0 - distance.square()), ends=True),
-    "biweight": Kernel(_power(lambda distance: 1.0 - distance.square(), 2.0), ends=True),
-    "triweight": Kernel(_power(lambda distance: 1.0 - distance.square(), 3.0), ends=True),
-    "tricube": Kernel(_power(lambda distance: 1.0 - distance.pow(3), 3.0), ends=True),
-    "cosine": Kernel(_power(lambda distance: (math.pi / 2 * distance).cos()), ends=True),
+    "triangular": Kernel(_log_power(lambda distance: 1.0 - distance), ends=True),
+    "epanechnikov": Kernel(_log_power(lambda distance: 1.0 - distance.square()), ends=True),
+    "biweight": Kernel(_log_power(lambda distance: 1.0 - distance.square(), 2.0), ends=True),
+    "triweight": Kernel(_log_power(lambda distance: 1.0 - distance.square(), 3.0), ends=True),
+    "tricube": Kernel(_log_power(lambda distance: 1.0 - distance.pow(3), 3.0), ends=True),
+    "cosine": Kernel(_log_power(lambda distance: (math.pi / 2 * distance).cos()), ends=True),
 }
 ALIASES = {"rbf": "gaussian", "normal": "gaussian", "laplace": "exponential", "boxcar": "uniform", "quartic": "biweight"}
 
 
-def kernel(given: str | Kernel) -> Kernel:
-    """The kernel that is meant.
+def get_kernel(kernel: str | Kernel) -> Kernel:
+    """Return the kernel of a name; a Kernel is returned as it is.
 
     Raises:
-        UnknownNameError: nothing bears the name.
-        ArgumentError: it is neither a name nor a Kernel.
+        UnknownNameError: no kernel has the name.
+        ArgumentError: neither a name nor a Kernel.
     """
-    if isinstance(given, Kernel):
-        return given
-    if not isinstance(given, str):
-        raise ArgumentError(f"kernel must be a name or a Kernel, got {given!r}")
-    name = ALIASES.get(given, given)
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str):
+        raise ArgumentError(f"kernel must be a name or a Kernel, got {kernel!r}")
+    name = ALIASES.get(kernel, kernel)
     if name not in KERNELS:
-        raise UnknownNameError("kernel", given, (*KERNELS, *ALIASES))
+        raise UnknownNameError("kernel", kernel, (*KERNELS, *ALIASES))
     return KERNELS[name]

@@ -91,8 +91,8 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
     def __hash__(self) -> int:
         return id(self)
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    def __eq__(self, value: object) -> bool:
+        return self is value
 
     def __repr__(self) -> str:
         return f"watch({', '.join(f'{path}: {weights.shape}' for path, weights in self._maps.items())})"
