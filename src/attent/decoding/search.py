@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from attent.data.batches import ROW_MULTIPLE, round_up
-from attent.data.tokenizer import BOS, EOS
-from attent.decoding.beam import countable, is_finished, likeliest, likeliest_of_logits
+from attent.data.tokenizer import BOS, EOS, PAD
+from attent.decoding.beam import is_finished, likeliest
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.models.encoder_decoder import EncoderDecoder
+from attent.ops.beam_topk import beam_topk_of_logits
 from attent.types import Lengths, Tokens
 
 Choice = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
@@ -120,8 +121,8 @@ def _chosen(
     """The log-probabilities of each sentence's next hypotheses, the rows that they continue, and their new tokens, (S, C) each."""
     (number, width), step = so_far.shape, written.shape[1]
     logits, before = logits.float(), torch.from_numpy(so_far).to(logits.device)
-    if choose is likeliest and constraints.is_unconstrained(step) and countable(logits):
-        scores, places = likeliest_of_logits(before, logits[: number * width].unflatten(0, (-1, width)))
+    if choose is likeliest and constraints.is_unconstrained(step):
+        scores, places = beam_topk_of_logits(before, logits[: number * width].unflatten(0, (-1, width)), (PAD, BOS), EOS)
     else:
         told = constraints.apply_(logits.log_softmax(-1), written)  # (R, V)
         told = told[: number * width].unflatten(0, (-1, width))  # (S, K, V)

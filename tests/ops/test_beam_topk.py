@@ -1,0 +1,86 @@
+import pytest
+import torch
+
+from attent.data.tokenizer import BOS, EOS, PAD
+from attent.ops import native
+from attent.ops.beam_topk import beam_topk, beam_topk_of_logits
+
+needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+LEVELS = [pytest.param(level, id=f"extension-{level}", marks=needs_extension) for level in (0, 1, 2)]
+
+
+@pytest.fixture(params=[*LEVELS, pytest.param(None, id="eager")])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extension at each width of registers, and plain PyTorch."""
+    use(request.param, monkeypatch)
+
+
+def use(level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if level is None:
+        monkeypatch.setattr(native, "library", lambda: None)
+        return
+    if level > native.simd_level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(native, "simd_level", lambda: level)
+
+
+def test_worked_by_hand() -> None:
+    so_far = torch.tensor([[-1.0, -2.0]])
+    told = torch.tensor([[[-3.0, -0.5, -9.0], [-0.25, -4.0, -0.75]]])
+    scores, places = beam_topk(so_far, told)
+    assert scores.tolist() == [[-1.5, -2.25, -2.75, -4.0]]
+    assert places.tolist() == [[1, 3, 5, 0]]
+
+
+@pytest.mark.usefixtures("way")
+def test_equals_keep_their_order() -> None:
+    so_far, told = torch.zeros(1, 3), torch.full((1, 3, 101), -2.0)
+    told[0, 1, 7] = -1.0
+    assert beam_topk(so_far, told)[1].tolist() == [[108, 0, 1, 2, 3, 4]]
+    assert beam_topk(so_far[:, :1], told[:, 2:])[1].tolist() == [[0]]
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("size", [1, 5, 32, 33, 64, 101, 517])
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_blocks_find_what_sorting_finds(width: int, size: int) -> None:
+    so_far, told = -torch.rand(7, width), -torch.randint(9, (7, width, size)).float()
+    told[0, :, 1:] = -torch.inf
+    scores, places = beam_topk(so_far, told)
+    every = (so_far[..., None] + told).flatten(1)
+    order = every.sort(descending=True, stable=True)
+    count = 1 if width == 1 else min(2 * width, width * size)
+    assert torch.equal(scores, order.values[:, :count])
+    real = ~scores.isneginf()
+    assert torch.equal(places[real], order.indices[:, :count][real])
+    assert ((places >= 0) & (places < width * size)).all()
+
+
+@pytest.mark.usefixtures("way")
+def test_the_order_is_that_of_the_numbers() -> None:
+    told = torch.cat((torch.randn(1, 2, 37) * 10.0 ** torch.randint(-9, 9, (37,)), torch.full((1, 2, 3), -torch.inf)), 2)
+    scores, _ = beam_topk(torch.zeros(1, 2), told)
+    assert scores.tolist() == [sorted(told.flatten().tolist(), reverse=True)[:4]]
+
+
+@pytest.mark.parametrize("level", [*LEVELS, None])
+@pytest.mark.parametrize(("width", "size"), [(1, 5), (1, 301), (3, 37), (5, 600)])
+def test_logits_are_normalised_over_all_tokens(width: int, size: int, level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(level, monkeypatch)
+    so_far, logits = -torch.rand(7, width), torch.randn(7, width, size) * 5
+    so_far[:, 1:2] = -torch.inf
+    told = logits.double().log_softmax(-1)
+    told[..., [PAD, BOS]] = -torch.inf
+    every = (so_far[..., None].double() + told).flatten(1)
+    scores, places = beam_topk_of_logits(so_far, logits, (PAD, BOS), EOS)
+    expected = every.topk(scores.shape[1])
+    torch.testing.assert_close(scores.double(), expected.values, atol=3e-6, rtol=1e-6)
+    real = ~scores.isneginf()
+    torch.testing.assert_close(every.gather(1, places)[real], expected.values[real], atol=3e-6, rtol=1e-6)
+
+
+@needs_extension
+def test_what_is_no_number_ends() -> None:
+    scores, places = beam_topk_of_logits(torch.zeros(1, 1), torch.full((1, 1, 37), torch.nan), (PAD, BOS), EOS)
+    assert scores.isnan().all()
+    assert places.tolist() == [[EOS]]
