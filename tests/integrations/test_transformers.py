@@ -129,7 +129,9 @@ def test_a_model_that_computes_part_of_it_warns_and_gets_float_masks() -> None:
     config = transformers.LongT5Config(vocab_size=29, d_model=12, d_kv=4, d_ff=17, num_layers=1, num_heads=3, local_radius=3)
     eager = transformers.LongT5Model(config).eval()
     config._attn_implementation = "attent"
-    with pytest.warns(UserWarning, match="the attention that LongT5LocalAttention, LongT5TransientGlobalAttention computes by itself stays as it is"):
+    with pytest.warns(
+        UserWarning, match="the attention that LongT5LocalAttention, LongT5TransientGlobalAttention computes by itself stays as it is"
+    ):
         model = transformers.LongT5Model(config).eval()
     model.load_state_dict(eager.state_dict())
     tokens, mask = torch.randint(3, 29, (2, 7)), (torch.arange(7) < torch.tensor([[7], [4]])).long()
