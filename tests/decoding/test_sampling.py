@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attent.decoding.sampling import Sampler, sampling_probs, uniforms
+from attent.decoding.search import TokenSampler, sampling_probs, uniforms
 
 TOLD = torch.tensor([0.4, 0.3, 0.2, 0.1, 0.0]).log()[None]
 
@@ -27,7 +27,7 @@ def test_tokens_come_as_often_as_they_should() -> None:
     count = 20_000
     told = torch.randn(1, 1, 11).log_softmax(-1).index_fill(2, torch.tensor([3, 10]), -torch.inf)
     numbers = uniforms(7, [[4, 5, 6]], count, 2)
-    scores, tokens = Sampler(numbers)(torch.full((count, 1), -1.0), told.expand(count, 1, 11), torch.arange(count), 1)
+    scores, tokens = TokenSampler(numbers)(torch.full((count, 1), -1.0), told.expand(count, 1, 11), torch.arange(count), 1)
     expected = count * told.softmax(-1)[0, 0]
     observed = tokens.flatten().bincount(minlength=11)
     assert observed[[3, 10]].tolist() == [0, 0]
@@ -41,7 +41,7 @@ def test_tokens_come_as_often_as_they_should() -> None:
 def test_nothing_impossible_is_drawn_at_the_edges() -> None:
     told = torch.tensor([[[0.0, 0.5, 0.0, 0.5, 0.0]]]).log().expand(2, 1, 5)
     numbers = torch.tensor([[0.0], [1 - 2.0**-53]], dtype=torch.float64)
-    assert Sampler(numbers)(torch.zeros(2, 1), told, torch.arange(2), 0)[1].tolist() == [[1], [3]]
+    assert TokenSampler(numbers)(torch.zeros(2, 1), told, torch.arange(2), 0)[1].tolist() == [[1], [3]]
 
 
 def test_randomness_belongs_to_a_source() -> None:

@@ -4,7 +4,7 @@ import time
 import pytest
 import torch
 
-from attent.decoding.side_by_side import parallel_map
+from attent.decoding.translator import parallel_map
 
 
 @pytest.fixture(autouse=True)

@@ -1,1 +1,1 @@
-"""Searching for a translation, on any model that keeps the contract of `attent.models.encoder_decoder`."""
+"""Decoding with trained models: translation by search, step by step or by sampling; masked words; classes; scores of given pairs."""

@@ -1,4 +1,4 @@
-"""What a search finds, with its score in parts."""
+"""Results of a search, with their scores in parts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class Hypothesis:
 
     Args:
         tokens: the target, without BOS and EOS.
-        log_probability: log P(Y | X), that of EOS included, in nats: the model's own, whatever constraints, temperature or
-            filters there were.
+        log_probability: log P(Y | X) of the model itself, EOS included, in nats; constraints, temperature and filters do not change it.
         length_penalty: lp(Y), 1 or more.
     """
 
@@ -26,24 +25,24 @@ class Hypothesis:
 
     @property
     def score(self) -> float:
-        """What hypotheses are ranked by; higher is better."""
+        """Return the number that hypotheses are ranked by; higher is better."""
         return self.log_probability / self.length_penalty
 
 
 @dataclass(frozen=True)
 class Translation(Hypothesis):
-    """A hypothesis and the text that its tokens stand for."""
+    """A hypothesis and the text of its tokens."""
 
     text: str
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """What a log-probability is divided by, lest short translations win: lp(Y) = ((5 + |Y|) / 6)^α.
+    """Return the divisor of a log-probability that keeps short translations from winning: lp(Y) = ((5 + |Y|) / 6)^α.
 
     Source: Wu et al. (2016), equation 14, arXiv 1609.08144.
 
     Args:
-        length: |Y|, the tokens whose log-probabilities are summed, EOS included.
+        length: |Y|, the number of tokens, EOS included.
         alpha: 0 for no penalty.
     """
     return ((5 + length) / 6) ** alpha

@@ -1,4 +1,4 @@
-"""Attention weights with the names of their rows and columns."""
+"""Attention weights with labels for their rows and columns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from attent.attention.maps.attention_map import AttentionMap
 
 @dataclass(frozen=True)
 class LabelledMap:
-    """Attention weights, and what their rows and columns are about.
+    """Attention weights, and the pieces of text that their rows and columns stand for.
 
     Args:
         weights: (1, H, Tq, Tk).
-        rows: what each query is about, Tq labels; in the decoder the token produced by the row's step, so that row t is about
-            target piece t, not the token read in, which is the piece before it.
-        columns: what each key is about, Tk labels; in the decoder's self-attention the pieces given, from BOS on.
+        rows: Tq labels of the queries. In a decoder row t is labelled with the token that step t produces (target piece t), not
+            with the token that it reads (the piece before).
+        columns: Tk labels of the keys; in a decoder's self-attention the tokens read, from BOS on.
     """
 
     weights: AttentionMap

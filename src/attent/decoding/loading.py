@@ -1,4 +1,4 @@
-"""From a run folder to what its task makes of it."""
+"""`attent.load`: from a run folder to a translator, a masked language model or a classifier."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LOADERS: dict[Task, Callable[..., Any]] = {
 
 
 def load(path: Path | str, device: torch.device | str = "cpu", trust_code: bool = False) -> Translator | Any:
-    """What a run folder holds: a `Translator`, a `FillMask` or a `Classifier`, by what the run does.
+    """Load a run folder as a `Translator`, a `FillMask` or a `Classifier`, by the run's task.
 
     Args:
         path: the run folder.
-        device: where the model is to be: a device, or a name of `attent.devices.device_of`, such as "auto".
-        trust_code: whether the run may name modules to import, such as the score "my.module:Class"; their code then runs.
+        device: a device, or a name of `attent.devices.device_of`, such as "auto".
+        trust_code: True if the run may import the modules that it names, such as the score "my.module:Class"; their code then runs.
 
     Raises:
         DeviceError: this machine does not have the device.

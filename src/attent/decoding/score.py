@@ -1,4 +1,4 @@
-"""How probable given translations are."""
+"""Scoring: the probability of given translations."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from attent.data.tokenizer import Tokenizer
 from attent.errors import DataError
 from attent.models.encoder_decoder import EncoderDecoder
 
-# The logits of one batch, at 32,000 tokens of vocabulary, are then a quarter of a gigabyte.
+# The logits of one batch then take a quarter of a gigabyte at a vocabulary of 32,000.
 BATCH = BatchSize(tokens=2048)
 
 
 @dataclass(frozen=True)
 class PairScore:
-    """How probable one pair's target is, given its source.
+    """The probability of a pair's target given its source.
 
     Args:
-        log_probability: log P(Y | X), that of EOS included, in nats.
-        tokens: how many tokens that is, EOS included.
+        log_probability: log P(Y | X), EOS included, in nats.
+        tokens: number of target tokens, EOS included.
     """
 
     log_probability: float
@@ -33,7 +33,7 @@ class PairScore:
 
     @property
     def per_token(self) -> float:
-        """Nats per token."""
+        """Return nats per token."""
         return self.log_probability / self.tokens
 
 
@@ -41,14 +41,14 @@ class PairScore:
 def score_pairs(
     model: EncoderDecoder[Any], pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, size: BatchSize = BATCH
 ) -> list[PairScore]:
-    """The log-probability of each pair's target, all its tokens told at once (forced decoding).
+    """Return the log-probability of each pair's target, all its tokens computed at once (forced decoding).
 
     Args:
         model: in evaluation mode.
         pairs: sources and their translations; either may be empty.
         source: encodes the sources.
         target: encodes the targets.
-        size: how many are computed side by side; a score does not depend on it.
+        size: of a batch; a score does not depend on it.
 
     Raises:
         DataError: a side has more tokens than the model can read.
@@ -56,17 +56,18 @@ def score_pairs(
     device = next(model.parameters()).device
     bitext = Bitext(pairs, source, target)
     lengths = np.maximum(bitext.source.lengths, bitext.target.lengths - 1)
-    if model.longest is not None and len(long := (lengths > model.longest).nonzero()[0]):
-        raise DataError(f"pair {long[0] + 1} has {lengths[long[0]]:,} tokens, more than the {model.longest:,} that this model can read")
+    if model.longest is not None and len(too_long := (lengths > model.longest).nonzero()[0]):
+        row = too_long[0]
+        raise DataError(f"pair {row + 1} has {lengths[row]:,} tokens, more than the {model.longest:,} that this model can read")
     scores = [PairScore(0.0, 1)] * len(pairs)
     for rows, _ in bitext.sorted_batches(size):
-        filled = np.concatenate((rows, rows[-1:].repeat(round_up(len(rows), ROW_MULTIPLE) - len(rows))))
-        batch = bitext.batch(filled).trim_padding(model.longest).to(device)
+        padded_rows = np.pad(rows, (0, round_up(len(rows), ROW_MULTIPLE) - len(rows)), "edge")
+        batch = bitext.batch(padded_rows).trim_padding(model.longest).to(device)
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
         logits = model.output(features).float()  # (B, T, V)
-        told = logits.gather(2, batch.target_out[..., None])[..., 0] - logits.logsumexp(-1)  # (B, T)
-        real = torch.arange(told.shape[1], device=device) < batch.target_lengths[:, None]
-        sums = told.double().masked_fill(~real, 0).sum(1).tolist()
+        log_probs = logits.gather(2, batch.target_out[..., None])[..., 0] - logits.logsumexp(-1)  # (B, T)
+        is_token = torch.arange(log_probs.shape[1], device=device) < batch.target_lengths[:, None]
+        sums = log_probs.double().masked_fill(~is_token, 0).sum(1).tolist()
         for row, total, tokens in zip(rows.tolist(), sums, batch.target_lengths.tolist(), strict=False):
             scores[row] = PairScore(total, tokens)
     return scores

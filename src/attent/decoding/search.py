@@ -1,8 +1,9 @@
-"""The search: step by step, whatever the model, whichever way the next tokens are chosen."""
+"""Beam search, greedy search and sampling, on any model that keeps the contract of `attent.models.encoder_decoder`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,14 @@ from torch import Tensor
 
 from attent.data.batches import ROW_MULTIPLE, round_up
 from attent.data.tokenizer import BOS, EOS, PAD
-from attent.decoding.beam import is_finished, likeliest
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.models.encoder_decoder import EncoderDecoder
-from attent.ops.beam_topk import beam_topk_of_logits
+from attent.ops.beam_topk import beam_topk, beam_topk_of_logits
 from attent.types import Lengths, Tokens
 
+# (beam scores (S, K), log-probabilities (S, K, V), sentence indices (S,), step) → new scores and indices into (K, V), (S, C) each.
 Choice = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
@@ -29,113 +30,199 @@ def search(
     lengths: Lengths,
     constraints: Constraints,
     settings: SearchSettings = GREEDY,
-    choose: Choice = likeliest,
+    choose: Choice | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch: every hypothesis is continued until EOS.
+    """Translate a batch: continue every hypothesis until EOS.
 
-    Settled sentences leave the batch. A translation does not depend on what is translated beside it: unless the model computes each
-    row by itself, the batch's rows stay a multiple of 8 throughout (repeating a row where hypotheses are too few).
+    Finished sentences leave the batch. A translation does not depend on the other sentences of its batch: unless the model computes
+    each row by itself, the number of rows stays a multiple of 8 throughout (rows are repeated where hypotheses are too few).
 
     Args:
         model: in evaluation mode.
         source: right-padded sources, (B, Tk).
-        lengths: how many of each source's tokens are real, (B,).
+        lengths: tokens of each source without padding, (B,).
         constraints: of each source's translations.
-        settings: the beam, and how many translations are wanted.
-        choose: which continuations come next: `likeliest`, or `Draw` for samples.
+        settings: of the search.
+        choose: picks the next tokens, such as a `TokenSampler`; beam search by default.
 
     Returns:
-        The n_best hypotheses of each source, the highest score first; fewer if there are no more.
+        The n_best hypotheses of each source, the highest score first; fewer if the search has no more.
     """
     copies = settings.n_best if settings.sample else 1
-    wanted, width = settings.n_best // copies, settings.beam
+    n_best, beam = settings.n_best // copies, settings.beam
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source) * copies)]
     if not finished:
         return []
     limits = constraints.limits.repeat_interleave(copies).tolist()
     multiple = 1 if model.rowwise else ROW_MULTIPLE
-    # Which sentence each place of the batch writes for; all but one hypothesis of a sentence would be the same at first.
-    who = np.arange(len(finished))
-    so_far = np.full((len(who), width), -np.inf, np.float32)
-    so_far[:, 0] = 0
-    every = _filled(np.arange(len(source)), multiple).to(source.device)
-    rows = _filled(who.repeat(width) // copies, multiple).to(source.device)
-    state = model.start(model.encode(source[every], lengths[every])).select(rows)
+    # The sentence that each group of K rows writes. At first a sentence has one hypothesis: the others would be equal to it.
+    sentence_index = np.arange(len(finished))
+    scores = np.full((len(sentence_index), beam), -np.inf, np.float32)
+    scores[:, 0] = 0
+    encoded_rows = _fill_up(np.arange(len(source)), multiple).to(source.device)
+    rows = _fill_up(sentence_index.repeat(beam) // copies, multiple).to(source.device)
+    state = model.start(model.encode(source[encoded_rows], lengths[encoded_rows])).select(rows)
     constraints = constraints.select(rows)
     written = rows.new_empty(len(rows), 0)
     tokens = torch.full_like(rows, BOS)
     while True:
         features, state = model.step(state, tokens)
-        step = written.shape[1]
-        # what is decided about so few numbers is decided on the CPU
-        scores, hypotheses, said = _chosen(model.output(features), so_far, constraints, written, choose, who)
-        ends = said == EOS
-        endings = ends[:, :width] & (scores[:, :width] != -np.inf)
-        if endings.any():
-            penalty = length_penalty(step + 1, settings.length_penalty)
-            ended = [
-                (who[place], row, total)
-                for place, row, total in zip(
-                    endings.nonzero()[0].tolist(), hypotheses[:, :width][endings].tolist(), scores[:, :width][endings].tolist(), strict=True
-                )
-                if len(best := finished[who[place]]) < wanted or total / penalty > best[-1].score
-            ]
-            said_before = written[torch.tensor([row for _, row, _ in ended], device=written.device, dtype=torch.long)].tolist()
-            for (sentence, _, total), before in zip(ended, said_before, strict=True):
-                best = [*finished[sentence], Hypothesis(tuple(before), total, penalty)]
-                finished[sentence] = sorted(best, key=lambda hypothesis: -hypothesis.score)[:wanted]
-        if width > 1:
-            going = ends.argsort(axis=1, kind="stable")[:, :width] + ends.shape[1] * np.arange(len(ends))[:, None]
-            said, hypotheses, scores, ends = (found.take(going) for found in (said, hypotheses, scores, ends))
-        so_far = np.where(ends, np.float32(-np.inf), scores)
-        still = [
-            place
-            for place, (sentence, running) in enumerate(zip(who.tolist(), so_far[:, 0].tolist(), strict=True))
-            # what neither ended anything nor came to an end goes on
-            if (not finished[sentence] and running > -np.inf)
-            or not is_finished(finished[sentence], running, limits[sentence], width=width, wanted=wanted, alpha=settings.length_penalty)
+        # numbers this few are faster to sort on the CPU
+        totals, parents, next_tokens = _next_hypotheses(model.output(features), scores, constraints, written, choose, sentence_index)
+        is_eos = next_tokens == EOS
+        penalty = length_penalty(written.shape[1] + 1, settings.length_penalty)
+        endings = [
+            (sentence_index[group], parents[group, rank], float(totals[group, rank]))
+            for group, rank in zip(*(is_eos[:, :beam] & (totals[:, :beam] != -np.inf)).nonzero(), strict=True)
+            if len(best := finished[sentence_index[group]]) < n_best or totals[group, rank] / penalty > best[-1].score
         ]
-        if not still:
+        if endings:
+            prefixes = written[torch.tensor([row for _, row, _ in endings], device=written.device)].tolist()
+            for (sentence, _, total), prefix in zip(endings, prefixes, strict=True):
+                finished[sentence] = _best([*finished[sentence], Hypothesis(tuple(prefix), total, penalty)], n_best)
+        if beam > 1:
+            order = is_eos.argsort(axis=1, kind="stable")[:, :beam] + is_eos.shape[1] * np.arange(len(is_eos))[:, None]
+            next_tokens, parents, totals, is_eos = (array.take(order) for array in (next_tokens, parents, totals, is_eos))
+        scores = np.where(is_eos, np.float32(-np.inf), totals)
+        active = [
+            index
+            for index, (sentence, best_score) in enumerate(zip(sentence_index.tolist(), scores[:, 0].tolist(), strict=True))
+            # a sentence that neither has a hypothesis nor ran out of continuations goes on
+            if (not finished[sentence] and best_score > -np.inf)
+            or not is_finished(finished[sentence], best_score, limits[sentence], beam=beam, n_best=n_best, alpha=settings.length_penalty)
+        ]
+        if not active:
             break
-        if leaving := round_up(len(still) * width, multiple) < len(tokens):
-            who, so_far, said, hypotheses = who[still], so_far[still], said[still], hypotheses[still]
-        elif len(still) < len(who):
-            # those that stay to fill up the batch go on with nothing
-            so_far[np.delete(np.arange(len(who)), still)] = -np.inf
-        tokens = _filled(said.ravel(), multiple).to(source.device)
-        moved = _filled(hypotheses.ravel(), multiple)
-        if leaving:
-            rows = moved.to(source.device)
+        if is_smaller := round_up(len(active) * beam, multiple) < len(tokens):
+            sentence_index, scores, next_tokens, parents = sentence_index[active], scores[active], next_tokens[active], parents[active]
+        elif len(active) < len(sentence_index):
+            # finished sentences that only fill up the batch cannot produce hypotheses any more
+            scores[np.delete(np.arange(len(sentence_index)), active)] = -np.inf
+        tokens = _fill_up(next_tokens.ravel(), multiple).to(source.device)
+        parent_rows = _fill_up(parents.ravel(), multiple)
+        if is_smaller:
+            rows = parent_rows.to(source.device)
             state, written, constraints = state.select(rows), written[rows], constraints.select(rows)
-        elif width > 1 and not torch.equal(moved, torch.arange(len(moved))):
-            rows = moved.to(source.device)
-            # hypotheses move within their own sentence, whose source all its rows have
+        elif beam > 1 and not torch.equal(parent_rows, torch.arange(len(parent_rows))):
+            rows = parent_rows.to(source.device)
+            # hypotheses move within their own sentence, whose rows all have the same source
             state, written = state.reorder(rows), written[rows]
         written = torch.cat((written, tokens[:, None]), 1)
-    return [_best(finished[first : first + copies], settings.n_best) for first in range(0, len(finished), copies)]
+    return [
+        _best([hypothesis for copy in finished[first : first + copies] for hypothesis in copy], settings.n_best)
+        for first in range(0, len(finished), copies)
+    ]
 
 
-def _chosen(
-    logits: Tensor, so_far: np.ndarray, constraints: Constraints, written: Tensor, choose: Choice, who: np.ndarray
+def _next_hypotheses(
+    logits: Tensor, scores: np.ndarray, constraints: Constraints, written: Tensor, choose: Choice | None, sentence_index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The log-probabilities of each sentence's next hypotheses, the rows that they continue, and their new tokens, (S, C) each."""
-    (number, width), step = so_far.shape, written.shape[1]
-    logits, before = logits.float(), torch.from_numpy(so_far).to(logits.device)
-    if choose is likeliest and constraints.is_unconstrained(step):
-        scores, places = beam_topk_of_logits(before, logits[: number * width].unflatten(0, (-1, width)), (PAD, BOS), EOS)
+    """Return the scores of each sentence's next hypotheses, the rows that they continue, and their new tokens, (S, C) each."""
+    (sentences, beam), step = scores.shape, written.shape[1]
+    logits, scores_before = logits.float(), torch.from_numpy(scores).to(logits.device)
+    if choose is None and constraints.is_unconstrained(step):
+        totals, indices = beam_topk_of_logits(scores_before, logits[: sentences * beam].unflatten(0, (-1, beam)), (PAD, BOS), EOS)
     else:
-        told = constraints.apply_(logits.log_softmax(-1), written)  # (R, V)
-        told = told[: number * width].unflatten(0, (-1, width))  # (S, K, V)
-        scores, places = choose(before, told, torch.from_numpy(who).to(logits.device), step)
-    hypotheses, said = np.divmod(places.cpu().numpy(), logits.shape[-1])
-    return scores.cpu().numpy(), hypotheses + width * np.arange(number)[:, None], said
+        log_probs = constraints.apply_(logits.log_softmax(-1), written)  # (R, V)
+        log_probs = log_probs[: sentences * beam].unflatten(0, (-1, beam))  # (S, K, V)
+        if choose is None:
+            totals, indices = beam_topk(scores_before, log_probs)
+        else:
+            totals, indices = choose(scores_before, log_probs, torch.from_numpy(sentence_index).to(logits.device), step)
+    parents, tokens = np.divmod(indices.cpu().numpy(), logits.shape[-1])
+    return totals.cpu().numpy(), parents + beam * np.arange(sentences)[:, None], tokens
 
 
-def _filled(rows: np.ndarray, multiple: int) -> Tensor:
-    """The rows, and the last of them again until they are a multiple of so many."""
-    return torch.from_numpy(np.pad(rows, (0, lacking), "edge") if (lacking := -len(rows) % multiple) else rows)
+def _fill_up(rows: np.ndarray, multiple: int) -> Tensor:
+    """Repeat the last row until the number of rows is a multiple of `multiple`."""
+    return torch.from_numpy(np.pad(rows, (0, padding), "edge") if (padding := -len(rows) % multiple) else rows)
 
 
-def _best(finished: list[list[Hypothesis]], count: int) -> list[Hypothesis]:
-    """So many hypotheses of one source, the highest score first."""
-    return sorted((hypothesis for part in finished for hypothesis in part), key=lambda hypothesis: -hypothesis.score)[:count]
+def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
+    """Return at most `count` hypotheses, the highest score first."""
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]
+
+
+def is_finished(finished: Sequence[Hypothesis], running: float, limit: int, *, beam: int, n_best: int, alpha: float) -> bool:
+    """Return whether no running hypothesis can become one of a sentence's n_best any more.
+
+    A running hypothesis only loses log-probability, and is divided at most by the penalty of the longest translation: it
+    never scores above log P / lp(limit + 1).
+
+    Args:
+        finished: the hypotheses that ended with EOS.
+        running: the highest log-probability of those that did not.
+        limit: the most tokens that the translation may have, without EOS.
+        beam: K; with 1 the first EOS ends the sentence.
+        n_best: hypotheses to return.
+        alpha: of the length penalty.
+    """
+    if running == -torch.inf:
+        return True
+    if len(finished) < n_best:
+        return False
+    return beam == 1 or _best(finished, n_best)[-1].score >= running / length_penalty(limit + 1, alpha)
+
+
+@dataclass(frozen=True)
+class TokenSampler:
+    """Draws the next token of each sentence; a `Choice` of `search`.
+
+    Args:
+        uniforms: random numbers in [0, 1), one for each sentence and step, (S, T) float64.
+        temperature, top_k, top_p: as in `SearchSettings`.
+    """
+
+    uniforms: Tensor
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+
+    def __call__(self, scores: Tensor, log_probs: Tensor, sentence_index: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """Draw a token for each sentence.
+
+        Args:
+            scores: log-probabilities of the tokens written so far, (S, 1).
+            log_probs: log-probabilities of the next token, (S, 1, V).
+            sentence_index: the row of `uniforms` for each sentence, (S,).
+            step: the column of `uniforms`.
+
+        Returns:
+            The scores with the drawn token's log-probability added, and the tokens, (S, 1) each.
+        """
+        log_probs = log_probs[:, 0]
+        sums = sampling_probs(log_probs, self.temperature, self.top_k, self.top_p).double().cumsum(-1)
+        heights = self.uniforms[sentence_index, step, None] * sums[:, -1:]
+        # right=True: a token of probability 0 adds no height and is never drawn
+        tokens = torch.searchsorted(sums, heights, right=True).clamp(max=log_probs.shape[1] - 1)
+        return scores + log_probs.gather(1, tokens), tokens
+
+
+def sampling_probs(log_probs: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Tensor:
+    """Return the probabilities to draw tokens with, (S, V); each row sums to 1.
+
+    Args:
+        log_probs: log-probabilities, (S, V), −∞ for forbidden tokens.
+        temperature: divides them; below 1 sharpens, above 1 flattens.
+        top_k: keeps the k most probable tokens, and those as probable as the last of them (None: all).
+        top_p: keeps of these the fewest most probable that together have at least this probability.
+    """
+    log_probs = log_probs / temperature
+    if top_k is not None and top_k < log_probs.shape[1]:
+        log_probs = log_probs.masked_fill(log_probs < log_probs.topk(top_k).values[:, -1:], -torch.inf)
+    probs = log_probs.softmax(-1)
+    if top_p < 1:
+        descending, order = probs.sort(dim=-1, descending=True, stable=True)
+        sum_before = descending.double().cumsum(-1) - descending
+        nucleus = torch.zeros_like(probs).scatter(1, order, descending.masked_fill(sum_before >= top_p, 0))
+        probs = nucleus / nucleus.sum(-1, keepdim=True)
+    return probs
+
+
+def uniforms(seed: int, sources: Sequence[Sequence[int]], copies: int, steps: int) -> Tensor:
+    """Return random numbers for `copies` samples of each source, (B · copies, steps), the samples of a source in adjacent rows.
+
+    The numbers depend on the seed and the source's tokens alone, so neither order nor batch matters.
+    """
+    rows = [np.random.default_rng([seed, copy, *source]).random(steps) for source in sources for copy in range(copies)]
+    return torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, steps, dtype=torch.float64)

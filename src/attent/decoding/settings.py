@@ -1,4 +1,4 @@
-"""The settings of a search."""
+"""Settings of a search."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 # The largest whole number that a float64 holds exactly with all those below it.
-MOST = 2**53
-# Of one source, side by side.
-MOST_HYPOTHESES = 10_000
+MAX_TOKENS = 2**53
+# Of one source.
+MAX_HYPOTHESES = 10_000
 
 
 class SearchSettings(BaseModel):
-    """Everything that decides how a translation is searched for; the defaults are greedy search.
+    """Settings of a search for translations; the defaults are greedy search.
 
     Args:
-        beam: hypotheses kept side by side, K. With 1 the most probable token is taken at every step and the first EOS ends
-            the sentence, whatever the length penalty; with more the search goes on until nothing that runs can still be
-            among the best.
-        n_best: translations returned for each source; at most the beam, any number of samples.
+        beam: number of hypotheses, K. With 1 every step takes the most probable token and the first EOS ends the sentence,
+            whatever the length penalty; with more the search ends when no running hypothesis can become one of the best.
+        n_best: translations of each source; at most the beam, any number of samples.
         length_penalty: α of Wu et al. (2016), arXiv 1609.08144, equation 14; 0 ranks by log-probability alone.
         minimum_length: tokens that a translation must have, EOS not counted.
         maximum_length: tokens that it may have, EOS not counted (None: no bound of this kind).
-        maximum_factor: tokens that it may have for each of its source (None: no bound of this kind). Where neither is
-            given a translation of Tk tokens may have 2 Tk + 32; where both are, the smaller bound holds.
-        no_repeat_ngram: no run of so many tokens comes twice in a translation; 0 forbids nothing.
+        maximum_factor: tokens that it may have for each source token (None: no bound of this kind). Without either bound the
+            translation of Tk tokens may have 2 Tk + 32; with both the smaller one holds.
+        no_repeat_ngram: n-grams of this length do not come twice in a translation; 0 forbids nothing.
         sample: draw each token at random instead; n_best translations are drawn independently.
-        temperature: the log-probabilities are divided by it before drawing.
-        top_k: draw among so many most probable tokens only (None: all). Fan et al. (2018), §5.1, arXiv 1805.04833.
+        temperature: divides the log-probabilities before drawing.
+        top_k: draw among the k most probable tokens only (None: all). Fan et al. (2018), §5.1, arXiv 1805.04833.
         top_p: draw among the fewest most probable tokens that together have at least this probability. Holtzman et al.
             (2020), §3.1, arXiv 1904.09751.
         seed: of the draws; a source's draws are a function of it and of the source alone.
@@ -35,11 +34,11 @@ class SearchSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    beam: int = Field(default=1, ge=1, le=MOST_HYPOTHESES)
-    n_best: int = Field(default=1, ge=1, le=MOST_HYPOTHESES)
+    beam: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
+    n_best: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
     length_penalty: float = Field(default=0.6, ge=0)
-    minimum_length: int = Field(default=0, ge=0, le=MOST)
-    maximum_length: int | None = Field(default=None, ge=1, le=MOST)
+    minimum_length: int = Field(default=0, ge=0, le=MAX_TOKENS)
+    maximum_length: int | None = Field(default=None, ge=1, le=MAX_TOKENS)
     maximum_factor: float | None = Field(default=None, gt=0)
     no_repeat_ngram: int = Field(default=0, ge=0)
     sample: bool = False
@@ -61,12 +60,12 @@ class SearchSettings(BaseModel):
         return self
 
     def limits(self, lengths: np.ndarray) -> np.ndarray:
-        """The most tokens that each translation may have, from its own source's length alone: (B,) → (B,)."""
+        """Return the most tokens of each translation, from its own source's length alone: (B,) → (B,)."""
         if self.maximum_length is None and self.maximum_factor is None:
             return 2 * lengths + 32
         limits = np.full_like(lengths, np.iinfo(np.int64).max if self.maximum_length is None else self.maximum_length)
         if self.maximum_factor is not None:
-            limits = np.minimum(limits, np.clip(self.maximum_factor * lengths, 1, MOST).astype(np.int64))
+            limits = np.minimum(limits, np.clip(self.maximum_factor * lengths, 1, MAX_TOKENS).astype(np.int64))
         return limits
 
 

@@ -1,34 +1,35 @@
-"""A trained model, ready to translate text and to show its attention."""
+"""A trained translator: it translates text, scores translations, and shows its attention."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
 
 from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
 from attent.data.batches import KEY_MULTIPLE, BatchSize, Sequences, cut_batches
 from attent.data.dates.checks import InputCheck, input_check
 from attent.data.text import Pair
 from attent.data.tokenizer import BOS, Tokenizer
-from attent.decoding.beam import likeliest
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, Translation
 from attent.decoding.labelled import LabelledMap
-from attent.decoding.sampling import Sampler, uniforms
 from attent.decoding.score import BATCH as SCORED
 from attent.decoding.score import PairScore, score_pairs
-from attent.decoding.search import Choice, search
+from attent.decoding.search import TokenSampler, search, uniforms
 from attent.decoding.settings import GREEDY, SearchSettings
-from attent.decoding.side_by_side import parallel_map
 from attent.errors import ArgumentError
 from attent.models.encoder_decoder import EncoderDecoder
 from attent.runs.folder import read
 
-# Sentences translated side by side, in pairs; enough for the products to be large, few enough for any memory.
+T = TypeVar("T")
+R = TypeVar("R")
+# Sentences of a batch: enough for large matrix products, few enough for any memory.
 BATCH = 128
 EOS_LABEL = "</s>"
 BOS_LABEL = "<s>"
@@ -41,7 +42,7 @@ class Translator:
         model: keeps the contract of `attent.models.encoder_decoder`; put into evaluation mode.
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
-        input_check: why a text is none of those that the model learnt to translate; None where any text may be.
+        input_check: gives the reason why a text is no input of this model; None if any text is.
     """
 
     def __init__(
@@ -57,19 +58,19 @@ class Translator:
 
     @property
     def longest_source(self) -> int | None:
-        """The most tokens that a text may have to be translated; None where there is no limit."""
+        """Return the most tokens that a source may have; None if there is no limit."""
         return None if self.model.longest is None else self.model.longest // KEY_MULTIPLE * KEY_MULTIPLE
 
     def refusal(self, text: str) -> str | None:
-        """Why a text has an empty translation although it is not empty; None where it has another."""
+        """Return the reason why a non-empty text is not translated; None if it is."""
         return refusal(text, self.source_tokenizer, self.longest_source, self.input_check)
 
     def can_read(self, source: str, target: str) -> bool:
-        """Whether the model can read a text, and a translation of it with BOS before."""
-        longest, most = self.model.longest, self.longest_source
-        if longest is None or most is None:
+        """Return whether the model can read a source, and a target of it after BOS."""
+        longest, longest_source = self.model.longest, self.longest_source
+        if longest is None or longest_source is None:
             return True
-        return len(self.source_tokenizer.encode(source)) <= most and len(self.target_tokenizer.encode(target)) < longest
+        return len(self.source_tokenizer.encode(source)) <= longest_source and len(self.target_tokenizer.encode(target)) < longest
 
     @overload
     def translate(  # pyright: ignore[reportOverlappingOverload]
@@ -87,17 +88,17 @@ class Translator:
         prefixes: Any = None,
         batch: int | BatchSize = BATCH,
     ) -> str | list[str]:
-        """Translate a text, or each of several; the order is kept. What is empty, or refused, has an empty translation.
+        """Translate a text, or a list of texts in order. An empty or refused text has an empty translation.
 
         Args:
-            texts: one sentence each, which gives a list; or a single string, which gives a string.
+            texts: sentences, which give a list; or a single string, which gives a string.
             settings: of the search.
-            prefixes: how each translation must begin, a string for a single text; freely unless given.
-            batch: how many are translated side by side, in texts unless said otherwise; a translation does not depend on it.
+            prefixes: the forced beginning of each translation, a string for a single text; none by default.
+            batch: size of a batch, an int in texts; a translation does not depend on it.
         """
         if isinstance(texts, str):
             return self.translate([texts], settings, prefixes=None if prefixes is None else [prefixes], batch=batch)[0]
-        return [found[0].text for found in self.search(texts, settings, prefixes=prefixes, batch=batch)]
+        return [best[0].text for best in self.search(texts, settings, prefixes=prefixes, batch=batch)]
 
     @overload
     def search(  # pyright: ignore[reportOverlappingOverload]
@@ -120,9 +121,9 @@ class Translator:
         prefixes: Any = None,
         batch: int | BatchSize = BATCH,
     ) -> list[Translation] | list[list[Translation]]:
-        """The n_best translations of a text, or of each of several, with their scores, the best first; arguments as for `translate`.
+        """Return the n_best translations of a text, or of each text of a list, with their scores, the best first.
 
-        A prefix may also be the ids of its tokens.
+        Arguments as for `translate`; a prefix may also be the ids of its tokens.
 
         Raises:
             ArgumentError: there are not as many prefixes as texts.
@@ -132,40 +133,50 @@ class Translator:
         if isinstance(prefixes, str) or (prefixes is not None and len(prefixes) != len(texts)):
             count = repr(prefixes) if isinstance(prefixes, str) else len(prefixes)
             raise ArgumentError(f"there must be a prefix for each of {len(texts)} texts, got {count}")
-        begun = [self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix] for prefix in prefixes or [()] * len(texts)]
-        if any(isinstance(token, str) for tokens in begun for token in tokens):
+        forced = [
+            self.target_tokenizer.encode(prefix) if isinstance(prefix, str) else [*prefix] for prefix in prefixes or [()] * len(texts)
+        ]
+        if any(isinstance(token, str) for tokens in forced for token in tokens):
             raise ArgumentError(f"a prefix must be a string or the ids of its tokens, got {prefixes}")
         encoded = encode_sources(texts, self.source_tokenizer, self.input_check)
         sources = Sequences(encoded)
-        found = [[Translation((), 0.0, 1.0, "")]] * len(texts)
-        # of what the model can number, one is BOS
-        most = np.iinfo(np.int64).max if self.model.longest is None else self.model.longest - 1
+        # BOS takes one of the model's positions
+        max_tokens = np.iinfo(np.int64).max if self.model.longest is None else self.model.longest - 1
 
-        def searched(rows: np.ndarray) -> list[list[Hypothesis]]:
-            limits = torch.from_numpy(np.minimum(settings.limits(sources.lengths[rows]), most)).to(self.device)
+        def search_batch(rows: np.ndarray) -> list[list[Hypothesis]]:
+            limits = torch.from_numpy(np.minimum(settings.limits(sources.lengths[rows]), max_tokens)).to(self.device)
             constraints = Constraints.of(
                 limits,
-                [begun[row] for row in rows],
+                [forced[row] for row in rows],
                 minimum_length=settings.minimum_length,
                 no_repeat_ngram=settings.no_repeat_ngram,
             )
+            sampler = None
+            if settings.sample:
+                numbers = uniforms(settings.seed, [encoded[row] for row in rows], settings.n_best, int(constraints.limits.max()) + 1)
+                sampler = TokenSampler(numbers.to(self.device), settings.temperature, settings.top_k, settings.top_p)
             return search(
                 self.model,
                 torch.from_numpy(sources.pad(rows, KEY_MULTIPLE)).to(self.device),
                 torch.from_numpy(sources.lengths[rows]).to(self.device),
                 constraints,
                 settings,
-                self._choice(settings, [encoded[row] for row in rows], int(constraints.limits.max()) + 1),
+                sampler,
             )
 
-        parts = [*length_batches(sources.lengths, self.longest_source, batch)][::-1]
+        translations = [[Translation((), 0.0, 1.0, "")]] * len(texts)
+        # the longest sources first, as they take longest
+        batches = [*length_batches(sources.lengths, self.longest_source, batch)][::-1]
         with torch.inference_mode():
-            # rows of their own do not depend on threads either
-            each = parallel_map if self.model.rowwise else map
-        for rows, hypotheses in zip(parts, each(searched, parts), strict=True):
+            # a model that computes each row by itself does not depend on the number of threads either
+            results = (parallel_map if self.model.rowwise else map)(search_batch, batches)
+        for rows, hypotheses in zip(batches, results, strict=True):
             for row, best in zip(rows, hypotheses, strict=True):
-                found[row] = [self._read(hypothesis) for hypothesis in best]
-        return found
+                translations[row] = [
+                    Translation(item.tokens, item.log_probability, item.length_penalty, self.target_tokenizer.decode(item.tokens))
+                    for item in best
+                ]
+        return translations
 
     @overload
     def score(self, pairs: Pair | tuple[str, str], *, batch: int | BatchSize = ...) -> PairScore: ...
@@ -174,94 +185,85 @@ class Translator:
     def score(
         self, pairs: Pair | tuple[str, str] | Sequence[Pair | tuple[str, str]], *, batch: int | BatchSize = SCORED
     ) -> PairScore | list[PairScore]:
-        """The log-probability of each pair's target given its source, in nats, of the whole and per token.
+        """Return the log-probability of each pair's target given its source, in nats, in total and per token.
 
         Args:
             pairs: sources and targets, which give a list; or a single pair, which gives a single score.
-            batch: how many are scored side by side, in pairs unless said otherwise.
+            batch: size of a batch, an int in pairs.
 
         Raises:
-            ArgumentError: something is no pair of texts.
+            ArgumentError: an element is no pair of texts.
         """
         if isinstance(pairs, Pair) or (isinstance(pairs, tuple) and isinstance(next(iter(pairs), None), str)):
             return self.score([_pair(pairs)], batch=batch)[0]
         size = BatchSize(pairs=batch) if isinstance(batch, int) else batch
-        made = [_pair(pair) for pair in pairs]
-        return score_pairs(self.model, made, self.source_tokenizer, self.target_tokenizer, size)
+        return score_pairs(self.model, [_pair(pair) for pair in pairs], self.source_tokenizer, self.target_tokenizer, size)
 
-    def length_error(self, source: str, target: str, most: int | None) -> str | None:
-        """Why a pair cannot be read by a model that reads so many tokens of a side; None where it can.
+    def length_error(self, source: str, target: str, limit: int | None) -> str | None:
+        """Return the reason why a pair has too many tokens on a side; None if it has not.
 
         Args:
-            source: what is read.
-            target: what is given; BOS before it counts.
-            most: None where there is no limit. `score` reads as many as `model.longest`.
+            source: of the pair.
+            target: of the pair; BOS before it counts.
+            limit: the most tokens of a side, such as `model.longest`; None if there is no limit.
         """
-        if most is None:
+        if limit is None:
             return None
         tokens = max(len(self.source_tokenizer.encode(source)), len(self.target_tokenizer.encode(target)) + 1)
-        return None if tokens <= most else f"{tokens:,} tokens, more than the {most:,} that this model can read"
-
-    def _choice(self, settings: SearchSettings, sources: Sequence[Sequence[int]], steps: int) -> Choice:
-        if not settings.sample:
-            return likeliest
-        numbers = uniforms(settings.seed, sources, settings.n_best, steps).to(self.device)
-        return Sampler(numbers, settings.temperature, settings.top_k, settings.top_p)
-
-    def _read(self, found: Hypothesis) -> Translation:
-        return Translation(found.tokens, found.log_probability, found.length_penalty, self.target_tokenizer.decode(found.tokens))
+        return None if tokens <= limit else f"{tokens:,} tokens, more than the {limit:,} that this model can read"
 
     @torch.no_grad()
     def map(self, source: str, target: str | None = None) -> dict[str, LabelledMap]:
-        """Every attention map of one translation, by the name of its module, in the order of computation.
+        """Return every attention map of one translation, by the name of its module, in the order of computation.
 
         Args:
             source: the text to translate.
-            target: a translation to look at; the model's own unless given.
+            target: its translation; the model's own by default.
 
         Raises:
-            ArgumentError: the source is empty, or refused where no target is given.
+            ArgumentError: the source is empty, or refused and has no target.
         """
         if not source:
             raise ArgumentError("an empty source has no attention to show")
-        if target is None and (why := self.refusal(source)):
-            raise ArgumentError(why)
         if target is None:
+            if reason := self.refusal(source):
+                raise ArgumentError(reason)
             target = self.translate([source])[0]
-        sources = (*self.source_tokenizer.pieces(source),)
-        targets = (*self.target_tokenizer.pieces(target), EOS_LABEL)
         tokens = torch.tensor([self.source_tokenizer.encode(source)], device=self.device)
-        given = torch.tensor([[BOS, *self.target_tokenizer.encode(target)]], device=self.device)
-        with watch(self.model) as seen:
+        target_in = torch.tensor([[BOS, *self.target_tokenizer.encode(target)]], device=self.device)
+        with watch(self.model) as maps:
             memory = self.model.encode(tokens, torch.tensor([tokens.shape[1]], device=self.device))
-            self.model.decode(memory, given)
-        maps = {}
-        for name, weights in seen.items():
-            if name.startswith("encoder."):
-                maps[name] = LabelledMap(weights, sources, sources)
-            elif name.endswith("cross_attention"):
-                maps[name] = LabelledMap(weights, targets, sources)
-            else:
-                maps[name] = LabelledMap(weights, targets, (BOS_LABEL, *targets[:-1]))
-        return maps
+            self.model.decode(memory, target_in)
+        return label_decoder_maps(maps, (*self.source_tokenizer.pieces(source),), (*self.target_tokenizer.pieces(target), EOS_LABEL))
 
 
-def _pair(given: object) -> Pair:
-    match given:
+def label_decoder_maps(maps: Mapping[str, AttentionMap], source: tuple[str, ...], target: tuple[str, ...]) -> dict[str, LabelledMap]:
+    """Label the maps of a translator by name: source pieces in the encoder, the tokens produced and read in the decoder."""
+    labelled = {}
+    for name, weights in maps.items():
+        if name.startswith("encoder."):
+            labelled[name] = LabelledMap(weights, source, source)
+        else:
+            labelled[name] = LabelledMap(weights, target, source if name.endswith("cross_attention") else (BOS_LABEL, *target[:-1]))
+    return labelled
+
+
+def _pair(pair: object) -> Pair:
+    match pair:
         case Pair():
-            return given
+            return pair
         case (str() as source, str() as target):
             return Pair(source, target)
-    raise ArgumentError(f"a pair must be (source, target), got {given!r}")
+    raise ArgumentError(f"a pair must be (source, target), got {pair!r}")
 
 
 def refusal(text: str, tokenizer: Tokenizer, longest: int | None, input_check: InputCheck | None) -> str | None:
-    """Why a text is not translated; None where it is, or is empty.
+    """Return the reason why a text is not translated; None if it is, or is empty.
 
     Args:
         text: the source.
-        tokenizer: what cuts it.
-        longest: the most tokens that it may have; None where there is no limit.
+        tokenizer: encodes it.
+        longest: the most tokens that it may have; None if there is no limit.
         input_check: as of a `Translator`.
     """
     if longest is not None and (tokens := len(tokenizer.encode(text))) > longest:
@@ -270,28 +272,51 @@ def refusal(text: str, tokenizer: Tokenizer, longest: int | None, input_check: I
 
 
 def encode_sources(texts: Sequence[str], tokenizer: Tokenizer, input_check: InputCheck | None) -> list[list[int]]:
-    """The ids of each text; none of one that fails the check."""
+    """Return the ids of each text; none for a text that fails the check."""
     return [tokenizer.encode("" if input_check and input_check(text) else text) for text in texts]
 
 
 def length_batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) -> Iterator[np.ndarray]:
-    """The rows that are translated side by side, from short to long; those that cannot be are left out.
+    """Cut sources into batches of similar length, the shortest first; empty and overlong sources are left out.
 
     Args:
         lengths: tokens of each source.
-        longest: the most that one may have; None where there is no limit.
-        batch: how many are translated at a time, in texts unless said otherwise.
+        longest: the most tokens of a source; None if there is no limit.
+        batch: size of a batch, an int in texts.
+
+    Returns:
+        The indices of each batch's sources.
     """
     order = np.argsort(lengths, kind="stable")
     order = order[(lengths[order] > 0) & (lengths[order] <= (longest or np.inf))]
     return cut_batches(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
 
 
+def parallel_map(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """Map a function over items in parallel on the CPU, one thread for each: most steps of a search use only one anyway.
+
+    Args:
+        function: its result must not depend on the number of threads; settings that torch holds for each thread, such as
+            autocast's, do not apply in it.
+        items: those that take longest should come first.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or len(items) < 2:
+        yield from map(function, items)
+        return
+    try:
+        with ThreadPoolExecutor(min(threads, len(items)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(function, items)
+    finally:
+        # each thread has a number of its own, but a new one takes the last that was set anywhere
+        torch.set_num_threads(threads)
+
+
 def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> Translator:
-    """The translator that a run folder holds.
+    """Load the translator of a run folder.
 
     Raises:
-        RunError: the folder is missing, damaged, or written by a newer version, or holds something else.
+        RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "translate", trust_code)
     return Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
