@@ -47,7 +47,7 @@ def test_positions_inside_attention_are_for_self_attention_alone() -> None:
 def test_a_decoder_goes_on_where_it_stopped(norm: str) -> None:
     decoder = Decoder(SETTINGS.model_copy(update={"norm": norm}))
     features, memory = torch.randn(2, 5, 6), Memory(torch.randn(2, 7, 6), torch.tensor([7, 3]))
-    source = decoder.remember(memory)
+    source = tuple(layer.cross_attention.remember(memory.features) for layer in decoder.layers)
     whole, _ = decoder(features, (None, None), source, memory.lengths)
     first, written = decoder(features[:, :2], (None, None), source, memory.lengths)
     rest, written = decoder(features[:, 2:], written, source, memory.lengths)

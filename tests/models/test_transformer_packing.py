@@ -4,8 +4,9 @@ from torch import Tensor, nn
 
 from attent.attention.capture.watch import watch
 from attent.attention.normalizers.sparsemax import Sparsemax
-from attent.models import transformer_packing as compiled
-from attent.models.transformer import Transformer
+from attent.models import transformer_packing
+from attent.models.transformer import Transformer, TransformerState
+from attent.models.transformer_packing import ANGLE_BLOCK, IncrementalState, is_packable
 from attent.models.transformer_settings import TransformerSettings
 from attent.ops import native
 
@@ -75,27 +76,27 @@ def test_each_row_is_computed_alone_on_any_number_of_threads(variant: dict[str, 
 @torch.inference_mode()
 def test_what_was_exchanged_or_is_listened_to_goes_the_general_way() -> None:
     model = make({})
-    assert compiled.serves(model.encoder)
+    assert is_packable(model.encoder)
     with watch(model):
-        assert not compiled.serves(model.encoder)
+        assert not is_packable(model.encoder)
     heard = model.encoder.layers[1].feed_forward.register_forward_hook(lambda *_: None)
-    assert not compiled.serves(model.encoder)
+    assert not is_packable(model.encoder)
     heard.remove()
-    assert compiled.serves(model.encoder)
+    assert is_packable(model.encoder)
     model.decoder.layers[0].cross_attention.normaliser = Sparsemax()
-    assert not compiled.serves(model.decoder)
+    assert not is_packable(model.decoder)
     model.encoder.layers[0].feed_forward.widen = nn.Sequential(nn.Linear(36, 67))
-    assert not compiled.serves(model.encoder)
+    assert not is_packable(model.encoder)
     assert not model.rowwise
 
 
 def test_without_inference_mode_gradients_may_be_wanted() -> None:
     model = make({})
     with torch.no_grad():
-        assert not compiled.serves(model.encoder)
+        assert not is_packable(model.encoder)
     with torch.inference_mode():
-        assert not compiled.serves(model.train().encoder)
-        assert not compiled.serves(model.eval().bfloat16().encoder)
+        assert not is_packable(model.train().encoder)
+        assert not is_packable(model.eval().bfloat16().encoder)
 
 
 def test_weights_that_were_learnt_since_are_used() -> None:
@@ -110,3 +111,106 @@ def test_weights_that_were_learnt_since_are_used() -> None:
     assert before.keys() == model.state_dict().keys()
     with torch.inference_mode():
         torch.testing.assert_close(model.encode(source, LENGTHS).features[2, :31], expected[2, :31], atol=1e-5, rtol=1e-5)
+
+
+SMALLER = {"encoder_layers": 1, "decoder_layers": 2, "width": 24, "feed_forward": 11, "heads": 4, "maximum_length": 31}
+STEPPED = [
+    {"position": "sinusoidal", "norm": "post", "key_value_heads": 2},
+    {"position": "learned", "norm": "pre", "share_embeddings": "none"},
+    {"position": "rotary", "norm": "post", "key_value_heads": 1},
+    {"position": "rotary", "norm": "pre", "activation": "gelu"},
+    {"position": "none", "score": "dot"},
+]
+LEFT = [{"position": "alibi"}, {"position": "relative_bias"}, {"score": "cosine"}, {"normaliser": "sparsemax"}]
+
+
+def small(variant: dict[str, object]) -> Transformer:
+    return Transformer(TransformerSettings.model_validate(SMALLER | variant), 13, 11).eval()
+
+
+def three_sources() -> tuple[Tensor, Tensor]:
+    return torch.randint(4, 13, (3, 7)), torch.tensor([7, 2, 5])
+
+
+def begun(model: Transformer) -> IncrementalState:
+    state = model.start(model.encode(*three_sources()))
+    assert isinstance(state, IncrementalState)
+    return state
+
+
+@pytest.fixture(autouse=True)
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that more has to be made."""
+    monkeypatch.setattr(transformer_packing, "BUFFER_BLOCK", ANGLE_BLOCK)
+
+
+@pytest.mark.parametrize("variant", STEPPED, ids=str)
+@torch.inference_mode()
+def test_steps_are_those_of_decode(variant: dict[str, object]) -> None:
+    model, (source, lengths), tokens = small(variant), three_sources(), torch.randint(2, 11, (3, ANGLE_BLOCK + 3))
+    memory = model.encode(source, lengths)
+    state, steps = model.start(memory), []
+    assert isinstance(state, IncrementalState)
+    for token in tokens.unbind(1):
+        features, state = model.step(state, token)
+        steps.append(features)
+    torch.testing.assert_close(torch.stack(steps, 1), model.decode(memory, tokens))
+
+
+@torch.inference_mode()
+def test_lengths_may_be_one_number_for_all() -> None:
+    model, (source, _), token = small(STEPPED[0]), three_sources(), torch.tensor([3, 4, 5])
+    expanded, copied = (model.start(model.encode(source, lengths)) for lengths in (torch.tensor(5).expand(3), torch.full((3,), 5)))
+    assert torch.equal(model.step(expanded, token)[0], model.step(copied, token)[0])
+
+
+@pytest.mark.parametrize("variant", LEFT, ids=str)
+@torch.inference_mode()
+def test_other_parts_go_the_general_way(variant: dict[str, object]) -> None:
+    model = small(variant)
+    assert isinstance(model.start(model.encode(*three_sources())), TransformerState)
+
+
+@torch.inference_mode()
+def test_what_it_does_not_promise_goes_the_general_way() -> None:
+    model, (source, lengths) = small({}), three_sources()
+    memory = model.encode(source, lengths)
+    with watch(model):
+        assert isinstance(model.start(memory), TransformerState)
+    # a query that may see nothing returns zeros
+    assert isinstance(model.start(model.encode(source, torch.tensor([7, 0, 5]))), TransformerState)
+    with torch.inference_mode(False), torch.no_grad():
+        assert isinstance(model.start(model.encode(source.clone(), lengths.clone())), TransformerState)
+    assert isinstance(model.train().start(memory), TransformerState)
+    model.eval().bfloat16()
+    assert isinstance(model.start(model.encode(source, lengths)), TransformerState)
+
+
+@torch.inference_mode()
+def test_rows_are_selected_moved_and_named_twice() -> None:
+    model = small({"position": "rotary", "key_value_heads": 2})
+    rows, tokens = torch.tensor([2, 0, 2, 1]), torch.tensor([7, 5, 7, 6])
+    _, state = model.step(begun(model), torch.tensor([2, 3, 4]))
+    features, after = model.step(state, torch.tensor([5, 6, 7]))
+    chosen, more = model.step(state.select(rows), tokens)
+    torch.testing.assert_close(chosen, features[rows])
+    again, moved = torch.tensor([0, 2, 2, 3]), torch.tensor([3, 4, 5, 6])
+    torch.testing.assert_close(model.step(more.select(again), moved)[0], model.step(after.select(rows[again]), moved)[0])
+    # of the same source
+    other = torch.tensor([2, 1, 0, 3])
+    assert torch.equal(model.step(more.reorder(other), moved)[0], model.step(more.select(other), moved)[0])
+
+
+@torch.inference_mode()
+def test_a_state_is_a_value() -> None:
+    model = small({"position": "rotary"})
+    state = begun(model)
+    for _ in range(ANGLE_BLOCK - 2):
+        _, state = model.step(state, torch.tensor([2, 3, 4]))
+    one, other, next_ = torch.tensor([5, 6, 7]), torch.tensor([8, 9, 10]), torch.tensor([4, 4, 4])
+    _, after = model.step(state, one)
+    expected, _ = model.step(after, next_)
+    model.step(state, other)
+    assert torch.equal(model.step(after, next_)[0], expected)
+    assert torch.equal(model.step(model.step(state, one)[1], next_)[0], expected)
+    assert state.length == ANGLE_BLOCK - 2

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
 from attent.errors import ArgumentError, ShapeError
 from attent.layers.embeddings import TokenEmbedding
-from attent.models import transformer_packing as compiled
-from attent.models import transformer_steps
+from attent.models import transformer_packing
 from attent.models.encoder_decoder import EncoderDecoder, Memory
 from attent.models.transformer_layers import Decoder, Embedding, Encoder
-from attent.models.transformer_packing import Start
+from attent.models.transformer_packing import IncrementalState
 from attent.models.transformer_settings import TransformerSettings
-from attent.models.transformer_steps import Standing
 from attent.ops import packed_linear
 from attent.types import Features, Lengths, Tokens
 
 
 @dataclass(frozen=True)
 class TransformerState:
-    """Where the decoder stands: what it has written and what it reads, as keys and values.
+    """Immutable decoder state: keys and values of the target so far and of the memory.
 
     Args:
-        length: tokens written so far, BOS included; the same in every row.
-        lengths: how many of the source's tokens are real, (B,).
-        written: each layer's keys and values of its own past; None before the first token.
+        length: target tokens so far, BOS included; the same in every row.
+        lengths: the number of real source tokens, (B,).
+        written: each layer's keys and values of the target; None before the first token. The names of fields stand in exported graphs.
         source: each layer's keys and values of the memory.
     """
 
@@ -38,31 +36,24 @@ class TransformerState:
     source: tuple[KeyValueCache, ...]
 
     def select(self, rows: Tensor) -> TransformerState:
-        """These rows of the batch, in this order; a row may be named twice."""
-        return TransformerState(
-            self.length,
-            self.lengths[rows],
-            self._written(rows),
-            tuple(cache.select(rows) for cache in self.source),
-        )
+        """Return these rows of the batch, in this order; rows may repeat."""
+        source = tuple(cache.select(rows) for cache in self.source)
+        return replace(self.reorder(rows), lengths=self.lengths[rows], source=source)
 
     def reorder(self, rows: Tensor) -> TransformerState:
-        """`select` where each row takes what a row with the same source has written."""
-        return TransformerState(self.length, self.lengths, self._written(rows), self.source)
-
-    def _written(self, rows: Tensor) -> tuple[KeyValueCache | None, ...]:
-        return tuple(None if cache is None else cache.select(rows) for cache in self.written)
+        """Return these rows' pasts, as `select` does, where every row keeps its source."""
+        return replace(self, written=tuple(None if cache is None else cache.select(rows) for cache in self.written))
 
 
-class Transformer(EncoderDecoder[TransformerState | Standing]):
-    """An encoder-decoder built of attention alone; it keeps the contract of `attent.models.encoder_decoder`.
+class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
+    """An encoder-decoder of attention and feed-forward layers.
 
     Source: Vaswani et al. (2017), Attention Is All You Need, arXiv 1706.03762.
 
     Args:
-        settings: everything but the vocabularies.
-        source_size: tokens in the source's vocabulary.
-        target_size: tokens in the target's vocabulary.
+        settings: of the model, apart from the vocabularies.
+        source_size: the size of the source's vocabulary.
+        target_size: the size of the target's vocabulary.
 
     Raises:
         ArgumentError: share_embeddings is "all" and the vocabularies differ in size.
@@ -88,26 +79,12 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
 
     @property
     def longest(self) -> int | None:
-        """As many tokens as learned positions can number, and the score can tell apart; None where neither has a limit."""
         return self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
 
     @property
     def rowwise(self) -> bool:
-        """Whether both stacks and the logits are the extension's."""
-        return all(map(compiled.serves, (self.encoder, self.decoder))) and packed_linear.possible(self.to_logits.weight)
-
-    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.
-
-        Raises:
-            ShapeError: lengths are not one a row.
-        """
-        if source.dim() != 2 or lengths.shape != source.shape[:1]:
-            raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
-        if source.numel() and compiled.serves(self.encoder):
-            begun = Start(self.source_embedding.tokens, self.source_embedding.added(0, source.shape[1]))
-            return Memory(compiled.encode(self.encoder, begun, source, lengths), lengths)
-        return self.encoder(self.source_embedding(source), lengths)
+        is_packed = transformer_packing.is_packable(self.encoder) and transformer_packing.is_packable(self.decoder)
+        return is_packed and packed_linear.possible(self.to_logits.weight)
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
@@ -117,27 +94,36 @@ class Transformer(EncoderDecoder[TransformerState | Standing]):
     def units(self) -> Sequence[nn.Module]:
         return *self.encoder.layers, *self.decoder.layers
 
+    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
+        """Encode a right-padded source (B, Tk) of which lengths (B,) are real.
+
+        Raises:
+            ShapeError: there is not one length a row.
+        """
+        if source.dim() != 2 or lengths.shape != source.shape[:1]:
+            raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
+        if source.numel() and transformer_packing.is_packable(self.encoder):
+            return Memory(transformer_packing.encode(self.encoder, self.source_embedding, source, lengths), lengths)
+        return self.encoder(self.source_embedding(source), lengths)
+
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        nothing = (None,) * len(self.decoder.layers)
-        return self.decoder(self.target_embedding(tokens), nothing, (memory.features,) * len(nothing), memory.lengths)[0]
+        layers = len(self.decoder.layers)
+        return self.decoder(self.target_embedding(tokens), (None,) * layers, (memory.features,) * layers, memory.lengths)[0]
 
-    def start(self, memory: Memory) -> TransformerState | Standing:
-        """The state before the first token: every layer's keys and values of the memory."""
-        if transformer_steps.serves(self.decoder, memory):
-            return transformer_steps.start(self.decoder, memory)
-        return self._start(memory)
+    def start(self, memory: Memory) -> TransformerState | IncrementalState:
+        return transformer_packing.start(self.decoder, memory) or self._start(memory)
 
-    def step(self, state: TransformerState | Standing, tokens: Tensor) -> tuple[Tensor, TransformerState | Standing]:
-        if isinstance(state, Standing):
-            return transformer_steps.step(self.decoder, self.target_embedding, state, tokens)
+    def step(self, state: TransformerState | IncrementalState, tokens: Tensor) -> tuple[Tensor, TransformerState | IncrementalState]:
+        if isinstance(state, IncrementalState):
+            return transformer_packing.step(self.decoder, self.target_embedding, state, tokens)
         features, state = self._continue(state, tokens[:, None])
         return features[:, 0], state
 
     def _start(self, memory: Memory) -> TransformerState:
-        source = self.decoder.remember(memory)
+        source = tuple(layer.cross_attention.remember(memory.features) for layer in self.decoder.layers)
         return TransformerState(0, memory.lengths, (None,) * len(source), source)
 
     def _continue(self, state: TransformerState, tokens: Tokens) -> tuple[Features, TransformerState]:
         features = self.target_embedding(tokens, state.length)
         features, written = self.decoder(features, state.written, state.source, state.lengths)
-        return features, TransformerState(state.length + tokens.shape[1], state.lengths, written, state.source)
+        return features, replace(state, length=state.length + tokens.shape[1], written=written)

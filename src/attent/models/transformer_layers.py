@@ -1,4 +1,4 @@
-"""The layers of the Transformer and the two stacks of them."""
+"""The Transformer's layers, its encoder and its decoder."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ from attent.models.encoder_settings import EncoderSettings
 from attent.models.transformer_settings import StackSettings, TransformerSettings
 from attent.types import Features, Lengths, Tokens
 
-ADDED_TO_EMBEDDINGS = ("sinusoidal", "learned", "none")
-
 
 def attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
-    """One attention sub-layer; positions that live inside attention relate a sequence to itself only."""
-    inside = to_self and settings.position not in ADDED_TO_EMBEDDINGS
+    """Build an attention sub-layer; relative and rotary positions exist in self-attention only."""
+    has_position = to_self and settings.position not in ("sinusoidal", "learned", "none")
     layer = MultiHeadAttention(
         settings.width,
         settings.heads,
         key_value_heads=settings.key_value_heads,
         score=settings.score,
         normalizer=settings.normaliser,
-        position=settings.position if inside else None,
+        position=settings.position if has_position else None,
         dropout=settings.attention_dropout,
     )
     for projection in (layer.query_projection, layer.key_projection, layer.value_projection, layer.output):
@@ -44,17 +42,17 @@ def attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
 
 
 def residual(settings: StackSettings) -> Residual:
-    """The connection around one sub-layer."""
+    """Build the residual connection of a sub-layer."""
     return Residual(settings.width, settings.norm, settings.dropout)
 
 
-def last_norm(settings: StackSettings) -> nn.Module:
-    """What ends a stack: with pre-norm its output has not been normalised yet."""
+def final_norm(settings: StackSettings) -> nn.Module:
+    """Build the norm at the end of a stack, which only pre-norm needs."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 
 def positions(settings: StackSettings) -> Sinusoidal | Learned | None:
-    """What is added to embeddings for their positions; None where positions live inside attention, or there are none."""
+    """Build the positions that are added to embeddings; None if there are none or attention has them."""
     match settings.position:
         case "sinusoidal":
             return Sinusoidal(settings.width)
@@ -65,7 +63,7 @@ def positions(settings: StackSettings) -> Sinusoidal | Learned | None:
 
 
 class Embedding(nn.Module):
-    """Token embedding, plus positions where these are added, with dropout on the sum (Vaswani et al. 2017, §5.4)."""
+    """Token embedding plus positions, with dropout on the sum (Vaswani et al. 2017, §5.4)."""
 
     def __init__(self, tokens: TokenEmbedding, settings: TransformerSettings) -> None:
         super().__init__()
@@ -74,12 +72,12 @@ class Embedding(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tokens, start: int | Tensor = 0) -> Features:
-        """(B, T) → (B, T, E); the first token stands at position start, one number or (1,)."""
+        """Embed tokens (B, T) as (B, T, E); the first token has position start, a number or (1,)."""
         features = self.tokens(tokens)
         return self.dropout(features if self.positions is None else self.positions(features, start))
 
-    def added(self, start: int, count: int) -> Tensor | None:
-        """What so many positions from start on add to embeddings, (T, E); None where nothing is added."""
+    def position_features(self, start: int, count: int) -> Tensor | None:
+        """Return the features (T, E) that are added to embeddings at `count` positions from start on, if any are."""
         weight = self.tokens.weight
         return None if self.positions is None else self.positions(weight.new_zeros(1, count, weight.shape[1]), start)[0]
 
@@ -99,16 +97,16 @@ class EncoderLayer(nn.Module):
         self.around_attention, self.around_feed_forward = residual(settings), residual(settings)
 
     def forward(self, stream: Stream, lengths: Lengths) -> Stream:
-        """(B, T, E) → (B, T, E); positions from lengths on are seen by none."""
+        """Transform features (B, T, E); keys at positions from lengths (B,) on are hidden."""
         stream, read = self.around_attention.enter(stream)
-        # Queries are the keys, so they start at 0 whatever the length; by default the last query stands at the last real key.
+        # The queries are the keys, so they start at 0; by default the last query is aligned with the last real key.
         stream = self.around_attention.leave(stream, self.self_attention(read, lengths=lengths, query_start=0))
         stream, read = self.around_feed_forward.enter(stream)
         return self.around_feed_forward.leave(stream, self.feed_forward(read))
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention to what is already written, attention to the source, and feed-forward.
+    """Causal self-attention to the target, attention to the source, and feed-forward.
 
         Z = LayerNorm(Y + MultiHead(Y, Y, Y)), causal;  Z' = LayerNorm(Z + MultiHead(Z, M, M));  LayerNorm(Z' + FFN(Z'))
 
@@ -123,29 +121,29 @@ class DecoderLayer(nn.Module):
         self.around_self, self.around_cross, self.around_feed_forward = (residual(settings) for _ in range(3))
 
     def forward(
-        self, stream: Stream, written: KeyValueCache | None, source: KeyValueCache | Tensor, lengths: Lengths
+        self, stream: Stream, target: KeyValueCache | None, source: KeyValueCache | Tensor, lengths: Lengths
     ) -> tuple[Stream, KeyValueCache]:
-        """Any number of further steps at once.
+        """Transform the next T positions.
 
         Args:
-            stream: the new positions, (B, T, E).
-            written: keys and values of the positions before them; None at the start.
+            stream: their features, (B, T, E).
+            target: keys and values of the positions before them; None at the start.
             source: keys and values of the memory, or its features (B, Tk, E).
-            lengths: how many of the source's keys are real, (B,).
+            lengths: the number of the memory's real keys, (B,).
 
         Returns:
-            The new positions' stream (B, T, E), and the cache that now holds them too.
+            The transformed features, and keys and values that include the new positions.
         """
         if isinstance(source, Tensor):
             source = self.cross_attention.remember(source)
         stream, query = self.around_self.enter(stream)
-        written = self.self_attention.remember(query, written)
-        # Right-padded target positions need no lengths: they come after every real one, so causality hides them.
-        stream = self.around_self.leave(stream, self.self_attention.recall(query, written, mask=Causal()))
+        target = self.self_attention.remember(query, target)
+        # A right-padded target needs no lengths: the causal mask hides padding from all real positions.
+        stream = self.around_self.leave(stream, self.self_attention.recall(query, target, mask=Causal()))
         stream, query = self.around_cross.enter(stream)
         stream = self.around_cross.leave(stream, self.cross_attention.recall(query, source, lengths=lengths))
         stream, read = self.around_feed_forward.enter(stream)
-        return self.around_feed_forward.leave(stream, self.feed_forward(read)), written
+        return self.around_feed_forward.leave(stream, self.feed_forward(read)), target
 
 
 class Encoder(nn.Module):
@@ -155,10 +153,10 @@ class Encoder(nn.Module):
         super().__init__()
         layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
         self.layers = cast(Sequence[EncoderLayer], layers)
-        self.norm = last_norm(settings)
+        self.norm = final_norm(settings)
 
     def forward(self, features: Features, lengths: Lengths) -> Memory:
-        """Embedded source (B, Tk, E) of which lengths (B,) are real → memory."""
+        """Encode an embedded source (B, Tk, E) of which lengths (B,) are real."""
         stream = Stream(features)
         for layer in self.layers:
             stream = layer(stream, lengths)
@@ -172,25 +170,21 @@ class Decoder(nn.Module):
         super().__init__()
         layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
         self.layers = cast(Sequence[DecoderLayer], layers)
-        self.norm = last_norm(settings)
-
-    def remember(self, memory: Memory) -> tuple[KeyValueCache, ...]:
-        """Every layer's keys and values of the memory, computed once for all steps."""
-        return tuple(layer.cross_attention.remember(memory.features) for layer in self.layers)
+        self.norm = final_norm(settings)
 
     def forward(
         self,
         features: Features,
-        written: tuple[KeyValueCache | None, ...],
+        target: tuple[KeyValueCache | None, ...],
         source: tuple[KeyValueCache | Tensor, ...],
         lengths: Lengths,
     ) -> tuple[Features, tuple[KeyValueCache, ...]]:
-        """Embedded new positions (B, T, E) → their features and every layer's cache that now holds them.
+        """Return the features of the next T positions, embedded (B, T, E), and every layer's keys and values that include them.
 
-        The source is each layer's keys and values of the memory, or the memory's features, of which each layer makes its own.
+        See `DecoderLayer.forward`; target and source hold an entry for each layer.
         """
         stream, caches = Stream(features), []
-        for layer, own, cross in zip(self.layers, written, source, strict=True):
-            stream, cache = layer(stream, own, cross, lengths)
+        for layer, layer_target, layer_source in zip(self.layers, target, source, strict=True):
+            stream, cache = layer(stream, layer_target, layer_source, lengths)
             caches.append(cache)
         return stream.end(self.norm), tuple(caches)

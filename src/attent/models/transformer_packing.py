@@ -1,14 +1,15 @@
-"""A Transformer's encoder, and a step of its decoder, each in one call of the extension.
+"""A Transformer's modules read into packed weights, with which `attent.ops.transformer` encodes and decodes on a CPU.
 
-There every row goes through all layers by itself and without padding, so that its numbers depend on nothing beside it. In a search
-on a CPU this takes the place of the modules: dot products, softmax, float32, nobody watching.
+This replaces the modules in inference mode for dot products, softmax and float32, while nothing watches. Keys and values stay where
+they are written: a search that reorders its hypotheses moves row indices only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -21,83 +22,128 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.rotary import Rotary
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.layers.embeddings import TokenEmbedding
-from attent.models.transformer_layers import Decoder, DecoderLayer, Encoder, EncoderLayer
-from attent.ops import native, packed_linear
+from attent.models.encoder_decoder import Memory
+from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
+from attent.ops import packed_linear, transformer
+from attent.ops.transformer import PackedEmbedding, PackedStack
 
-# Positions whose angles are computed at a time.
-TURNS = 16
-
-
-class Start(NamedTuple):
-    """What tokens begin as: rows of a table times its factor, plus rows for positions, (T, E), where there are such."""
-
-    tokens: TokenEmbedding
-    positions: Tensor | None
+# Positions for which rotary angles are computed at a time.
+ANGLE_BLOCK = 16
+# Positions by which a buffer grows; on a CPU memory that is not written yet costs nothing.
+BUFFER_BLOCK = 32
 
 
-class Stack(NamedTuple):
-    """A stack of layers as the extension reads it."""
+class KVBuffer:
+    """Every layer's keys and values of the target, with capacity for more, (L, C, S, 2·G·D).
 
-    weights: Tensor
-    sizes: tuple[int, ...]
-    numbers: tuple[float, float]
-    turned: Rotary | None
+    Args:
+        tensor: the buffer.
+        length: positions written. A state with fewer positions that takes a step writes into a copy.
+    """
+
+    def __init__(self, tensor: Tensor, length: int = 0) -> None:
+        self.tensor, self.length = tensor, length
+
+    def reserve(self, length: int, rows: int) -> KVBuffer:
+        """Return a buffer in which this many rows can write position `length`: this one, or a larger copy."""
+        layers, capacity, row_capacity, width = self.tensor.shape
+        if length == self.length and length < capacity and rows <= row_capacity:
+            self.length += 1
+            return self
+        shape = layers, length // BUFFER_BLOCK * BUFFER_BLOCK + BUFFER_BLOCK, max(rows, row_capacity), width
+        copy = KVBuffer(self.tensor.new_empty(shape), length + 1)
+        copy.tensor[:, :length, :row_capacity] = self.tensor[:, :length]
+        return copy
 
 
-def serves(stack: Encoder | Decoder) -> bool:
-    """Whether the extension computes the whole stack."""
-    if stack.training or is_watched() or not (_silent(stack) and all(map(_whole, stack.layers))):
+@dataclass(frozen=True)
+class IncrementalState:
+    """Immutable decoder state. `select` permutes row indices only; cached keys and values are never copied.
+
+    Args:
+        length: tokens read, BOS included.
+        buffer: their keys and values.
+        rows: the buffer's row of each of them, (B, length).
+        memory: every layer's keys and values of the memory, (L, S, Tk, 2·G·D).
+        memory_rows: the index in S of each row's memory, (B, 1).
+        lengths: the number of real source tokens, (B,).
+        stack: the decoder's packed weights.
+    """
+
+    length: int
+    buffer: KVBuffer
+    rows: Tensor
+    memory: Tensor
+    memory_rows: Tensor
+    lengths: Tensor
+    stack: PackedStack
+
+    def select(self, rows: Tensor) -> IncrementalState:
+        """Return these rows of the batch, in this order; rows may repeat."""
+        indices = (tensor.index_select(0, rows) for tensor in (self.rows, self.memory_rows, self.lengths))
+        return replace(self, **dict(zip(("rows", "memory_rows", "lengths"), indices, strict=True)))
+
+    def reorder(self, rows: Tensor) -> IncrementalState:
+        """Return these rows' pasts, as `select` does, where every row keeps its source."""
+        return replace(self, rows=self.rows.index_select(0, rows))
+
+
+def is_packable(stack: Encoder | Decoder) -> bool:
+    """Return whether the packed stack can replace the modules."""
+    if stack.training or is_watched() or _has_hooks(stack) or not all(map(_is_unmodified, stack.layers)):
         return False
-    return packed_linear.possible(stack.layers[0].feed_forward.widen.weight) and all(map(plain, _attentions(stack)))
+    attentions = [attention for layer in stack.layers for attention in _attentions(layer)]
+    return packed_linear.possible(stack.layers[0].feed_forward.widen.weight) and all(map(_is_plain, attentions))
 
 
-def plain(attention: MultiHeadAttention) -> bool:
-    """Whether it is dot products under softmax, and turned at most."""
+def _is_plain(attention: MultiHeadAttention) -> bool:
+    """Return whether an attention is dot products under softmax, with rotary positions at most."""
     position = attention.position
-    turned = position is None or (type(position) is Rotary and not position.halves)
-    dots = type(attention.score) in (Dot, ScaledDot) and type(attention.normaliser) is Softmax and attention.soft_cap is None
-    return turned and dots and isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
+    has_plain_position = position is None or (type(position) is Rotary and not position.halves)
+    is_dot = type(attention.score) in (Dot, ScaledDot) and type(attention.normaliser) is Softmax and attention.soft_cap is None
+    return has_plain_position and is_dot and isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
 
 
-def _whole(layer: EncoderLayer | DecoderLayer) -> bool:
-    """Whether nothing in a layer was exchanged, and nobody hears of what goes through it."""
-    inside = [layer.feed_forward.widen, layer.feed_forward.narrow]
-    for attention in _attentions_of(layer):
-        inside += [attention, attention.query_projection, attention.key_projection, attention.value_projection, attention.output]
-    kinds = (nn.Linear, MultiHeadAttention)
-    return _silent(layer) and _silent(layer.feed_forward) and all(type(one) in kinds and _silent(one) for one in inside)
+def _is_unmodified(layer: EncoderLayer | DecoderLayer) -> bool:
+    """Return whether a layer has neither replaced modules nor hooks."""
+    modules = [layer.feed_forward.widen, layer.feed_forward.narrow]
+    for attention in _attentions(layer):
+        modules += [attention, attention.query_projection, attention.key_projection, attention.value_projection, attention.output]
+    if _has_hooks(layer) or _has_hooks(layer.feed_forward):
+        return False
+    return all(type(module) in (nn.Linear, MultiHeadAttention) and not _has_hooks(module) for module in modules)
 
 
-def _silent(module: nn.Module) -> bool:
-    return not (module._forward_hooks or module._forward_pre_hooks)
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
-def _attentions(stack: Encoder | Decoder) -> Iterator[MultiHeadAttention]:
-    for layer in stack.layers:
-        yield from _attentions_of(layer)
-
-
-def _attentions_of(layer: EncoderLayer | DecoderLayer) -> Sequence[MultiHeadAttention]:
+def _attentions(layer: EncoderLayer | DecoderLayer) -> Sequence[MultiHeadAttention]:
     return (layer.self_attention, layer.cross_attention) if isinstance(layer, DecoderLayer) else (layer.self_attention,)
 
 
-def stack_of(stack: Encoder | Decoder) -> Stack:
-    """What a stack has learnt, and its sizes."""
-    layer, own, feed_forward = stack.layers[0], stack.layers[0].self_attention, stack.layers[0].feed_forward
-    norm = (layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm
-    heads = own.heads, own.key_value_heads, own.key_width
-    kinds = isinstance(stack.norm, nn.LayerNorm), feed_forward.activation is F.gelu
-    sizes = feed_forward.widen.in_features, *heads, feed_forward.widen.out_features, len(stack.layers), *kinds
-    return Stack(packed_linear.laid_out(stack, lambda: _pieces(stack)), sizes, (scale(own), norm.eps), rotary(own))
+def pack(stack: Encoder | Decoder) -> PackedStack:
+    """Return the packed weights of a stack; they are cached until a parameter changes."""
+    layer, attention, feed_forward = stack.layers[0], stack.layers[0].self_attention, stack.layers[0].feed_forward
+    heads = attention.heads, attention.key_value_heads, attention.key_width
+    flags = isinstance(stack.norm, nn.LayerNorm), feed_forward.activation is F.gelu
+    sizes = feed_forward.widen.in_features, *heads, feed_forward.widen.out_features, len(stack.layers), *flags
+    scale = cast(DotScore, attention.score).scale(attention.key_width)
+    return PackedStack(packed_linear.laid_out(stack, lambda: _pieces(stack)), sizes, (scale, _first_norm(layer).eps))
+
+
+def _first_norm(layer: EncoderLayer | DecoderLayer) -> nn.LayerNorm:
+    return (layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm
 
 
 def _pieces(stack: Encoder | Decoder) -> Iterator[Tensor]:
     for layer in stack.layers:
-        own = layer.self_attention
-        yield from _norm((layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm)
-        yield from packed_linear.panels(*joined(own))
-        yield from _linear(own.output)
+        attention = layer.self_attention
+        rotary_width = 0 if attention.position is None else attention.key_width
+        projections = attention.query_projection, attention.key_projection, attention.value_projection
+        yield from _norm(_first_norm(layer))
+        yield from packed_linear.panels(*_concatenated(projections, [rotary_width, rotary_width, 0]))
+        yield from _linear(attention.output)
         if isinstance(layer, DecoderLayer):
             yield from _norm(layer.around_cross.norm)
             yield from _linear(layer.cross_attention.query_projection)
@@ -107,16 +153,16 @@ def _pieces(stack: Encoder | Decoder) -> Iterator[Tensor]:
         yield from _linear(layer.feed_forward.narrow)
     if isinstance(stack.norm, nn.LayerNorm):
         yield from _norm(stack.norm)
-    # `remember` reads them from the end
+    # `memory_keys_values` reads these from the end.
     for layer in stack.layers:
         if isinstance(layer, DecoderLayer):
-            memory = layer.cross_attention
-            yield from packed_linear.panels(*_beside([memory.key_projection, memory.value_projection], [0, 0]))
+            projections = layer.cross_attention.key_projection, layer.cross_attention.value_projection
+            yield from packed_linear.panels(*_concatenated(projections, [0, 0]))
 
 
 def _norm(norm: nn.LayerNorm) -> Iterator[Tensor]:
-    for numbers in (norm.weight, norm.bias):
-        yield packed_linear.vector(numbers, norm.normalized_shape[0])
+    for parameter in (norm.weight, norm.bias):
+        yield packed_linear.vector(parameter, norm.normalized_shape[0])
 
 
 def _linear(layer: nn.Module | None) -> list[Tensor]:
@@ -124,112 +170,75 @@ def _linear(layer: nn.Module | None) -> list[Tensor]:
     return packed_linear.panels(linear.weight, linear.bias)
 
 
-def joined(attention: MultiHeadAttention) -> tuple[Tensor, Tensor | None]:
-    """The weight and the bias of all three projections as one."""
-    projections = (attention.query_projection, attention.key_projection, attention.value_projection)
-    turned = 0 if attention.position is None else attention.key_width
-    return _beside(projections, [turned, turned, 0])
+def _concatenated(projections: Sequence[nn.Linear], rotary_widths: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    """Concatenate projections to one weight and bias; a rotary width is the head width of a projection to be rotated, else 0."""
+
+    def concatenate(tensors: Sequence[Tensor]) -> Tensor:
+        return torch.cat([_split_pairs(rows, width) if width else rows for rows, width in zip(tensors, rotary_widths, strict=True)])
+
+    biases = [projection.bias for projection in projections]
+    return concatenate([projection.weight for projection in projections]), None if biases[0] is None else concatenate(biases)
 
 
-def _beside(projections: Sequence[nn.Linear], turned: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-    """Projections as one; of those that are turned, the heads' width, each head's rows halved."""
-
-    def together(parts: Sequence[Tensor]) -> Tensor:
-        return torch.cat([_halved(part, width) if width else part for part, width in zip(parts, turned, strict=True)])
-
-    biases = [each.bias for each in projections]
-    return together([each.weight for each in projections]), None if biases[0] is None else together(biases)
-
-
-def _halved(rows: Tensor, width: int) -> Tensor:
-    """Each head's rows with the first of every pair before all of the second; a product of two heads does not change."""
+def _split_pairs(rows: Tensor, width: int) -> Tensor:
+    """Reorder each head's rows to put the first of every pair before all the second ones; q·k does not change."""
     return rows.unflatten(0, (-1, width // 2, 2)).transpose(1, 2).flatten(0, 2)
 
 
-def rotary(attention: MultiHeadAttention) -> Rotary | None:
-    """What turns its queries and keys."""
-    return cast(Rotary | None, attention.position)
-
-
-def scale(attention: MultiHeadAttention) -> float:
-    """The factor on q·k."""
-    return cast(DotScore, attention.score).scale(attention.key_width)
-
-
-def angles(turned: Rotary, width: int, position: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosine and sine, (D/2,) each, of what turns pairs of features at a position."""
-    cosine, sine = _angles(turned.base, width, position // TURNS * TURNS, TURNS, device)
-    return cosine[position % TURNS], sine[position % TURNS]
+def _packed_embedding(embedding: Embedding, attention: MultiHeadAttention, start: int, count: int, angle_count: int) -> PackedEmbedding:
+    tokens, positions = embedding.tokens, embedding.position_features(start, count)
+    if attention.position is None:
+        return PackedEmbedding(tokens.weight, tokens.scale, positions, (None, None))
+    base, first = cast(Rotary, attention.position).base, start // ANGLE_BLOCK * ANGLE_BLOCK
+    cosine, sine = _angles(base, attention.key_width, first, angle_count, tokens.weight.device)
+    return PackedEmbedding(tokens.weight, tokens.scale, positions, (cosine[start - first :], sine[start - first :]))
 
 
 @lru_cache(maxsize=64)
 def _angles(base: float, width: int, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The same of some positions, (T, D/2)."""
+    """Return cosine and sine of rotary positions from start on, (T, D/2)."""
     ones = torch.tensor([1.0, 0.0], device=device).repeat(width // 2).expand(1, 1, count, -1)
-    turned = Rotary(base).turn(ones, torch.arange(start, start + count, device=device)[None])
-    cosine, sine = turned[0, 0].unflatten(-1, (-1, 2)).permute(2, 0, 1).contiguous().unbind()
+    rotated = Rotary(base).turn(ones, torch.arange(start, start + count, device=device)[None])
+    cosine, sine = rotated[0, 0].unflatten(-1, (-1, 2)).permute(2, 0, 1).contiguous().unbind()
     return cosine, sine
 
 
-def encode(encoder: Encoder, start: Start, source: Tensor, lengths: Tensor) -> Tensor:
-    """The memory's features, (B, Tk, E), of a right-padded source (B, Tk) of which lengths (B,) are real; zeros behind them."""
-    stack, (batch, length) = stack_of(encoder), source.shape
-    width, _, _, head, *_ = stack.sizes
-    memory = torch.zeros(batch, length, width)
-    count = packed_linear.PANEL * -(-length // packed_linear.PANEL)
-    turns = (None, None) if stack.turned is None else _angles(stack.turned.base, head, 0, count, source.device)
-    given = (_exact(source), start.tokens.weight, start.positions, *turns, stack.weights, _exact(lengths), memory)
-    native.run("attent_encoder", given, batch, length, *stack.sizes, start.tokens.scale, *stack.numbers)
-    return memory
+def encode(encoder: Encoder, embedding: Embedding, source: Tensor, lengths: Tensor) -> Tensor:
+    """Return the memory's features (B, Tk, E) of a right-padded source (B, Tk) of which lengths (B,) are real; zeros at padding."""
+    length = source.shape[1]
+    angle_count = packed_linear.padded(length)
+    packed = _packed_embedding(embedding, encoder.layers[0].self_attention, 0, length, angle_count)
+    return transformer.encode(pack(encoder), packed, source, lengths)
 
 
-def _exact(numbers: Tensor) -> Tensor:
-    """As the extension reads whole numbers."""
-    return numbers.long().contiguous()
+def start(decoder: Decoder, memory: Memory) -> IncrementalState | None:
+    """Return the state before the first token, or None if the packed decoder cannot continue from this memory."""
+    features = memory.features
+    # The library expects every query to see a key.
+    if not is_packable(decoder) or features.dtype != torch.float32 or not features.numel() or not bool(memory.lengths.min() > 0):
+        return None
+    lengths, stack = memory.lengths.long().contiguous(), pack(decoder)
+    # Columns that are padding in every row are left out.
+    keys_values = transformer.memory_keys_values(stack, features[:, : int(lengths.max())])
+    rows = torch.arange(len(features), device=features.device)[:, None]
+    # The first token determines the number of rows.
+    buffer = KVBuffer(features.new_empty(len(keys_values), 0, 0, keys_values.shape[-1]))
+    return IncrementalState(0, buffer, rows[:, :0], keys_values, rows, lengths, stack)
 
 
-def remember(stack: Stack, features: Tensor) -> Tensor:
-    """Every layer's keys and values of the memory (B, Tk, E): (L, B, Tk, 2·G·D)."""
-    features = features.contiguous()
-    width, _, groups, head, _, layers, *_ = stack.sizes
-    columns = 2 * groups * head
-    each = (width + 1) * packed_linear.padded(columns)
-    every = stack.weights[len(stack.weights) - layers * each :].view(layers, each)
-    source = features.new_empty(layers, *features.shape[:-1], columns)
-    for one, to in zip(every, source, strict=True):
-        packed_linear.product(one, features, to)
-    return source
-
-
-def step(
-    stack: Stack,
-    start: Start,
-    tokens: Tensor,
-    *,
-    written: Tensor,
-    rows: Tensor,
-    source: Tensor,
-    origin: Tensor,
-    lengths: Tensor,
-) -> Tensor:
-    """Features (B, E) of one further token (B,).
-
-    Args:
-        stack: the decoder.
-        start: what the tokens begin as.
-        tokens: the tokens.
-        written: every layer's keys and values, (L, C, S, 2·G·D), where those of this step are put too.
-        rows: which of the S rows holds each, (B, length + 1); its own in the last place.
-        source: every layer's keys and values of the memory, (L, S, Tk, 2·G·D).
-        origin: which of these each row reads, (B, 1).
-        lengths: how many of its keys are real, (B,).
-    """
-    batch, length = rows.shape
-    width, _, _, head, *_ = stack.sizes
-    features = torch.empty(batch, width)
-    turns = (None, None) if stack.turned is None else angles(stack.turned, head, length - 1, tokens.device)
-    given = (_exact(tokens), start.tokens.weight, start.positions, *turns, stack.weights, written, rows, origin, lengths, source, features)
-    layer, place, row, _ = written.stride()
-    places = (batch, length - 1, rows.stride(0), layer, row, place, source.shape[1], source.shape[2])
-    native.run("attent_step", given, *places, *stack.sizes, start.tokens.scale, *stack.numbers)
-    return features
+def step(decoder: Decoder, embedding: Embedding, state: IncrementalState, tokens: Tensor) -> tuple[Tensor, IncrementalState]:
+    """Return the features (B, E) of one more token (B,), and the state that includes it."""
+    length, batch = state.length, len(tokens)
+    rows = torch.cat((state.rows, torch.arange(batch, device=tokens.device)[:, None]), 1)
+    after = replace(state, length=length + 1, buffer=state.buffer.reserve(length, batch), rows=rows)
+    features = transformer.decode_step(
+        state.stack,
+        _packed_embedding(embedding, decoder.layers[0].self_attention, length, 1, ANGLE_BLOCK),
+        tokens,
+        keys_values=after.buffer.tensor,
+        rows=rows,
+        memory=state.memory,
+        memory_rows=state.memory_rows,
+        lengths=state.lengths,
+    )
+    return features, after
