@@ -101,7 +101,7 @@ def test_each_direction_ends_where_it_has_read_everything(cell: str) -> None:
     last = ends(reader(features, lengths), lengths)
     ahead = []
     for direction, read in ((reader.forwards[0], features[:1, :3]), (reader.backwards[0], features[:1, :3].flip(1))):
-        ahead.append(direction(read, direction.nothing(read))[1].hidden[0])
+        ahead.append(direction(read, direction.zero_state(read))[1].hidden[0])
     torch.testing.assert_close(last[0], torch.cat(ahead))
 
 

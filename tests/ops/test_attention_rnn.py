@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from attent.ops import native
-from attent.ops.attention_rnn import Glances, Source
+from attent.ops.attention_rnn import AttentionSteps, Source
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 LENGTHS = torch.tensor([4, 11, 1, 0, 7])
@@ -60,14 +60,14 @@ def test_products_agree_with_the_formula(dtype: torch.dtype) -> None:
 
 def agrees(source: Source, queries: Tensor, most: float) -> None:
     inputs, exact = exactly(source, queries)
-    glances, wanted = Glances(source, 3), torch.randn(3, *exact.shape[::2]).to(source.values.dtype)
-    found = torch.stack([glances.look(place, queries[:, place].contiguous()).clone() for place in range(3)], 1)
-    glances.slopes()
+    glances, wanted = AttentionSteps(source, 3), torch.randn(3, *exact.shape[::2]).to(source.values.dtype)
+    found = torch.stack([glances.forward(place, queries[:, place].contiguous()).clone() for place in range(3)], 1)
+    glances.start_backward()
     products, outer = wanted * 0.25, wanted * 0.75
     dqueries = torch.empty(3, 5, queries.shape[-1], dtype=queries.dtype)
     for place in reversed(range(3)):
-        glances.slope(place, products[place], outer, dqueries)
-    dvalues, dkeys, dv = glances.summed()
+        glances.backward(place, products[place], outer, dqueries)
+    dvalues, dkeys, dv = glances.source_gradients()
     right = torch.autograd.grad(exact, inputs, (products + outer).double().transpose(0, 1))
     for ours, theirs in zip([found, dvalues, dkeys, dqueries.transpose(0, 1), dv], [exact.detach(), *right], strict=False):
         assert error(ours, theirs) < most
@@ -81,11 +81,11 @@ def test_bits_do_not_depend_on_the_threads() -> None:
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
-            glances, dqueries = Glances(source, 1), torch.empty(1, 5, 37)
-            context = glances.look(0, queries[:, 0].contiguous())
-            glances.slopes()
-            glances.slope(0, torch.ones(5, 7), None, dqueries)
-            found.append(torch.cat([one.flatten() for one in (context, dqueries, *glances.summed()) if one is not None]))
+            glances, dqueries = AttentionSteps(source, 1), torch.empty(1, 5, 37)
+            context = glances.forward(0, queries[:, 0].contiguous())
+            glances.start_backward()
+            glances.backward(0, torch.ones(5, 7), None, dqueries)
+            found.append(torch.cat([one.flatten() for one in (context, dqueries, *glances.source_gradients()) if one is not None]))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])
@@ -95,5 +95,5 @@ def test_bits_do_not_depend_on_the_threads() -> None:
 def test_what_is_no_number_stays_none_in_its_row_alone() -> None:
     source, queries = source_of(37, 7, 1.0, torch.float32)
     queries[1, 0, 5] = torch.nan
-    context = Glances(source, 1).look(0, queries[:, 0].contiguous())
+    context = AttentionSteps(source, 1).forward(0, queries[:, 0].contiguous())
     assert context.isnan().any(-1).tolist() == [False, True, False, False, False]

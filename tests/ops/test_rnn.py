@@ -45,7 +45,7 @@ def test_a_layer_agrees_with_pytorchs_in_float64(cell: str, half: bool, level: i
     exact = layer_and_gradients(copy.deepcopy(layer).double(), inputs.double().requires_grad_(), wanted, cell)
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
         found = layer_and_gradients(layer, inputs.requires_grad_(), wanted, cell)
-        monkeypatch.setattr(rnn, "serves", lambda *tensors: False)
+        monkeypatch.setattr(rnn, "can_run_native", lambda *tensors, **options: False)
         plain = layer_and_gradients(layer, inputs, wanted, cell)
     assert all(one.dtype == torch.float32 for one in found)
     for ours, theirs, right in zip(found, plain, exact, strict=True):
@@ -64,7 +64,7 @@ def test_a_reader_of_both_ends_agrees_with_that_of_turned_rows(cell: str, half: 
         return [found, *torch.autograd.grad(found, [features, *reader.parameters()], wanted)]
 
     ours = read()
-    monkeypatch.setattr(rnn, "serves", lambda *tensors: False)
+    monkeypatch.setattr(rnn, "can_run_native", lambda *tensors, **options: False)
     theirs = read()
     assert not ours[0][LENGTHS[:, None] <= torch.arange(11)].any()
     for one, other in zip(ours, theirs, strict=True):
@@ -90,17 +90,17 @@ def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.
 def test_bits_depend_neither_on_the_threads_nor_on_the_run() -> None:
     reader, features, before = BidirectionalRecurrent("gru", 3, 32), torch.randn(64, 5, 3), torch.get_num_threads()
     inputs, weight, bias = torch.randn(5, 64, 96), reader.forwards[0].network.weight_hh_l0, torch.zeros(96)
-    layer = rnn.GatedSteps(False, (5, 64, 32), torch.float32)
+    layer = rnn.RnnSteps(False, (5, 64, 32), torch.float32)
     found = []
     try:
         for threads in (1, 2, 5, 5):
             torch.set_num_threads(threads)
             layer.start(torch.ones(64, 32), None)
-            layer.step(0, rnn.Share(inputs), inputs[1], bias)
-            layer.slopes(torch.ones(64, 32), None)
+            layer.forward(0, rnn.GateSlice(inputs), inputs[1], bias)
+            layer.start_backward(torch.ones(64, 32), None)
             slopes = torch.empty_like(inputs)
-            layer.slope(0, None, None, rnn.Share(slopes), torch.empty_like(inputs))
-            found.append(torch.cat((layer.hidden_after[0].flatten(), slopes[0].flatten(), layer.carried.flatten())))
+            layer.backward(0, None, None, rnn.GateSlice(slopes), torch.empty_like(inputs))
+            found.append(torch.cat((layer.hidden_after[0].flatten(), slopes[0].flatten(), layer.dhidden.flatten())))
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(found[0], one) for one in found[1:])
@@ -110,9 +110,9 @@ def test_bits_depend_neither_on_the_threads_nor_on_the_run() -> None:
 
 def test_large_sums_neither_overflow_nor_hide_what_is_no_number() -> None:
     inputs = torch.tensor([1e4, -1e4, torch.nan]).expand(1, 1, 3).clone()
-    outputs, _, _ = rnn.sweep(inputs, torch.zeros(3, 1), torch.zeros(3), torch.ones(1, 1), None)
+    outputs, _, _ = rnn.forward_fused(inputs, torch.zeros(3, 1), torch.zeros(3), torch.ones(1, 1), None)
     assert outputs.isnan().all()
     inputs[..., 2] = 1e4
-    outputs, _, _ = rnn.sweep(inputs.requires_grad_(), torch.zeros(3, 1), torch.zeros(3), torch.zeros(1, 1), None)
+    outputs, _, _ = rnn.forward_fused(inputs.requires_grad_(), torch.zeros(3, 1), torch.zeros(3), torch.zeros(1, 1), None)
     assert outputs.item() == 1.0
     assert torch.autograd.grad(outputs.sum(), inputs)[0].flatten().tolist() == pytest.approx([0.0] * 3, abs=1e-30)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.layers.dropout import Dropout
-from attent.ops import rnn
+from attent.ops.rnn import rnn
 from attent.types import Features, Lengths
 
 Cell = Literal["gru", "lstm"]
@@ -61,28 +61,7 @@ class Recurrent(nn.Module):
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """All steps at once: inputs (B, T, input_width) → h of each step (B, T, E), and the state behind the last."""
-        if self.sweeps(inputs):
-            outputs, last = self.sweep(inputs.transpose(0, 1), state)
-            return outputs.transpose(0, 1), last
-        hidden = state.hidden[None].contiguous()
-        if state.cell is None:
-            outputs, last = self.network(inputs, hidden)
-            return outputs, RecurrentState(last[0])
-        outputs, (last, cell) = self.network(inputs, (hidden, state.cell[None].contiguous()))
-        return outputs, RecurrentState(last[0], cell[0])
-
-    def sweeps(self, inputs: Tensor) -> bool:
-        """Whether `sweep` can be used, and is faster."""
-        parameters = (*self.network.parameters(),)
-        exact = all(parameter.dtype == torch.float32 for parameter in parameters)
-        return self.training and exact and rnn.serves(inputs, *parameters)
-
-    def sweep(
-        self, inputs: Tensor, state: RecurrentState, *, backwards: bool = False, lengths: Tensor | None = None
-    ) -> tuple[Tensor, RecurrentState]:
-        """`forward` with steps first, (T, B, …), and what a reader needs: the last step first, and rows that end, zeros from there on."""
-        weight, bias = cast(Tensor, self.network.weight_hh_l0), cast(Tensor, self.network.bias_hh_l0)
-        outputs, hidden, cell = rnn.sweep(self.gates(inputs), weight, bias, state.hidden, state.cell, backwards=backwards, lengths=lengths)
+        outputs, hidden, cell = rnn(self.network, inputs, state.hidden, state.cell)
         return outputs, RecurrentState(hidden, cell)
 
     def gates(self, inputs: Tensor) -> Tensor:
@@ -94,7 +73,7 @@ class Recurrent(nn.Module):
         """W x of the input's features from `first` on, as a function, whose weights are cut out once for all steps."""
         return partial(F.linear, weight=cast(Tensor, self.network.weight_ih_l0)[:, first:])
 
-    def nothing(self, like: Tensor) -> RecurrentState:
+    def zero_state(self, like: Tensor) -> RecurrentState:
         """The state before anything is read, zeros, for as many rows as `like` has."""
         zeros = like.new_zeros(like.shape[0], self.network.hidden_size)
         return RecurrentState(zeros, zeros if isinstance(self.network, nn.LSTM) else None)
@@ -179,27 +158,12 @@ class BidirectionalRecurrent(nn.Module):
 
     def forward(self, features: Features, lengths: Lengths) -> Features:
         """(B, T, input_width) of which lengths (B,) are real → (B, T, 2 width), zeros at padding."""
-        if all(direction.sweeps(features) for direction in (*self.forwards, *self.backwards)):
-            return self._swept(features, lengths)
-        places = torch.arange(features.shape[1], device=features.device)
-        padding = (places >= lengths[:, None])[..., None]  # (B, T, 1)
-        turned = (lengths[:, None] - 1 - places).clamp(min=0)[..., None]
-        for number, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
-            features = (self.dropout(features) if number else features).masked_fill(padding, 0.0)
-            start = forwards.nothing(features)
-            ahead, _ = forwards(features, start)
-            back, _ = backwards(features.gather(1, turned.expand_as(features)), start)
-            features = torch.cat((ahead, back.gather(1, turned.expand_as(back))), -1)
-        return features.masked_fill(padding, 0.0)
-
-    def _swept(self, features: Features, lengths: Lengths) -> Features:
-        """The same where each direction steps through the batch as it lies, and leaves rows out where they are padding."""
-        for number, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
-            steps = (self.dropout(features) if number else features).transpose(0, 1)
-            start = forwards.nothing(features)
-            ahead, _ = forwards.sweep(steps, start, lengths=lengths)
-            back, _ = backwards.sweep(steps, start, backwards=True, lengths=lengths)
-            features = torch.cat((ahead.transpose(0, 1), back.transpose(0, 1)), -1)
+        for index, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            features = self.dropout(features) if index else features
+            state = forwards.zero_state(features)
+            ahead, _, _ = rnn(forwards.network, features, state.hidden, state.cell, lengths=lengths)
+            back, _, _ = rnn(backwards.network, features, state.hidden, state.cell, is_reversed=True, lengths=lengths)
+            features = torch.cat((ahead, back), -1)
         return features
 
 

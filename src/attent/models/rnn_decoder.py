@@ -13,12 +13,11 @@ from attent.attention.cache import KeyValueCache
 from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
 from attent.models.encoder_decoder import Memory
 from attent.models.rnn_attention import RecurrentAttention
-from attent.models.rnn_forced import bahdanau, luong
 from attent.models.rnn_local import Local
 from attent.models.rnn_settings import RnnSettings
-from attent.models.rnn_stack import Layer
-from attent.ops.attention_rnn import Source
-from attent.ops.rnn import product_type, serves
+from attent.ops.attention_rnn import Layer, Source, bahdanau, luong
+from attent.ops.eligibility import can_run_native
+from attent.ops.rnn import DTYPES, product_dtype
 from attent.types import Features
 
 
@@ -159,11 +158,16 @@ class AttendingDecoder(RnnDecoder):
     def read(self, embedded: Features, memory: Memory) -> tuple[Source, list[Layer]] | None:
         """What the function of all steps takes of the source and of each layer; None where it does not serve."""
         attention, parts = self.cross_attention, self.cross_attention.parts()
-        if parts is None or not self.training or attention.watched or not serves(embedded, memory.features, *self.parameters()):
+        if (
+            parts is None
+            or not self.training
+            or attention.watched
+            or not can_run_native(embedded, memory.features, *self.parameters(), dtypes=DTYPES, in_training=True)
+        ):
             return None
         if any(parameter.dtype != torch.float32 for parameter in self.parameters()):
             return None
-        values = memory.features.to(product_type(memory.features))
+        values = memory.features.to(product_dtype(memory.features))
         source = Source(values, attention.score.lower_key(values).features, memory.lengths, *parts)
         first = self.first(ends(memory.features, memory.lengths))
         return source, [Layer(one.hidden, one.cell, *layer.parameters()) for layer, one in zip(self.recurrent.layers, first, strict=True)]

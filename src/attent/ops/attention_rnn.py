@@ -1,25 +1,31 @@
-"""What a recurrent decoder's attention does while it trains, step by step, by the extension."""
+"""Recurrent decoders with attention over a known target, in training: all steps of one as a function, by the compiled library.
+
+The loops of `models.rnn_decoder` are the reference, and serve elsewhere.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from attent.ops import native
+from attent.ops.rnn import GateSlice, RnnSteps
 
-# What features are padded to, so that they end with whole registers.
+# Features are padded to a multiple of this, so that they end with whole registers.
 LANES = 16
+Gradients = tuple[Tensor | None, ...]
 
 
 class Source(NamedTuple):
-    """What the attention reads, and the parameters of its score: v·tanh(W q + b + k'), or W q·k' where there is no v.
+    """Inputs and parameters of an attention with score v·tanh(W q + b + k'), or W q·k' where v is None.
 
     Args:
-        values: the memory's features, float32 or bfloat16, as products are to be (B, Tk, n).
-        keys: k', in their type (B, Tk, D).
+        values: the memory's features, float32 or bfloat16 as products are to be, (B, Tk, n).
+        keys: k', in their type, (B, Tk, D).
         lengths: how many of the keys are real, (B,).
         weight: W, (E, D).
         bias: (D,), or None.
@@ -34,86 +40,307 @@ class Source(NamedTuple):
     v: Tensor | None
 
 
-class Glances:
-    """The attention's steps: queries, weights and contexts of all of them."""
+class Layer(NamedTuple):
+    """First state and parameters of a recurrent layer, in PyTorch's order; the lowest `input_weight` takes an embedding and more."""
+
+    hidden: Tensor
+    cell: Tensor | None
+    input_weight: Tensor
+    weight: Tensor
+    input_bias: Tensor
+    bias: Tensor
+
+
+class AttentionSteps:
+    """All steps of the attention: queries, weights and contexts."""
 
     def __init__(self, source: Source, steps: int) -> None:
-        self.source, self.half = source, source.values.dtype == torch.bfloat16
+        self.source, self.is_half = source, source.values.dtype == torch.bfloat16
         rows, keys, features = source.values.shape
         width = source.keys.shape[-1]
         self.sizes = rows, steps, keys, width, features
         self.queries = torch.empty(rows, steps, width)
         self.weights = torch.empty(rows, steps, keys)
         self.contexts = source.values.new_empty(steps, rows, features)
-        self.nothing = torch.empty(0)
-        self.bias = self.nothing if source.bias is None else source.bias.contiguous()
-        self.v = self.lines = self.most = self.nothing
+        self.empty = torch.empty(0)
+        self.bias = self.empty if source.bias is None else source.bias.contiguous()
+        self.v = self.lowered_keys = self.maxima = self.empty
         if source.v is not None:
-            line = -(-width // LANES) * LANES
-            self.v = F.pad(source.v, (0, line - width))
-            self.lines, self.most = source.values.new_empty(rows, keys, line), torch.empty(rows)
-            native.run("attent_glanced_keys", (source.keys, self.lines, self.most), rows, keys, width, self.half)
+            padded = -(-width // LANES) * LANES
+            self.v = F.pad(source.v, (0, padded - width))
+            self.lowered_keys, self.maxima = source.values.new_empty(rows, keys, padded), torch.empty(rows)
+            native.run("attent_glanced_keys", (source.keys, self.lowered_keys, self.maxima), rows, keys, width, self.is_half)
 
-    def look(self, place: int, product: Tensor) -> Tensor:
-        """The context of one step, (B, n), from its query's product with W, (B, D)."""
+    def forward(self, step: int, product: Tensor) -> Tensor:
+        """Return the context of a step, (B, n), given W q, (B, D)."""
         source = self.source
-        tensors = (
-            product,
-            self.bias,
-            self.v,
-            source.keys,
-            self.lines,
-            self.most,
-            source.values,
-            source.lengths,
-            self.queries,
-            self.weights,
-            self.contexts,
-        )
-        native.run("attent_glance", tensors, *self.sizes, place, product.stride(0), self.half)
-        return self.contexts[place]
+        inputs = (product, self.bias, self.v, source.keys, self.lowered_keys, self.maxima, source.values, source.lengths)
+        outputs = (self.queries, self.weights, self.contexts)
+        native.run("attent_glance", (*inputs, *outputs), *self.sizes, step, product.stride(0), self.is_half)
+        return self.contexts[step]
 
-    def slopes(self) -> None:
-        """Begin with gradients."""
+    def start_backward(self) -> None:
+        """Make room for gradients."""
         rows, steps, _, _, features = self.sizes
         self.dcontexts = self.contexts.new_empty(rows, steps, features)
         self.dscores = torch.empty_like(self.weights)
 
-    def slope(self, place: int, product: Tensor, outer: Tensor | None, dqueries: Tensor) -> None:
-        """The gradients of one step.
+    def backward(self, step: int, dcontext: Tensor, dcontexts: Tensor | None, dqueries: Tensor) -> None:
+        """Compute the gradients of one step.
 
         Args:
-            place: which.
-            product: the gradient of its context, (B, n).
-            outer: what is added to that, of all steps (T, B, n).
-            dqueries: gets those of the queries' products, of all steps (T, B, D).
+            step: its index.
+            dcontext: the gradient of its context, (B, n).
+            dcontexts: added to that, of all steps, (T, B, n).
+            dqueries: receives those of W q, of all steps, (T, B, D).
         """
         source = self.source
-        tensors = (
-            self.queries,
-            self.weights,
-            self.v,
-            source.keys,
-            self.lines,
-            self.most,
-            source.values,
-            source.lengths,
-            product,
-            self.nothing if outer is None else outer,
-            self.dcontexts,
-            self.dscores,
-            dqueries,
-        )
-        native.run("attent_glance_gradients", tensors, *self.sizes, place, dqueries.stride(0), dqueries.stride(1), self.half)
+        inputs = (self.queries, self.weights, self.v, source.keys, self.lowered_keys, self.maxima, source.values, source.lengths, dcontext)
+        outputs = (self.empty if dcontexts is None else dcontexts, self.dcontexts, self.dscores, dqueries)
+        strides = dqueries.stride(0), dqueries.stride(1)
+        native.run("attent_glance_gradients", (*inputs, *outputs), *self.sizes, step, *strides, self.is_half)
 
-    def summed(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The gradients of values, keys and v, when all steps have theirs."""
+    def source_gradients(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the gradients of values, keys and v, after all steps' backward."""
         rows, steps, keys, width, _ = self.sizes
         dtype, source = self.dcontexts.dtype, self.source
         dvalues = torch.bmm(self.weights.to(dtype).mT, self.dcontexts)
         if source.v is None:
             return dvalues, torch.bmm(self.dscores.to(dtype).mT, self.queries.to(dtype)), None
         dkeys, dv = torch.empty_like(source.keys), torch.empty(rows, width)
-        tensors = (self.queries, self.dscores, self.v, source.keys, self.most, source.lengths, dkeys, dv)
-        native.run("attent_glanced_keys_gradients", tensors, rows, steps, keys, width, self.half)
+        tensors = (self.queries, self.dscores, self.v, source.keys, self.maxima, source.lengths, dkeys, dv)
+        native.run("attent_glanced_keys_gradients", tensors, rows, steps, keys, width, self.is_half)
         return dvalues, dkeys, dv.sum(0)
+
+
+class StackSteps:
+    """All steps of a stack of layers. A layer's state is multiplied once by all matrices that read it, joined.
+
+    Args:
+        layers: from the lowest.
+        output_weight: the matrices, joined, by which the topmost state is multiplied.
+        shape: steps T and rows B.
+        dtype: of the products.
+        reads_before: whether the output of a state is read before the next step, as by Bahdanau's attention, so that nobody reads the
+            last one.
+    """
+
+    def __init__(
+        self, layers: list[Layer], output_weight: Tensor, shape: tuple[int, int], dtype: torch.dtype, *, reads_before: bool
+    ) -> None:
+        self.layers, self.shape, self.reads_before = layers, shape, reads_before
+        self.units = [RnnSteps(layer.cell is not None, (*shape, layer.hidden.shape[1]), dtype) for layer in layers]
+        above = [layer.input_weight for layer in layers[1:]] + [output_weight]
+        self.weights = [torch.cat((layer.weight, weight)).to(dtype) for layer, weight in zip(layers, above, strict=True)]
+        self.products = [weight.new_empty(1, shape[1], len(weight)) for weight in self.weights]
+        for unit, layer, weight, product in zip(self.units, layers, self.weights, self.products, strict=True):
+            unit.start(layer.hidden, layer.cell)
+            torch.mm(unit.operands[0], weight.T, out=product[0])
+
+    @property
+    def gates(self) -> int:
+        """Features of each layer's gates."""
+        return self.units[0].gates
+
+    @property
+    def output(self) -> Tensor:
+        """The topmost state times `output_weight`, (B, …)."""
+        return self.products[-1][0, :, self.gates :]
+
+    def forward(self, step: int, gates: Tensor, extra: Tensor | None) -> None:
+        """Run one step.
+
+        Args:
+            step: its index.
+            gates: the term of the lowest gates that is known for all steps, (T, B, gates).
+            extra: that of this step alone, (B, gates).
+        """
+        for index, (unit, layer) in enumerate(zip(self.units, self.layers, strict=True)):
+            # The product of the layer below lies in one place for all steps.
+            inputs = GateSlice(self.products[index - 1].expand(self.shape[0], -1, -1), self.gates) if index else GateSlice(gates)
+            unit.forward(step, inputs, self.products[index][0], layer.bias, None if index else extra, layer.input_bias)
+            torch.mm(unit.operands_after[step], self.weights[index].T, out=self.products[index][0])
+
+    def start_backward(self) -> None:
+        """Make room for gradients."""
+        steps, rows = self.shape
+        top = len(self.units) - 1
+        # Those of each layer's products, state by state.
+        self.dproducts = [
+            weight.new_zeros(steps + (index < top or not self.reads_before), rows, len(weight)) for index, weight in enumerate(self.weights)
+        ]
+        self.dstates = [weight.new_empty(rows, weight.shape[1]) for weight in self.weights]
+        for unit in self.units:
+            unit.start_backward(None, None)
+
+    @property
+    def doutputs(self) -> Tensor:
+        """Receives the gradients of the outputs, the first state's first, (T, B, …) or one more."""
+        return self.dproducts[-1][..., self.gates :]
+
+    def backward(self, step: int, dstates: Tensor | None, dgates: Tensor) -> None:
+        """Compute the gradients of one step.
+
+        Args:
+            step: its index.
+            dstates: those of all topmost states from outside, (T, B, E).
+            dgates: receives those of the lowest gates, (T, B, gates).
+        """
+        for index in range(len(self.units) - 1, -1, -1):
+            is_read, is_top = step + 1 < len(self.dproducts[index]), index == len(self.units) - 1
+            if is_read:
+                torch.mm(self.dproducts[index][step + 1], self.weights[index], out=self.dstates[index])
+            dinputs = GateSlice(self.dproducts[index - 1][1:], self.gates) if index else GateSlice(dgates)
+            dstate = self.dstates[index] if is_read else None
+            self.units[index].backward(step, dstate, dstates if is_top else None, dinputs, self.dproducts[index])
+
+    def parameter_gradients(self, weight: Tensor, bias: Tensor) -> tuple[list[Tensor | None], Tensor, Tensor]:
+        """Return the gradients of each layer's tensors, of `output_weight` and of what is added to its product.
+
+        Args:
+            weight: the gradient of the lowest layer's `input_weight`.
+            bias: that of its `input_bias`.
+        """
+        gradients: list[Tensor | None] = []
+        for unit, joined, dproduct in zip(self.units, self.weights, self.dproducts, strict=True):
+            rows = dproduct.flatten(0, 1)
+            matrices = (rows.T @ unit.all_operands[: len(dproduct)].flatten(0, 1)).float()
+            sums = rows.sum(0).float()
+            hidden = unit.dhidden + dproduct[0] @ joined
+            cell = unit.dcell if unit.is_lstm else None
+            gradients += [hidden, cell, weight, matrices[: self.gates], bias, sums[: self.gates]]
+            weight, bias = matrices[self.gates :], sums[self.gates :]
+        return gradients, weight, bias
+
+
+def bahdanau(embedded: Tensor, source: Source, layers: list[Layer], query_terms: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return the topmost states and the contexts of all steps, in the type of the values.
+
+        c_t = Σⱼ α(s_{t−1} + p_t, h_j) h_j,  s_t = f(s_{t−1}, [e_t; c_t])
+
+    Args:
+        embedded: of each step, (T, B, embedding_width).
+        source: of the attention.
+        layers: from the lowest.
+        query_terms: W p_t of each step, (T, B, D); p_t = 0 unless given.
+
+    Returns:
+        (T, B, E) and (T, B, n).
+    """
+    return _Bahdanau.apply(embedded, query_terms, *source, *(tensor for layer in layers for tensor in layer))
+
+
+def luong(embedded: Tensor, source: Source, layers: list[Layer], weight: Tensor, bias: Tensor) -> Tensor:
+    """Return the attentional vectors of all steps, each of which enters the next, in the type of the values.
+
+        s_t = f(s_{t−1}, [e_t; h̃_{t−1}]),  c_t = Σⱼ α(s_t, h_j) h_j,  h̃_t = tanh(W [c_t; s_t] + b),  h̃_0 = 0
+
+    Args:
+        embedded: of each step, (T, B, embedding_width).
+        source: of the attention.
+        layers: from the lowest.
+        weight: W.
+        bias: b.
+
+    Returns:
+        (T, B, embedding_width).
+    """
+    return _Luong.apply(embedded, weight, bias, *source, *(tensor for layer in layers for tensor in layer))
+
+
+def _unflatten(tensors: tuple[Any, ...]) -> tuple[Source, list[Layer]]:
+    source, flat, fields = Source(*tensors[: len(Source._fields)]), tensors[len(Source._fields) :], len(Layer._fields)
+    source = source._replace(values=source.values.contiguous(), keys=source.keys.contiguous(), lengths=source.lengths.contiguous())
+    return source, [Layer(*flat[begin : begin + fields]) for begin in range(0, len(flat), fields)]
+
+
+# Both functions return detached tensors: an output that ctx holds itself would never be freed.
+class _Bahdanau(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, embedded: Tensor, query_terms: Tensor | None, *tensors: Any) -> tuple[Tensor, Tensor]:
+        source, layers = _unflatten(tensors)
+        dtype = source.values.dtype
+        embedded, (steps, rows, width) = embedded.to(dtype).contiguous(), embedded.shape
+        attention = AttentionSteps(source, steps)
+        stack = StackSteps(layers, source.weight.T, (steps, rows), dtype, reads_before=True)
+        lowest = layers[0].input_weight.to(dtype)
+        token_weight, context_weight = lowest[:, :width], lowest[:, width:]
+        gates = (embedded.flatten(0, 1) @ token_weight.T).view(steps, rows, -1)
+        extra = embedded.new_empty(rows, stack.gates)
+        for step in range(steps):
+            product = stack.output if query_terms is None else stack.output + query_terms[step].to(dtype)
+            torch.mm(attention.forward(step, product), context_weight.T, out=extra)
+            stack.forward(step, gates, extra)
+        ctx.saved = embedded, stack, attention, token_weight, context_weight
+        ctx.query_dtype = None if query_terms is None else query_terms.dtype
+        ctx.set_materialize_grads(False)
+        return stack.units[-1].operands_after.detach(), attention.contexts.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> Gradients:  # pyright: ignore[reportIncompatibleMethodOverride]
+        embedded, stack, attention, token_weight, context_weight = ctx.saved
+        dstates, dcontexts = (None if gradient is None else gradient.contiguous() for gradient in gradients)
+        dgates, dcontext = embedded.new_empty(*embedded.shape[:2], stack.gates), torch.empty_like(attention.contexts[0])
+        attention.start_backward()
+        stack.start_backward()
+        for step in reversed(range(len(embedded))):
+            stack.backward(step, dstates, dgates)
+            torch.mm(dgates[step], context_weight, out=dcontext)
+            attention.backward(step, dcontext, dcontexts, stack.doutputs)
+        rows = dgates.flatten(0, 1)
+        dlowest = torch.cat((rows.T @ embedded.flatten(0, 1), rows.T @ attention.contexts.flatten(0, 1)), 1).float()
+        dlayers, dweight, dbias = stack.parameter_gradients(dlowest, rows.sum(0).float())
+        dvalues, dkeys, dv = attention.source_gradients()
+        dbias = None if attention.source.bias is None else dbias
+        dquery_terms = None if ctx.query_dtype is None else stack.doutputs.to(ctx.query_dtype, copy=True)
+        return (rows @ token_weight).view_as(embedded), dquery_terms, dvalues, dkeys, None, dweight.T, dbias, dv, *dlayers
+
+
+class _Luong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, embedded: Tensor, weight: Tensor, bias: Tensor, *tensors: Any) -> Tensor:
+        source, layers = _unflatten(tensors)
+        dtype, features, split = source.values.dtype, source.values.shape[-1], source.weight.shape[1]
+        embedded, (steps, rows, width) = embedded.to(dtype).contiguous(), embedded.shape
+        attention = AttentionSteps(source, steps)
+        stack = StackSteps(layers, torch.cat((source.weight.T, weight[:, features:])), (steps, rows), dtype, reads_before=False)
+        lowest, context_weight = layers[0].input_weight.to(dtype), weight[:, :features].to(dtype)
+        token_weight, feed_weight = lowest[:, :width], lowest[:, width:]
+        gates = (embedded.flatten(0, 1) @ token_weight.T).view(steps, rows, -1)
+        extra, outputs = embedded.new_zeros(rows, stack.gates), embedded.new_empty(steps, rows, len(weight))
+        for step in range(steps):
+            stack.forward(step, gates, extra)
+            context = attention.forward(step, stack.output[:, :split])
+            total = torch.mm(context, context_weight.T).float().add_(stack.output[:, split:]).add_(bias)
+            outputs[step] = total.tanh_()
+            torch.mm(outputs[step], feed_weight.T, out=extra)
+        ctx.saved = embedded, stack, attention, token_weight, feed_weight, context_weight, outputs
+        return outputs.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Gradients:  # pyright: ignore[reportIncompatibleMethodOverride]
+        embedded, stack, attention, token_weight, feed_weight, context_weight, outputs = ctx.saved
+        steps, split = len(embedded), attention.source.weight.shape[1]
+        dgates, dcontext = embedded.new_empty(*embedded.shape[:2], stack.gates), torch.empty_like(attention.contexts[0])
+        attention.start_backward()
+        stack.start_backward()
+        # Of the state after each step.
+        dqueries, dtotals = stack.doutputs[1:, :, :split], stack.doutputs[1:, :, split:]
+        for step in reversed(range(steps)):
+            doutput = gradients[0][step].float()
+            if step + 1 < steps:
+                doutput = doutput + torch.mm(dgates[step + 1], feed_weight)
+            dtotals[step] = doutput * (1 - outputs[step].float().square())
+            torch.mm(dtotals[step], context_weight, out=dcontext)
+            attention.backward(step, dcontext, None, dqueries)
+            stack.backward(step, None, dgates)
+        rows, totals = dgates.flatten(0, 1), dtotals.flatten(0, 1)
+        dfeed = dgates[1:].flatten(0, 1).T @ outputs[:-1].flatten(0, 1)
+        dlowest = torch.cat((rows.T @ embedded.flatten(0, 1), dfeed), 1).float()
+        dlayers, dweight, dbias = stack.parameter_gradients(dlowest, rows.sum(0).float())
+        doutput_weight = torch.cat(((totals.T @ attention.contexts.flatten(0, 1)).float(), dweight[split:]), 1)
+        dvalues, dkeys, dv = attention.source_gradients()
+        dsource = dvalues, dkeys, None, dweight[:split].T, None if attention.source.bias is None else dbias[:split], dv
+        return (rows @ token_weight).view_as(embedded), doutput_weight, dbias[split:], *dsource, *dlayers

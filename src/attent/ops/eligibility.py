@@ -50,16 +50,26 @@ def can_run_custom_function() -> bool:
     return not (torch.compiler.is_compiling() or needs_plain_torch())
 
 
-def can_run_native(*tensors: Tensor, dtypes: Collection[torch.dtype] = (torch.float32,)) -> bool:
+def can_run_native(*tensors: Tensor, dtypes: Collection[torch.dtype] = (torch.float32,), in_training: bool = False) -> bool:
     """Return whether the compiled library may compute with these tensors.
 
     It must be installed, the tensors must lie on the CPU in one of these types, and nothing may have to see the computation: no
     compiler, tracer, dispatch mode, transform or forward-mode derivatives.
+
+    Args:
+        tensors: those that it would read.
+        dtypes: the types that it takes.
+        in_training: whether gradients must be recorded, no tensor be empty, and autocast be off or in one of the types.
     """
     if not can_run_custom_function() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
         return False
     if torch._C._len_torch_dispatch_stack() or native.library() is None:  # pyright: ignore[reportAttributeAccessIssue]
         return False
+    if in_training:
+        if not torch.is_grad_enabled() or not all(tensor.numel() for tensor in tensors):
+            return False
+        if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") not in dtypes:
+            return False
     return all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
 
 

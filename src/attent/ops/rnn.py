@@ -1,219 +1,285 @@
-"""Steps of gated recurrent units in training, by the extension: all that lies between the products, forwards and backwards."""
+"""Gated recurrent units (GRU, LSTM): whole layers by PyTorch, or in training step by step in the compiled library.
+
+Between the matrix products of a step, the library computes all that a cell does in one call, forward and backward.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
 
-TYPES = (torch.float32, torch.bfloat16)
+DTYPES = (torch.float32, torch.bfloat16)
+States = tuple[Tensor, Tensor, Tensor | None]
 
 
-def serves(*tensors: Tensor) -> bool:
-    """Whether the extension can take these tensors' steps: without gradients to come PyTorch does, which compilers and exporters follow."""
-    if not (torch.is_grad_enabled() and can_run_native()):
-        return False
-    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") not in TYPES:
-        return False
-    return all(tensor.device.type == "cpu" and tensor.dtype in TYPES and tensor.numel() for tensor in tensors)
-
-
-def product_type(like: Tensor) -> torch.dtype:
-    """The type in which products with a tensor are taken: autocast's, or its own."""
+def product_dtype(like: Tensor) -> torch.dtype:
+    """Return the type in which products with a tensor are computed: autocast's, or its own."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else like.dtype
 
 
-class Share(NamedTuple):
-    """Gradients of what an addend of the gates was computed from: features of a tensor that holds all steps, from `first` on."""
-
-    whole: Tensor  # (T, B, n)
-    first: int = 0
-
-    def strides(self) -> tuple[int, int]:
-        """From step to step and from row to row."""
-        return self.whole.stride(0), self.whole.stride(1)
-
-    def tensor(self) -> Tensor:
-        """What begins where it begins."""
-        return self.whole[..., self.first :] if self.first else self.whole
-
-
-class GatedSteps:
-    """All steps of one layer: its states, and what gradients need of each.
-
-    A step is called by its place in the sequence, whichever way it is read. All tensors hold one step after another.
+def rnn(
+    network: nn.GRU | nn.LSTM,
+    inputs: Tensor,
+    hidden: Tensor,
+    cell: Tensor | None = None,
+    *,
+    is_reversed: bool = False,
+    lengths: Tensor | None = None,
+) -> States:
+    """Run one layer over all steps.
 
     Args:
-        lstm: whether the units are LSTM's, else they are GRU's.
-        shape: steps T, rows B and features E.
-        dtype: of the products; states are float32.
-        backwards: whether the last step is taken first.
-        lengths: (B,), from where on a row is nothing; None if all are whole.
+        network: of one layer, batch first.
+        inputs: (B, T, input width).
+        hidden: the first state, (B, E).
+        cell: an LSTM's first cell, (B, E); None for a GRU.
+        is_reversed: whether the last step comes first.
+        lengths: how many steps of each row are real, (B,); outputs are zero beyond. All steps unless given.
+
+    Returns:
+        The outputs of each step, (B, T, E), and the last hidden state and cell, (B, E), which lengths leave undefined.
     """
-
-    def __init__(self, lstm: bool, shape: tuple[int, int, int], dtype: torch.dtype, backwards: bool = False, lengths: Tensor | None = None):
-        steps, rows, width = self.shape = shape
-        self.lstm, self.half, self.gates = lstm, dtype == torch.bfloat16, (4 if lstm else 3) * width
-        self.places = range(steps - 1, -1, -1) if backwards else range(steps)
-        self.nothing = torch.empty(0)
-        self.lengths = self.nothing if lengths is None else lengths
-        before, after = (slice(1, None), slice(steps)) if backwards else (slice(steps), slice(1, None))
-        self.first = steps if backwards else 0
-        self.all_hidden = torch.empty(steps + 1, rows, width)
-        self.all_operands = torch.empty(steps + 1, rows, width, dtype=dtype) if self.half else self.all_hidden
-        self.all_cells = torch.empty(steps + 1, rows, width) if lstm else self.nothing
-        self.hidden, self.hidden_after = self.all_hidden[before], self.all_hidden[after]
-        self.operands, self.operands_after = self.all_operands[before], self.all_operands[after]
-        self.cell, self.cell_after = (self.all_cells[before], self.all_cells[after]) if lstm else (self.nothing, self.nothing)
-        self.kept = torch.empty(steps, rows, 4 * width, dtype=dtype)
-
-    def start(self, hidden: Tensor, cell: Tensor | None) -> None:
-        """The state before the first step."""
-        self.all_hidden[self.first] = hidden
-        self.all_operands[self.first] = hidden
-        if cell is not None:
-            self.all_cells[self.first] = cell
-
-    def step(
-        self, place: int, inputs: Share, ours: Tensor, our_bias: Tensor, beside: Tensor | None = None, bias: Tensor | None = None
-    ) -> None:
-        """One step.
-
-        Args:
-            place: which.
-            inputs: the input's share in the gates.
-            ours: the state's, of this step (B, gates, …).
-            our_bias: what is added to it.
-            beside: what is added to the input's share, of this step; None if nothing is.
-            bias: what else is.
-        """
-        tensors = (
-            inputs.tensor(),
-            self.nothing if beside is None else beside,
-            ours,
-            self.nothing if bias is None else bias,
-            our_bias,
-            self.hidden,
-            self.cell,
-            self.hidden_after,
-            self.cell_after,
-            self.operands_after if self.half else self.nothing,
-            self.kept,
-            self.lengths,
-        )
-        numbers = (*self.shape[1:], place, *inputs.strides(), ours.stride(0), self.half, self.lstm)
-        native.run("attent_gates", tensors, *numbers)
-
-    def slopes(self, hidden: Tensor | None, cell: Tensor | None) -> None:
-        """Begin with gradients, those of the state behind the last step."""
-        _, rows, width = self.shape
-        self.carried = torch.zeros(rows, width) if hidden is None else hidden.clone(memory_format=torch.contiguous_format)
-        self.carried_cell = self.nothing
-        if self.lstm:
-            self.carried_cell = torch.zeros(rows, width) if cell is None else cell.clone(memory_format=torch.contiguous_format)
-
-    def slope(self, place: int, product: Tensor | None, outer: Tensor | None, dinputs: Share, dours: Tensor) -> None:
-        """The gradients of one step; what goes to the state before it is then in `carried`, but for the products with it.
-
-        Args:
-            place: which.
-            product: what products with the state behind the step add to its gradient, (B, E).
-            outer: what comes from outside, of all steps (T, B, E).
-            dinputs: gets the gradients of the input's share in the gates.
-            dours: gets those of the state's, of all steps (T, B, gates, …).
-        """
-        tensors = (
-            self.hidden,
-            self.cell,
-            self.cell_after,
-            self.kept,
-            self.carried,
-            self.carried_cell,
-            self.nothing if product is None else product,
-            self.nothing if outer is None else outer,
-            dinputs.tensor(),
-            dours,
-            self.lengths,
-        )
-        outer_half = outer is not None and outer.dtype == torch.bfloat16
-        numbers = (*self.shape[1:], place, *dinputs.strides(), dours.stride(0), dours.stride(1), self.half, outer_half, self.lstm)
-        native.run("attent_gates_gradients", tensors, *numbers)
+    parameters = (*network.parameters(),)
+    if not (network.training and can_run_native(*parameters) and can_run_native(inputs, *parameters, dtypes=DTYPES, in_training=True)):
+        return reference(network, inputs, hidden, cell, is_reversed=is_reversed, lengths=lengths)
+    weight, bias = cast(Tensor, network.weight_ih_l0), cast(Tensor, network.bias_ih_l0)
+    gates = F.linear(inputs.transpose(0, 1), weight, bias)
+    weight, bias = cast(Tensor, network.weight_hh_l0), cast(Tensor, network.bias_hh_l0)
+    outputs, hidden, cell = forward_fused(gates, weight, bias, hidden, cell, is_reversed=is_reversed, lengths=lengths)
+    return outputs.transpose(0, 1), hidden, cell
 
 
-def sweep(
+def reference(
+    network: nn.GRU | nn.LSTM,
     inputs: Tensor,
+    hidden: Tensor,
+    cell: Tensor | None = None,
+    *,
+    is_reversed: bool = False,
+    lengths: Tensor | None = None,
+) -> States:
+    """Compute `rnn` by PyTorch's own layer.
+
+    Rows are reversed by their own lengths, so that padding comes last. (In the packed sequences of torch 2.13 ever fewer rows take part in
+    a step, and a row's last bits change with its neighbors.)
+    """
+    steps = torch.arange(inputs.shape[1], device=inputs.device)
+    count = inputs.new_full((len(inputs),), len(steps), dtype=torch.int64) if lengths is None else lengths
+    padding = None if lengths is None else (steps >= count[:, None])[..., None]  # (B, T, 1)
+    order = (count[:, None] - 1 - steps).clamp(min=0)[..., None] if is_reversed else None
+    if padding is not None:
+        inputs = inputs.masked_fill(padding, 0.0)
+    if order is not None:
+        inputs = inputs.gather(1, order.expand_as(inputs))
+    first = hidden[None].contiguous()
+    if cell is None:
+        outputs, last = network(inputs, first)
+    else:
+        outputs, (last, last_cell) = network(inputs, (first, cell[None].contiguous()))
+        cell = last_cell[0]
+    if order is not None:
+        outputs = outputs.gather(1, order.expand_as(outputs))
+    return outputs if padding is None else outputs.masked_fill(padding, 0.0), last[0], cell
+
+
+def forward_fused(
+    gates: Tensor,
     weight: Tensor,
     bias: Tensor,
     hidden: Tensor,
     cell: Tensor | None,
     *,
-    backwards: bool = False,
+    is_reversed: bool = False,
     lengths: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """All steps of a layer of which the inputs' share in the gates is known.
+) -> States:
+    """Run one layer over all steps in the library.
 
     Args:
-        inputs: W x + b of every step, (T, B, gates), float32 or bfloat16.
+        gates: W x + b of every step, (T, B, gates), float32 or bfloat16.
         weight: U.
-        bias: what is added to U h.
+        bias: added to U h.
         hidden: the first state, (B, E).
         cell: an LSTM's first cell; None for a GRU.
-        backwards: whether the last step is taken first.
-        lengths: (B,), from where on a row is nothing, zeros; None if all are whole.
+        is_reversed: whether the last step comes first.
+        lengths: (B,); outputs are zero from there on. All steps unless given.
 
     Returns:
-        The states (T, B, E), and the last state's hidden and cell, (B, E).
+        The outputs (T, B, E), and the last hidden state and cell, (B, E).
     """
-    found = _Sweep.apply(inputs, weight, bias, hidden, cell, lengths, backwards)
-    return found if cell is not None else (*found, None)
+    results = _FusedRnn.apply(gates, weight, bias, hidden, cell, lengths, is_reversed)
+    return results if cell is not None else (*results, None)
 
 
-class _Sweep(torch.autograd.Function):
+class GateSlice(NamedTuple):
+    """Features of a tensor of all steps (T, B, n), from `begin` on: a term of the gates, or the place of its gradients."""
+
+    tensor: Tensor
+    begin: int = 0
+
+    def strides(self) -> tuple[int, int]:
+        """Return the strides from step to step and from row to row."""
+        return self.tensor.stride(0), self.tensor.stride(1)
+
+    def view(self) -> Tensor:
+        """Return the features."""
+        return self.tensor[..., self.begin :] if self.begin else self.tensor
+
+
+class RnnSteps:
+    """All steps of one layer: its states, and what their gradients need. Tensors hold one step after another.
+
+    Args:
+        is_lstm: whether the cells are LSTM's; else they are GRU's.
+        shape: steps T, rows B and features E.
+        dtype: of the products; states are float32.
+        is_reversed: whether the last step comes first.
+        lengths: (B,); a row is zero from there on. All steps unless given.
+    """
+
+    def __init__(
+        self, is_lstm: bool, shape: tuple[int, int, int], dtype: torch.dtype, is_reversed: bool = False, lengths: Tensor | None = None
+    ) -> None:
+        steps, rows, width = self.shape = shape
+        self.is_lstm, self.is_half, self.gates = is_lstm, dtype == torch.bfloat16, (4 if is_lstm else 3) * width
+        self.order = range(steps - 1, -1, -1) if is_reversed else range(steps)
+        self.empty = torch.empty(0)
+        self.lengths = self.empty if lengths is None else lengths
+        before, after = (slice(1, None), slice(steps)) if is_reversed else (slice(steps), slice(1, None))
+        self.first = steps if is_reversed else 0
+        self.all_hidden = torch.empty(steps + 1, rows, width)
+        self.all_operands = torch.empty(steps + 1, rows, width, dtype=dtype) if self.is_half else self.all_hidden
+        self.all_cells = torch.empty(steps + 1, rows, width) if is_lstm else self.empty
+        self.hidden, self.hidden_after = self.all_hidden[before], self.all_hidden[after]
+        self.operands, self.operands_after = self.all_operands[before], self.all_operands[after]
+        self.cell, self.cell_after = (self.all_cells[before], self.all_cells[after]) if is_lstm else (self.empty, self.empty)
+        self.activations = torch.empty(steps, rows, 4 * width, dtype=dtype)
+
+    def start(self, hidden: Tensor, cell: Tensor | None) -> None:
+        """Set the state before the first step."""
+        self.all_hidden[self.first] = hidden
+        self.all_operands[self.first] = hidden
+        if cell is not None:
+            self.all_cells[self.first] = cell
+
+    def forward(
+        self,
+        step: int,
+        inputs: GateSlice,
+        hidden_gates: Tensor,
+        hidden_bias: Tensor,
+        extra: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> None:
+        """Run one step.
+
+        Args:
+            step: its index.
+            inputs: the input's term of the gates.
+            hidden_gates: the state's term at this step, (B, gates, …).
+            hidden_bias: added to it.
+            extra: added to the input's term at this step.
+            bias: added to it too.
+        """
+        tensors = (
+            inputs.view(),
+            self.empty if extra is None else extra,
+            hidden_gates,
+            self.empty if bias is None else bias,
+            hidden_bias,
+            self.hidden,
+            self.cell,
+            self.hidden_after,
+            self.cell_after,
+            self.operands_after if self.is_half else self.empty,
+            self.activations,
+            self.lengths,
+        )
+        numbers = (*self.shape[1:], step, *inputs.strides(), hidden_gates.stride(0), self.is_half, self.is_lstm)
+        native.run("attent_gates", tensors, *numbers)
+
+    def start_backward(self, hidden: Tensor | None, cell: Tensor | None) -> None:
+        """Set the gradients of the last state."""
+        _, rows, width = self.shape
+        self.dhidden = torch.zeros(rows, width) if hidden is None else hidden.clone(memory_format=torch.contiguous_format)
+        self.dcell = self.empty
+        if self.is_lstm:
+            self.dcell = torch.zeros(rows, width) if cell is None else cell.clone(memory_format=torch.contiguous_format)
+
+    def backward(self, step: int, product: Tensor | None, doutputs: Tensor | None, dinputs: GateSlice, dhidden_gates: Tensor) -> None:
+        """Compute the gradients of one step; `dhidden` is then that of the state before it, but for its products.
+
+        Args:
+            step: its index.
+            product: the gradient that products with the state after the step add, (B, E).
+            doutputs: the gradients of all outputs, (T, B, E).
+            dinputs: receives the gradients of the input's term of the gates.
+            dhidden_gates: receives those of the state's term, of all steps (T, B, gates, …).
+        """
+        tensors = (
+            self.hidden,
+            self.cell,
+            self.cell_after,
+            self.activations,
+            self.dhidden,
+            self.dcell,
+            self.empty if product is None else product,
+            self.empty if doutputs is None else doutputs,
+            dinputs.view(),
+            dhidden_gates,
+            self.lengths,
+        )
+        has_half_outputs = doutputs is not None and doutputs.dtype == torch.bfloat16
+        strides = (*dinputs.strides(), dhidden_gates.stride(0), dhidden_gates.stride(1))
+        native.run("attent_gates_gradients", tensors, *self.shape[1:], step, *strides, self.is_half, has_half_outputs, self.is_lstm)
+
+
+class _FusedRnn(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        inputs: Tensor,
+        gates: Tensor,
         weight: Tensor,
         bias: Tensor,
         hidden: Tensor,
         cell: Tensor | None,
         lengths: Tensor | None,
-        backwards: bool,
+        is_reversed: bool,
     ) -> tuple[Tensor, ...]:
-        inputs, theirs = inputs.contiguous(), weight.to(inputs.dtype)
-        shape = (inputs.shape[0], inputs.shape[1], hidden.shape[1])
-        layer = GatedSteps(cell is not None, shape, inputs.dtype, backwards, None if lengths is None else lengths.contiguous())
+        gates, weight = gates.contiguous(), weight.to(gates.dtype)
+        shape = (gates.shape[0], gates.shape[1], hidden.shape[1])
+        layer = RnnSteps(cell is not None, shape, gates.dtype, is_reversed, None if lengths is None else lengths.contiguous())
         layer.start(hidden, cell)
-        share, ours = Share(inputs), torch.empty_like(inputs[0])
-        for place, operand in ((place, layer.operands[place]) for place in layer.places):
-            torch.mm(operand, theirs.T, out=ours)
-            layer.step(place, share, ours, bias)
-        ctx.layer, ctx.theirs = layer, theirs
+        inputs, hidden_gates = GateSlice(gates), torch.empty_like(gates[0])
+        for step in layer.order:
+            torch.mm(layer.operands[step], weight.T, out=hidden_gates)
+            layer.forward(step, inputs, hidden_gates, bias)
+        ctx.layer, ctx.weight = layer, weight
         ctx.set_materialize_grads(False)
-        last = layer.places[-1]
-        # another name for what is kept: a result that its own function held would never be let go of
-        states = layer.hidden_after.detach(), layer.hidden_after[last].clone()
-        return states if cell is None else (*states, layer.cell_after[last].clone())
+        last = layer.order[-1]
+        # Detached: an output that ctx holds itself would never be freed.
+        outputs = layer.hidden_after.detach(), layer.hidden_after[last].clone()
+        return outputs if cell is None else (*outputs, layer.cell_after[last].clone())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        layer, theirs = ctx.layer, ctx.theirs
-        outer, hidden, *cell = gradients
-        outer = None if outer is None else outer.contiguous()
-        layer.slopes(hidden, *(cell or [None]))
-        dinputs = theirs.new_empty(*layer.shape[:2], layer.gates)
-        dours = dinputs if layer.lstm else torch.empty_like(dinputs)
-        product, share = theirs.new_empty(layer.shape[1:]), Share(dinputs)
-        for number, place in enumerate(reversed(layer.places)):
-            layer.slope(place, product if number else None, outer, share, dours)
-            torch.mm(dours[place], theirs, out=product)
-        rows = dours.flatten(0, 1)
+        layer, weight = ctx.layer, ctx.weight
+        doutputs, dhidden, *dcell = gradients
+        doutputs = None if doutputs is None else doutputs.contiguous()
+        layer.start_backward(dhidden, *(dcell or [None]))
+        dgates = weight.new_empty(*layer.shape[:2], layer.gates)
+        dhidden_gates = dgates if layer.is_lstm else torch.empty_like(dgates)
+        product, dinputs = weight.new_empty(layer.shape[1:]), GateSlice(dgates)
+        for number, step in enumerate(reversed(layer.order)):
+            layer.backward(step, product if number else None, doutputs, dinputs, dhidden_gates)
+            torch.mm(dhidden_gates[step], weight, out=product)
+        rows = dhidden_gates.flatten(0, 1)
         dweight = (rows.T @ layer.operands.flatten(0, 1)).float()
-        dhidden = layer.carried + product
-        return dinputs, dweight, rows.sum(0).float(), dhidden, layer.carried_cell if layer.lstm else None, None, None
+        return dgates, dweight, rows.sum(0).float(), layer.dhidden + product, layer.dcell if layer.is_lstm else None, None, None

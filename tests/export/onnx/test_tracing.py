@@ -66,7 +66,7 @@ def test_rows_are_counted_in_the_graph() -> None:
             self.recurrent = Recurrent("gru", 2, 3)
 
         def forward(self, like: torch.Tensor) -> torch.Tensor:
-            return self.recurrent.nothing(like).hidden
+            return self.recurrent.zero_state(like).hidden
 
     with tracing():
         graph = torch.export.export(Empty(), (torch.zeros(5, 2),), dynamic_shapes=({0: torch.export.Dim("rows")},))

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from attent.layers.recurrent import RecurrentStack, RecurrentState
-from attent.models.rnn_stack import Layer, Stack
 from attent.ops import native
+from attent.ops.attention_rnn import Layer, StackSteps
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 
@@ -20,23 +20,23 @@ def test_layers_say_what_single_steps_of_pytorch_do(cell: str, ahead: bool) -> N
     bias = layers.layers[0].network.get_parameter("bias_ih_l0")
     flat = [Layer(one.hidden, one.cell, *layer.parameters()) for layer, one in zip(layers.layers, state, strict=True)]
     with torch.no_grad():
-        stack = Stack(flat, reader, (4, 2), torch.float32, ahead=ahead)
+        stack = StackSteps(flat, reader, (4, 2), torch.float32, reads_before=ahead)
     steps = []
     for place in range(4):
         before = state[-1].hidden @ reader.T
         state = layers.step(given[place] + beside + bias, state)
         steps.append(before if ahead else state[-1].hidden @ reader.T)
         with torch.no_grad():
-            said = stack.said.clone()
-            stack.advance(place, given.detach(), beside)
-        torch.testing.assert_close(said if ahead else stack.said, steps[-1].detach())
-    stack.slopes()
-    (stack.dsaid if ahead else stack.dsaid[1:]).copy_(wanted)
+            said = stack.output.clone()
+            stack.forward(place, given.detach(), beside)
+        torch.testing.assert_close(said if ahead else stack.output, steps[-1].detach())
+    stack.start_backward()
+    (stack.doutputs if ahead else stack.doutputs[1:]).copy_(wanted)
     dgiven = torch.empty_like(given)
     with torch.no_grad():
         for place in reversed(range(4)):
-            stack.retreat(place, None, dgiven)
-        found, weight, _ = stack.summed(torch.zeros(0), dgiven.sum((0, 1)))
+            stack.backward(place, None, dgiven)
+        found, weight, _ = stack.parameter_gradients(torch.zeros(0), dgiven.sum((0, 1)))
     inputs = [given, reader, *(parameter for layer in layers.layers for parameter in layer.parameters())]
     right = torch.autograd.grad(torch.stack(steps), inputs, wanted, allow_unused=True, materialize_grads=True)
     ours = [gradient for number, gradient in enumerate(found) if number % 6 > 1]
