@@ -59,7 +59,7 @@ class LayerWeights:
     def is_distribution(self) -> bool:
         """Whether each row that sees anything sums to one."""
         if isinstance(self.weights, AttentionMap):
-            return self.weights.distribution
+            return self.weights.is_distribution
         sums = self._numbers.sum(-1)
         return bool((self._numbers >= 0).all() and (((sums - 1).abs() < 1e-3) | (sums == 0)).all())
 

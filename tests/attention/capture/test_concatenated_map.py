@@ -62,7 +62,7 @@ def test_some_rows_of_some_heads() -> None:
     found = torch.zeros(whole.shape)
     with ConcatenatedMap(each).tiles(range(0, 5, 2), range(1, 2), range(1, 2)) as tiles:
         for tile in tiles:
-            found[(*tile.place, tile.columns)] = tile.weights
+            found[(*tile.index, tile.columns)] = tile.weights
     expected = torch.zeros(whole.shape)
     expected[1, 1, ::2] = whole.dense()[1, 1, ::2]
     torch.testing.assert_close(found, expected)

@@ -45,10 +45,15 @@ def test_the_weights_are_the_formulas(name: str, monkeypatch: pytest.MonkeyPatch
     torch.testing.assert_close(weights.rows(torch.tensor([4, 0])), expected[:, :, [4, 0]])
 
 
+def test_the_former_name_of_reduction() -> None:
+    weights = a_map()
+    assert torch.equal(weights.pooled(2, 3, how="max"), weights.pooled(2, 3, "max"))
+
+
 def test_rows_sum_to_one_where_it_is_a_distribution() -> None:
-    assert a_map().distribution
+    assert a_map().is_distribution
     torch.testing.assert_close(a_map()[...].sum(-1), torch.ones(2, 3, 5))
-    assert not a_map(normalizer="sigmoid").distribution
+    assert not a_map(normalizer="sigmoid").is_distribution
 
 
 INDICES = [
@@ -222,11 +227,11 @@ def test_statistics_have_the_callers_axes() -> None:
         (lambda m: m.top(12), ArgumentError, r"^n must be a whole number from 1 to Tk = 11, got 12$"),
         (lambda m: m.pooled(6, 3), ShapeError, r"^height must be a whole number from 1 to 5, got 6$"),
         (lambda m: m.pooled(2, 0), ShapeError, r"^width must be a whole number from 1 to 11, got 0$"),
-        (lambda m: m.pooled(2, 2, "median"), UnknownNameError, r"^unknown way of pooling 'median'"),
-        (lambda m: m.grouped([(0, 6)], [(0, 3)]), ArgumentError, r"^query_spans must hold something and lie from 0 to 5, got \(0, 6\)$"),
-        (lambda m: m.grouped([(0, 3)], [(2, 2)]), ArgumentError, r"^key_spans must hold something and lie from 0 to 11, got \(2, 2\)$"),
+        (lambda m: m.pooled(2, 2, "median"), UnknownNameError, r"^unknown reduction 'median'"),
+        (lambda m: m.grouped([(0, 6)], [(0, 3)]), ArgumentError, r"^query_spans must not be empty and lie from 0 to 5, got \(0, 6\)$"),
+        (lambda m: m.grouped([(0, 3)], [(2, 2)]), ArgumentError, r"^key_spans must not be empty and lie from 0 to 11, got \(2, 2\)$"),
         (lambda m: m.grouped([(0, 3)], [(5, 9), (2, 6)]), ArgumentError, r"^key_spans must not overlap, got \(2, 6\) and \(5, 9\)$"),
-        (lambda m: m.grouped([(0, 1.5)], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(first, behind the last\)"),
+        (lambda m: m.grouped([(0, 1.5)], [(2, 6)]), ArgumentError, r"^query_spans must be pairs \(begin, end\)"),
     ],
 )
 def test_what_cannot_be_said_is_our_error(wrong, error: type[Exception], message: str) -> None:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attent.attention import attend
 from attent.attention.backends import row_tiles as by_rows
-from attent.attention.maps.lazy_matrix import tiles
+from attent.attention.maps.lazy_matrix import row_runs
 from attent.attention.masks import Documents
 from attent.attention.scores import Additive, Gaussian, General
 
@@ -46,4 +46,4 @@ def test_keys_are_lowered_anew_where_a_graph_hangs_on_them() -> None:
 def test_forms_take_as_many_rows_as_their_scores_fill(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 2 * 3 * 11 * 2)
     for score, runs in ((General(7, 7), 3), (Additive(7, 7, 13), 3), (lambda query, key: query @ key.mT, 5)):
-        assert len(tiles(attend(QUERY, KEY, VALUE, score=score, return_map=True)[1].call)) == runs
+        assert len(row_runs(attend(QUERY, KEY, VALUE, score=score, return_map=True)[1].call)) == runs

@@ -7,7 +7,7 @@ from torch import Tensor
 from attent.attention import AttentionMap, attend, rollout
 from attent.attention.backends import row_tiles as by_rows
 from attent.attention.maps import tiles as tile_stream
-from attent.attention.maps.lazy_matrix import tiles
+from attent.attention.maps.lazy_matrix import row_runs
 from attent.errors import ArgumentError, ShapeError
 
 dice = torch.Generator().manual_seed(1)
@@ -29,7 +29,7 @@ def rolled(maps: list[AttentionMap]) -> Tensor:
 @pytest.mark.parametrize("mask", [None, "causal"])
 def test_it_is_the_product_of_the_layers(mask: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_rows, "TILE", 70)
-    monkeypatch.setattr(tile_stream, "LEAST_ROWS", 2)
+    monkeypatch.setattr(tile_stream, "MIN_ROWS", 2)
     maps = [layer(2, 3, 11, 5, mask=mask) for _ in range(4)]
     found = rollout(maps, [10, 3, 3])
     assert found.shape == (2, 3, 11)
@@ -59,7 +59,7 @@ def test_rows_that_are_not_reached_cost_nothing() -> None:
     rollout(maps, [3])
     # one query of the last layer, and those it sees of the one below
     assert looked == [1, 4]
-    assert len(tiles(maps[0].call)) == 1
+    assert len(row_runs(maps[0].call)) == 1
 
 
 @pytest.mark.parametrize(

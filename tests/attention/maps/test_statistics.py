@@ -72,7 +72,7 @@ def found(weights: AttentionMap) -> dict[str, Tensor]:
         "grouped": weights.grouped(QUERY_SPANS, KEY_SPANS),
         "top": largest,
         "best": dense.gather(-1, best[..., None])[..., 0],
-        **({"entropy": weights.entropy(), "distance": weights.distance()} if weights.distribution else {}),
+        **({"entropy": weights.entropy(), "distance": weights.distance()} if weights.is_distribution else {}),
     }
 
 
@@ -92,7 +92,7 @@ def check(tensors: tuple[Tensor, Tensor, Tensor], **arguments: Any) -> None:
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Tiles of single heads, of some heads, of some sequences, and one of all."""
     monkeypatch.setattr(tiles, "CPU_TILE", request.param)
-    monkeypatch.setattr(tiles, "LEAST_ROWS", 2)
+    monkeypatch.setattr(tiles, "MIN_ROWS", 2)
     monkeypatch.setattr(by_rows, "TILE", 4 * request.param)
     return request.param
 

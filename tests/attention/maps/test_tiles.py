@@ -18,13 +18,13 @@ from attent.attention.scores import Additive
 @torch.no_grad()
 def test_tiles_lie_side_by_side_and_make_the_whole(score, tile: int, mask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile_stream, "CPU_TILE", tile)
-    monkeypatch.setattr(tile_stream, "LEAST_ROWS", 2)
+    monkeypatch.setattr(tile_stream, "MIN_ROWS", 2)
     query, key = torch.randn(5, 2, 11, 3), torch.randn(5, 2, 13, 3)
     weights = attend(query, key, key, score=score, mask=mask, return_map=True)[1]
     whole, times = torch.zeros(weights.shape), torch.zeros(weights.shape)
     for found in tile_stream.tiles(weights):
-        whole[(*found.place, found.columns)] = found.weights
-        times[(*found.place, found.columns)] += 1
+        whole[(*found.index, found.columns)] = found.weights
+        times[(*found.index, found.columns)] += 1
     torch.testing.assert_close(whole, weights.dense())
     assert times.max() == 1
     assert not whole[times == 0].any()
@@ -51,7 +51,7 @@ def test_tiles_do_not_grow_with_the_square_of_the_length() -> None:
     for length in (1024, 8192):
         sequence = torch.randn(1, 2, length, 2)
         sizes = [tile.weights.numel() for tile in tile_stream.tiles(attend(sequence, sequence, sequence, return_map=True)[1])]
-        assert max(sizes) <= max(tile_stream.CPU_TILE, tile_stream.LEAST_ROWS * length)
+        assert max(sizes) <= max(tile_stream.CPU_TILE, tile_stream.MIN_ROWS * length)
 
 
 MEASURED = """
@@ -83,13 +83,13 @@ def test_the_most_memory_is_far_from_that_of_the_whole() -> None:
 @torch.no_grad()
 def test_of_some_rows_heads_and_sequences_only_these_are_computed(score, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile_stream, "CPU_TILE", tile)
-    monkeypatch.setattr(tile_stream, "LEAST_ROWS", 2)
+    monkeypatch.setattr(tile_stream, "MIN_ROWS", 2)
     query, key = torch.randn(3, 5, 17, 3), torch.randn(3, 5, 13, 3)
     weights = attend(query, key, key, score=score, mask=Causal(), bias=torch.randn(3, 5, 17, 13), return_map=True)[1]
     found, cells = torch.zeros(weights.shape), 0
     with weights.tiles(range(2, 16, 3), range(1, 4), range(1, 2)) as tiles:
         for part in tiles:
-            found[(*part.place, part.columns)] = part.weights
+            found[(*part.index, part.columns)] = part.weights
             cells += part.weights.numel()
     expected = torch.zeros(weights.shape)
     expected[1, 1:4, 2:16:3] = weights.dense()[1, 1:4, 2:16:3]

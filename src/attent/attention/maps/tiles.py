@@ -1,4 +1,4 @@
-"""A map in tiles, each computed in place and forgotten: what statistics are taken of, in memory linear in the sequence."""
+"""A map as a stream of tiles, each computed in place and dropped: statistics need memory linear in the sequence."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.ops.eligibility import is_known_true
 from attent.ops.tanh_score import operator
 
-# numbers that a tile of a form holds: scores and weights together nearly fit a CPU core's own cache
+# Numbers of a tile of a dot or tanh form: scores and weights nearly fit a CPU core's own cache.
 CPU_TILE = 2**19
 GPU_TILE = 2**25
-# rows at least, whatever that makes a tile, or reading the keys takes longer than the products
-LEAST_ROWS = 16
+# The fewest rows of a tile, whatever its size: with fewer, reading the keys takes longer than the products.
+MIN_ROWS = 16
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Some rows of a map, its numbers to be used before the next tile comes."""
+    """Some rows of a map. The buffer is reused: consume a tile before asking for the next."""
 
     batches: slice
     heads: slice
@@ -33,222 +33,225 @@ class Tile:
     columns: slice
     pairs: Pairs
     weights: Tensor  # (b, h, rows, columns)
-    # under softmax, what the weights were made of; the lowest number there is where a pair is hidden
+    # under softmax, the scores of the weights; hidden pairs have the lowest number of the type
     scores: Tensor | None
-    # whether each row sees anything, broadcasting to (b, h, rows, 1); None where all do
-    alive: Tensor | None
+    # True for rows that see no key, broadcasting to (b, h, rows, 1); None if there are none
+    fully_masked: Tensor | None
 
     @property
-    def place(self) -> tuple[slice, slice, slice]:
-        """Where its rows stand in a result (B, H, Tq, …)."""
+    def index(self) -> tuple[slice, slice, slice]:
+        """The index of its rows in a result (B, H, Tq, …)."""
         return self.batches, self.heads, self.rows
 
 
 def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = None, sequences: range | None = None) -> Iterator[Tile]:
-    """A map by tiles, in which each pair lies once, or not at all if it is hidden. For use without gradients.
+    """Yield a map by tiles: each pair lies in one tile, or in none if it is hidden. For use without gradients.
 
     Args:
         weights: the map.
         rows: some of its rows, ascending; all unless given.
-        heads: some of its heads, side by side; all unless given.
-        sequences: some of the batch, side by side; all unless given.
+        heads: some of its heads, contiguous; all unless given.
+        sequences: some of the batch, contiguous; all unless given.
     """
     call = weights.call
-    asked = zip((rows, heads, sequences), (call.queries, call.heads, call.batch), strict=True)
-    which = [range(length) if some is None else some for some, length in asked]
-    if not call.keys or not all(which):
+    rows = range(call.queries) if rows is None else rows
+    heads = range(call.heads) if heads is None else heads
+    sequences = range(call.batch) if sequences is None else sequences
+    if not call.keys or not (rows and heads and sequences):
         return iter(())
-    dot = isinstance(call.score, DotScore) and type(call.score).between is DotScore.between
-    return (_in_place if dot or isinstance(call.score, TanhScore) else _by_formula)(weights, *which)
+    is_dot = isinstance(call.score, DotScore) and type(call.score).between is DotScore.between
+    return (_in_place if is_dot or isinstance(call.score, TanhScore) else _by_formula)(weights, rows, heads, sequences)
 
 
 def rows_at_once(call: Call) -> int:
-    """How many rows of all sequences and heads are well computed at a time."""
-    return max(len(next(iter(lazy_matrix.tiles(call)), ())), LEAST_ROWS if call.score.form == "dot" else 1)
+    """Return the number of rows, over all sequences and heads, that are efficient to compute together."""
+    return max(len(next(iter(lazy_matrix.row_runs(call)), ())), MIN_ROWS if call.score.form == "dot" else 1)
 
 
-def _by_formula(weights: LazyMatrix, every: range, heads: range, sequences: range) -> Iterator[Tile]:
-    call, step = weights.call, max(len(next(iter(lazy_matrix.tiles(weights.call)))), 1)
-    some, which, whole = slice(sequences.start, sequences.stop), slice(heads.start, heads.stop), slice(None)
-    for rows in _runs(every, step):
-        pairs = call.pairs(torch.arange(rows.start, rows.stop, rows.step, device=call.device))
+def _by_formula(weights: LazyMatrix, rows: range, heads: range, sequences: range) -> Iterator[Tile]:
+    call = weights.call
+    batch_slice, head_slice = slice(sequences.start, sequences.stop), slice(heads.start, heads.stop)
+    for run in _runs(rows, max(len(lazy_matrix.row_runs(call)[0]), 1)):
+        pairs = call.pairs(torch.arange(run.start, run.stop, run.step, device=call.device))
         allowed = call.allowed(pairs)
-        alive = None if allowed is None else _part(allowed.any(-1, keepdim=True), some, which)
-        yield Tile(some, which, rows, whole, pairs, weights.steps(pairs.rows)["weights"][some, which], None, alive)
+        fully_masked = None if allowed is None else _part(~allowed.any(-1, keepdim=True), batch_slice, head_slice)
+        tile = weights.steps(pairs.rows)["weights"][batch_slice, head_slice]
+        yield Tile(batch_slice, head_slice, run, slice(None), pairs, tile, None, fully_masked)
 
 
-def _in_place(weights: LazyMatrix, every: range, some: range, sequences: range) -> Iterator[Tile]:
+def _in_place(weights: LazyMatrix, rows: range, heads: range, sequences: range) -> Iterator[Tile]:
     call, key = weights.call, weights.key_side()
-    step, block = _sizes(call, len(every), len(some), len(sequences))
-    reach = _reach(call)
+    step, block = _sizes(call, len(rows), len(heads), len(sequences))
+    ranges = _key_ranges(call)
     scratch = torch.empty(2, block * step * call.keys, dtype=call.exact, device=call.device)
-    for rows in _runs(every, step):
-        columns = _columns(call, reach, rows)
-        ours = call.score.lower_query(weights.query[:, :, rows].to(call.exact), key.origin)
-        band = _Band.of(call, rows, columns)
-        for batches, heads in _blocks(some, sequences, block):
-            sides = _part_of(ours, batches, heads), _part_of(key, batches, heads, columns)
-            scores = _dots(call, *sides, scratch[0]) if isinstance(call.score, DotScore) else _tanhs(call.score, *sides, heads)
-            here = band.at(batches, heads)
-            here.finish(call, scores)
+    for run in _runs(rows, step):
+        columns = _columns(call, ranges, run)
+        query = call.score.lower_query(weights.query[:, :, run].to(call.exact), key.origin)
+        terms = _RowTerms.of(call, run, columns)
+        for batch_slice, head_slice in _blocks(heads, sequences, block):
+            sides = _part_of(query, batch_slice, head_slice), _part_of(key, batch_slice, head_slice, columns)
+            scores = (
+                _dot_scores(call, *sides, scratch[0]) if isinstance(call.score, DotScore) else _tanh_scores(call.score, *sides, head_slice)
+            )
+            own = terms.part(batch_slice, head_slice)
+            own.add_to(call, scores)
             if isinstance(call.normalizer, Softmax):
-                found = torch.softmax(scores, -1, out=scratch[1, : scores.numel()].view(scores.shape))
-                if here.dead is not None:
-                    found.masked_fill_(here.dead, 0.0)
+                tile = torch.softmax(scores, -1, out=scratch[1, : scores.numel()].view(scores.shape))
+                if own.fully_masked is not None:
+                    tile.masked_fill_(own.fully_masked, 0.0)
             else:
-                found, scores = call.normalizer(scores, here.allowed), None
-            if here.factors is not None:
-                # no longer what a softmax made of the scores
-                found, scores = found.mul_(here.factors), None
-            yield Tile(batches, heads, rows, columns, band.pairs, found, scores, None if here.dead is None else ~here.dead)
+                tile, scores = call.normalizer(scores, own.allowed), None
+            if own.factors is not None:
+                # with these the weights are no softmax of the scores
+                tile, scores = tile.mul_(own.factors), None
+            yield Tile(batch_slice, head_slice, run, columns, terms.pairs, tile, scores, own.fully_masked)
 
 
 def _runs(rows: range, step: int) -> Iterator[slice]:
-    """The rows, so many at a time."""
-    for first in range(0, len(rows), step):
-        run = rows[first : first + step]
+    """Yield the rows in runs of `step`."""
+    for begin in range(0, len(rows), step):
+        run = rows[begin : begin + step]
         yield slice(run.start, run.stop, run.step)
 
 
 def _sizes(call: Call, rows: int, heads: int, sequences: int) -> tuple[int, int]:
-    """How many of some rows a tile has, and how many of some heads of how many sequences."""
+    """Return the number of rows of a tile, and the number of its heads over all its sequences."""
     size = CPU_TILE if call.device.type == "cpu" else GPU_TILE
-    step = min(max(size // call.keys, LEAST_ROWS), rows)
+    step = min(max(size // call.keys, MIN_ROWS), rows)
     if call.mask is not None or call.bias is not None or call.position is not None or call.weighting is not None:
-        # those of every sequence and head are made at once
-        step = min(step, max(GPU_TILE // (call.batch * call.heads * call.keys), LEAST_ROWS))
+        # the terms of all sequences and heads are computed together
+        step = min(step, max(GPU_TILE // (call.batch * call.heads * call.keys), MIN_ROWS))
     block = min(max(size // (step * call.keys), 1), sequences * heads)
     # whole sequences, or some heads of one
     return step, block // heads * heads if block >= heads else block
 
 
 def _blocks(heads: range, sequences: range, block: int) -> list[tuple[slice, slice]]:
-    def runs(every: range, step: int) -> list[slice]:
-        return [slice(first, min(first + step, every.stop)) for first in range(every.start, every.stop, step)]
-
     if block >= len(heads):
-        return [(batches, slice(heads.start, heads.stop)) for batches in runs(sequences, block // len(heads))]
-    return [(batch, some) for batch in runs(sequences, 1) for some in runs(heads, block)]
+        return [(run, slice(heads.start, heads.stop)) for run in _runs(sequences, block // len(heads))]
+    return [(sequence, run) for sequence in _runs(sequences, 1) for run in _runs(heads, block)]
 
 
-def _reach(call: Call) -> tuple[list[int], list[int]] | None:
-    """The first and the last key that each query sees at all, over sequences and heads, where the mask knows."""
+def _key_ranges(call: Call) -> tuple[list[int], list[int]] | None:
+    """Return the first and the last key that each query sees, over sequences and heads; None if the mask does not say."""
     if call.mask is None or not isinstance(call.normalizer, Softmax):
-        # a normalizer of somebody's own may look at how many keys there are
+        # a user's normalizer may depend on the number of keys
         return None
-    reach = call.mask.reach(call.pairs())
-    if reach is None:
+    ranges = call.mask.reach(call.pairs())
+    if ranges is None:
         return None
-    first, last = (bound.expand(*bound.shape[:2], call.queries, 1) for bound in reach)
+    first, last = (bound.expand(*bound.shape[:2], call.queries, 1) for bound in ranges)
     return first.amin((0, 1, 3)).tolist(), last.amax((0, 1, 3)).tolist()
 
 
-def _columns(call: Call, reach: tuple[list[int], list[int]] | None, rows: slice) -> slice:
-    if reach is None:
+def _columns(call: Call, ranges: tuple[list[int], list[int]] | None, rows: slice) -> slice:
+    if ranges is None:
         return slice(0, call.keys)
-    first = min(max(min(reach[0][rows]), 0), call.keys - 1)
-    return slice(first, max(min(max(reach[1][rows]) + 1, call.keys), first + 1))
+    begin = min(max(min(ranges[0][rows]), 0), call.keys - 1)
+    return slice(begin, max(min(max(ranges[1][rows]) + 1, call.keys), begin + 1))
 
 
 def _part(tensor: Tensor, batches: slice, heads: slice) -> Tensor:
-    """Some sequences and heads of what has them, or broadcasts over them."""
+    """Return some sequences and heads of a tensor that may broadcast over them."""
     return tensor[batches if tensor.shape[0] > 1 else slice(None), heads if tensor.shape[1] > 1 else slice(None)]
 
 
 def _part_of(side: Side, batches: slice, heads: slice, columns: slice = slice(None)) -> Side:
-    features, bias = side.features[batches, heads, columns], None if side.bias is None else side.bias[batches, heads, columns]
-    return Side(features, bias)
+    return Side(side.features[batches, heads, columns], None if side.bias is None else side.bias[batches, heads, columns])
 
 
-def _tanhs(score: Score, query: Side, key: Side, heads: slice) -> Tensor:
-    """v·tanh(q' + k') as tanh_op.between has it, of some heads."""
+def _tanh_scores(score: Score, query: Side, key: Side, heads: slice) -> Tensor:
+    """Return v·tanh(q' + k') for some heads."""
     assert isinstance(score, TanhScore)
     v = score.direction(query.features).reshape(-1, query.features.shape[-1])
     return operator.tanh_scores(query.features, key.features, v if len(v) == 1 else v[heads])
 
 
-def _dots(call: Call, query: Side, key: Side, scratch: Tensor) -> Tensor:
-    """scale · q'·k' + biases, as DotScore.between has it, (b, h, rows, columns) in the scratch memory."""
+def _dot_scores(call: Call, query: Side, key: Side, scratch: Tensor) -> Tensor:
+    """Return scale · q'·k' + biases, (b, h, rows, columns), computed in the scratch memory."""
     assert isinstance(call.score, DotScore)
-    ours, theirs = query.features * call.score.scale(query.features.shape[-1]), key.features
-    shape = (*ours.shape[:3], theirs.shape[2])
+    scaled = query.features * call.score.scale(query.features.shape[-1])
+    shape = (*scaled.shape[:3], key.features.shape[2])
     scores = scratch[: shape[0] * shape[1] * shape[2] * shape[3]].view(-1, *shape[2:])
-    torch.bmm(ours.flatten(0, 1), theirs.flatten(0, 1).transpose(1, 2), out=scores)
+    torch.bmm(scaled.flatten(0, 1), key.features.flatten(0, 1).transpose(1, 2), out=scores)
     scores = scores.view(shape)
     if key.bias is not None:
         scores += key.bias[..., None, :]
-    # what shifts a whole row changes no weight where nothing is bent
+    # a shift of a whole row changes no weight, unless a soft cap bends the scores
     if query.bias is not None and (call.soft_cap is not None or not call.normalizer.shift_invariant):
         scores += query.bias[..., :, None]
     return scores
 
 
 @dataclass(frozen=True)
-class _Band:
-    """What is added to some rows of scores, and what is hidden in them."""
+class _RowTerms:
+    """The terms added to some rows of scores, the pairs hidden in them, and the factors on their weights."""
 
     pairs: Pairs
     biases: tuple[Tensor, ...]
-    # what the weights are multiplied by
     factors: Tensor | None
     allowed: Tensor | None
-    # of the columns outside of which nothing is
+    # (…, rows, columns of `partial`): outside these columns no pair is hidden
     hidden: Tensor | None
-    partly: slice
-    dead: Tensor | None
+    partial: slice
+    fully_masked: Tensor | None
 
     @classmethod
-    def of(cls, call: Call, rows: slice, columns: slice) -> _Band:
-        pairs = call.pairs(torch.arange(rows.start, rows.stop, rows.step, device=call.device))
-        every, pairs = pairs, replace(pairs, columns=pairs.columns[columns])
+    def of(cls, call: Call, rows: slice, columns: slice) -> _RowTerms:
+        all_pairs = call.pairs(torch.arange(rows.start, rows.stop, rows.step, device=call.device))
+        pairs = replace(all_pairs, columns=all_pairs.columns[columns])
         biases = () if call.position is None else (call.position.bias(pairs).to(call.exact),)
         factors = None if call.weighting is None else call.weighting.factors(pairs).to(call.exact)
-        if call.bias is None and call.mask is not None and isinstance(call.normalizer, Softmax):
-            spans = call.mask.span(every)
-            if spans is not None and call.device.type == "cpu":
-                return cls(pairs, biases, factors, None, *_hidden_beside(call, pairs, spans))
+        if call.bias is None and call.mask is not None and isinstance(call.normalizer, Softmax) and call.device.type == "cpu":
+            ranges = call.mask.span(all_pairs)
+            if ranges is not None:
+                return cls(pairs, biases, factors, None, *_hidden_columns(call, pairs, ranges))
         allowed = None if call.mask is None else call.mask.allowed(pairs)
         if call.bias is not None:
-            given = call.bias if call.bias.shape[2] == 1 else call.bias[:, :, rows]
-            given = given if given.shape[3] == 1 else given[..., columns]
-            seen = given != -torch.inf
-            allowed = seen if allowed is None else allowed & seen
-            biases = (call.bias_term(given), *biases)
+            bias = call.bias if call.bias.shape[2] == 1 else call.bias[:, :, rows]
+            bias = bias if bias.shape[3] == 1 else bias[..., columns]
+            is_finite = bias != -torch.inf
+            allowed = is_finite if allowed is None else allowed & is_finite
+            biases = (call.bias_term(bias), *biases)
         if allowed is None:
             return cls(pairs, biases, factors, None, None, slice(None), None)
-        dead = ~allowed.any(-1, keepdim=True)
-        has_none = is_known_true(lambda: ~dead.any(), call.device)
-        return cls(pairs, biases, factors, allowed, ~allowed, slice(None), None if has_none else dead)
+        fully_masked = ~allowed.any(-1, keepdim=True)
+        has_none = is_known_true(lambda: ~fully_masked.any(), call.device)
+        return cls(pairs, biases, factors, allowed, ~allowed, slice(None), None if has_none else fully_masked)
 
-    def at(self, batches: slice, heads: slice) -> _Band:
-        """The same for some sequences and heads."""
-        parts = (self.factors, self.allowed, self.hidden, self.dead)
-        factors, allowed, hidden, dead = (None if part is None else _part(part, batches, heads) for part in parts)
-        return _Band(self.pairs, tuple(_part(bias, batches, heads) for bias in self.biases), factors, allowed, hidden, self.partly, dead)
+    def part(self, batches: slice, heads: slice) -> _RowTerms:
+        """Return the terms of some sequences and heads."""
+        tensors = (self.factors, self.allowed, self.hidden, self.fully_masked)
+        factors, allowed, hidden, fully_masked = (None if tensor is None else _part(tensor, batches, heads) for tensor in tensors)
+        biases = tuple(_part(bias, batches, heads) for bias in self.biases)
+        return _RowTerms(self.pairs, biases, factors, allowed, hidden, self.partial, fully_masked)
 
-    def finish(self, call: Call, scores: Tensor) -> None:
-        """Cap, bias and mask the scores where they stand."""
+    def add_to(self, call: Call, scores: Tensor) -> None:
+        """Cap, bias and mask the scores in place."""
         if call.soft_cap is not None:
             scores.div_(call.soft_cap).tanh_().mul_(call.soft_cap)
         for bias in self.biases:
             scores.add_(bias)
         if self.hidden is not None:
-            scores[..., self.partly].masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
+            scores[..., self.partial].masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
 
 
-def _hidden_beside(call: Call, pairs: Pairs, spans: tuple[Tensor, Tensor]) -> tuple[Tensor | None, slice, Tensor | None]:
-    """What is hidden of columns that not all rows see, which columns these are, and which rows see none, of spans that begin and end.
+def _hidden_columns(call: Call, pairs: Pairs, ranges: tuple[Tensor, Tensor]) -> tuple[Tensor | None, slice, Tensor | None]:
+    """Return the hidden pairs of the columns that not all rows see, these columns, counted from the first, and the fully masked rows.
 
-    The columns are counted from the first of `pairs`.
+    Args:
+        call: the call.
+        pairs: the rows and columns.
+        ranges: the first and the last key that each query sees; it sees all between them.
     """
-    first, last = (end.expand(*end.shape[:2], len(pairs.rows), 1) for end in spans)
-    dead = last.clamp(max=call.keys - 1) < first.clamp(min=0)
+    first, last = (bound.expand(*bound.shape[:2], len(pairs.rows), 1) for bound in ranges)
+    fully_masked = last.clamp(max=call.keys - 1) < first.clamp(min=0)
     start, width = int(pairs.columns[0]), len(pairs.columns)
-    # from `whole` on to `until` every row sees
-    whole, until = max(int(first.amax()) - start, 0), min(int(last.amin()) + 1 - start, width)
-    partly = slice(0, width)
-    if whole < until:
-        partly = slice(until, width) if not whole else slice(0, whole) if until == width else partly
-    columns = pairs.columns[partly]
+    # every row sees the columns from `begin` to `end`
+    begin, end = max(int(first.amax()) - start, 0), min(int(last.amin()) + 1 - start, width)
+    partial = slice(0, width)
+    if begin < end:
+        partial = slice(end, width) if not begin else slice(0, begin) if end == width else partial
+    columns = pairs.columns[partial]
     hidden = (columns < first) | (columns > last) if len(columns) else None
-    return hidden, partly, dead if bool(dead.any()) else None
+    return hidden, partial, fully_masked if bool(fully_masked.any()) else None
