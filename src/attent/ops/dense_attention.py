@@ -1,0 +1,106 @@
+"""Attention of dot products under softmax by the compiled library, one sequence at a time.
+
+For short sequences PyTorch's separate steps cost more than what they compute. Queries, keys and values are read where they lie, the heads
+of a projection side by side, and the context and gradients are written so: neither splitting nor merging heads copies a number. The
+backward needs only these three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attent.ops import native
+from attent.ops.autograd import double_backward, needs_double_backward, no_autocast
+from attent.ops.dropout import WORD, threshold
+
+DTYPES = (torch.float32, torch.bfloat16)
+
+
+def is_compiled() -> bool:
+    """Return whether the compiled library is there."""
+    return native.library() is not None
+
+
+@dataclass(frozen=True)
+class DenseAttention:
+    """softmax(scale · q·k + bias) V over a range of keys for each query.
+
+    Args:
+        reference: computes the context of query, key and value in plain PyTorch, for derivatives of its gradients.
+        scale: the factor on q·k.
+        begin: the first key that each query sees, int64 (B, H, Tq); all keys unless given.
+        end: one past the last key, int64 (B, H, Tq).
+        bias: added to the scores, −∞ for hidden pairs, float32 (B, H, Tk, Tq|1).
+        dropout: the share of weights that is dropped.
+        seed: of `attent.ops.dropout`.
+    """
+
+    reference: Callable[[Tensor, Tensor, Tensor], Tensor]
+    scale: float
+    begin: Tensor | None = None
+    end: Tensor | None = None
+    bias: Tensor | None = None
+    dropout: float = 0.0
+    seed: int = 0
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Return the context, (B, H, Tq, Dv), of queries (B, H, Tq, D), keys (B, G, Tk, D) and values (B, G, Tk, Dv)."""
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value)):
+            return _DenseAttention.apply(query, key, value, self)
+        return self.forward(query, key, value)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Return the context in the values' type; in memory a query's heads lie side by side."""
+        query, key, value = (_with_unit_stride(tensor) for tensor in (query, key, value))
+        context = value.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
+        self._run("attent_short", query, key, value, self.begin, self.end, self.bias, context, self._layout(query, key, value))
+        return context.transpose(1, 2)
+
+    def backward(self, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
+        """Return the gradients of query, key and value, laid out as the context."""
+        query, key, value, gradient = (_with_unit_stride(tensor) for tensor in (query, key, value, gradient))
+        gradients = [tensor.new_empty(tensor.transpose(1, 2).shape) for tensor in (query, key, value)]
+        inputs, layout = (query, key, value, self.begin, self.end, self.bias, gradient), self._layout(query, key, value, gradient)
+        self._run("attent_short_gradients", *inputs, *gradients, layout)
+        return tuple(tensor.transpose(1, 2) for tensor in gradients)
+
+    def _layout(self, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor | None = None) -> Tensor:
+        """Return the sizes, types and strides of all tensors."""
+        (batch, heads, queries, width), (_, groups, keys, _) = query.shape, key.shape
+        sizes = batch, heads, groups, queries, keys, width, value.shape[3]
+        is_half = [tensor.dtype == torch.bfloat16 for tensor in (query, key, value, value)]
+        strides: list[int] = [stride for tensor in (query, key, value) for stride in tensor.stride()[:3]]
+        for tensor in (gradient, self.begin, self.end):
+            strides += (0, 0, 0) if tensor is None else tensor.stride()[:3]
+        strides += (0, 0, 0, 0) if self.bias is None else (*self.bias.stride()[:3], int(self.bias.shape[3] == queries))
+        return torch.tensor([*sizes, *is_half, *strides], dtype=torch.int64)
+
+    def _run(self, name: str, *tensors: Tensor | None) -> None:
+        empty = torch.empty(0)
+        numbers = self.seed & WORD, threshold(self.dropout), 1.0 / (1.0 - self.dropout), self.scale
+        native.run(name, tuple(empty if tensor is None else tensor for tensor in tensors), *numbers)
+
+
+def _with_unit_stride(tensor: Tensor) -> Tensor:
+    """Return the tensor with contiguous features."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+class _DenseAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, attention: DenseAttention) -> Tensor:
+        ctx.save_for_backward(query, key, value)
+        ctx.attention = attention
+        return attention.forward(query, key, value)
+
+    @staticmethod
+    @no_autocast
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if needs_double_backward(gradient):
+            return *double_backward(ctx.attention.reference, ctx.saved_tensors, gradient), None
+        return *ctx.attention.backward(*ctx.saved_tensors, gradient), None
