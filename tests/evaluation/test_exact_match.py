@@ -1,7 +1,7 @@
 import pytest
 
 from attent.errors import ArgumentError
-from attent.evaluation.exact_match import exact_match
+from attent.evaluation.metrics import exact_match
 
 
 def test_worked_by_hand() -> None:

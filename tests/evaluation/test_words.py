@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attent.evaluation.words import merge_to_words, word_indices
+from attent.evaluation.aligner import merge_to_words, word_indices
 
 
 @pytest.mark.parametrize(

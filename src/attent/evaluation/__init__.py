@@ -1,1 +1,1 @@
-"""How good translations and alignments are."""
+"""Evaluation of translations, alignments, masked language models and classifiers."""

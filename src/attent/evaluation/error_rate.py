@@ -1,9 +1,9 @@
-"""How well links agree with gold links: alignment error rate, precision and recall."""
+"""Agreement of links with gold links: alignment error rate, precision and recall."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from attent.data.gold import Gold, Link
 from attent.errors import ArgumentError
@@ -11,17 +11,17 @@ from attent.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Agreement:
-    """Links A beside gold links S and P, of one pair or, added up, of a whole set.
+    """Counts of predicted links A, sure gold links S and possible ones P, of one pair or summed over pairs.
 
         AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|),  precision = |A ∩ P| / |A|,  recall = |A ∩ S| / |S|
 
     Source: Och and Ney (2003), §5, https://aclanthology.org/J03-1002.
 
     Args:
-        found: |A|.
+        predicted: |A|.
         sure: |S|.
-        found_sure: |A ∩ S|.
-        found_possible: |A ∩ P|.
+        predicted_sure: |A ∩ S|.
+        predicted_possible: |A ∩ P|.
     """
 
     predicted: int = 0
@@ -29,20 +29,15 @@ class Agreement:
     predicted_sure: int = 0
     predicted_possible: int = 0
 
-    def __add__(self, other: Agreement) -> Agreement:
-        return Agreement(
-            self.predicted + other.predicted,
-            self.sure + other.sure,
-            self.predicted_sure + other.predicted_sure,
-            self.predicted_possible + other.predicted_possible,
-        )
+    def __add__(self, term: Agreement) -> Agreement:
+        return Agreement(*map(int.__add__, astuple(self), astuple(term)))
 
     @property
     def error_rate(self) -> float:
-        """AER, 0 to 1.
+        """Return AER, 0 to 1.
 
         Raises:
-            ArgumentError: there is neither a link nor a sure one to be found.
+            ArgumentError: there is neither a predicted nor a sure link.
         """
         if not self.predicted + self.sure:
             raise ArgumentError("there is nothing to judge: no link was found, and none is sure")
@@ -50,16 +45,16 @@ class Agreement:
 
     @property
     def precision(self) -> float:
-        """The share of links that are possible, 0 to 1; 1 where there is no link."""
+        """Return the share of predicted links that are possible, 0 to 1; 1 without links."""
         return self.predicted_possible / self.predicted if self.predicted else 1.0
 
     @property
     def recall(self) -> float:
-        """The share of sure links that were found, 0 to 1; 1 where none is sure."""
+        """Return the share of sure links that were predicted, 0 to 1; 1 if no link is sure."""
         return self.predicted_sure / self.sure if self.sure else 1.0
 
 
-def agreement(found: Collection[Link], gold: Gold) -> Agreement:
-    """Links of one pair beside its gold links."""
-    links = frozenset(found)
+def agreement(predicted: Collection[Link], gold: Gold) -> Agreement:
+    """Compare the links of one pair with its gold links."""
+    links = frozenset(predicted)
     return Agreement(len(links), len(gold.sure), len(links & gold.sure), len(links & gold.possible))

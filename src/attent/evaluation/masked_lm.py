@@ -1,11 +1,10 @@
-"""How well blanks are guessed, beside what counts of words alone would guess, all on the very same blanks."""
+"""Evaluation of a masked language model, compared with n-gram counts on the same masks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import torch
@@ -14,17 +13,17 @@ from attent.data.tokenizer import SPECIALS
 from attent.decoding.fill_mask import FillMask
 from attent.evaluation.ngrams import Trigrams
 
-# Blanks looked at side by side.
-TOGETHER = 256
-YARDSTICKS = "unigram", "trigram, left", "trigram, both sides"
+# Masks of a batch.
+BATCH = 256
+BASELINES = "unigram", "trigram, left", "trigram, both sides"
 
 
 @dataclass(frozen=True)
 class MaskedLMScore:
-    """How well one way guesses.
+    """The score of one model.
 
     Args:
-        accuracy: the share of blanks whose likeliest word is right, in per cent.
+        accuracy: the share of masks whose most probable word is right, in per cent.
         perplexity: e to the mean cross entropy of the right words.
     """
 
@@ -34,14 +33,14 @@ class MaskedLMScore:
 
 @dataclass(frozen=True)
 class MaskedLMReport:
-    """The blanks that were guessed.
+    """The scores of a model and of its baselines.
 
     Args:
-        lines: the lines that they are in.
-        blanks: how many there are.
-        unknown: words left out, as the model does not know them and they cannot be right.
-        long: lines left out, as the model cannot read them.
-        ways: the model and its yardsticks by name.
+        lines: number of lines.
+        blanks: number of masks.
+        unknown: words left out because the vocabulary lacks them.
+        long: lines left out because the model cannot read them.
+        scores: of the model and of the baselines, by name.
     """
 
     lines: int
@@ -52,77 +51,72 @@ class MaskedLMReport:
 
 
 class ScoreSum:
-    """Sums up guesses."""
+    """Sums up the scores of batches."""
 
     def __init__(self) -> None:
-        self.right, self.nats, self.number = 0, 0.0, 0
+        self.correct, self.nats, self.count = 0, 0.0, 0
 
-    def add(self, logs: np.ndarray, told: np.ndarray) -> None:
-        """Take some blanks into account.
+    def add(self, logits: np.ndarray, labels: np.ndarray) -> None:
+        """Add a batch.
 
         Args:
-            logs: log-probabilities of every word up to a summand for each blank, (N, V).
-            told: the right words, (N,).
+            logits: of every word for each mask, (N, V).
+            labels: the right words, (N,).
         """
-        most = logs.max(-1, keepdims=True)
-        sums = np.log(np.exp(logs - most).sum(-1)) + most[:, 0]
-        self.nats += float((sums - logs[np.arange(len(told)), told]).sum())
-        self.right += int((logs.argmax(-1) == told).sum())
-        self.number += len(told)
+        maxima = logits.max(-1, keepdims=True)
+        log_sums = np.log(np.exp(logits - maxima).sum(-1)) + maxima[:, 0]
+        self.nats += float((log_sums - logits[np.arange(len(labels)), labels]).sum())
+        self.correct += int((logits.argmax(-1) == labels).sum())
+        self.count += len(labels)
 
     def result(self) -> MaskedLMScore:
-        """What came of it."""
-        return MaskedLMScore(100 * self.right / self.number, math.exp(self.nats / self.number))
+        """Return the score of all batches."""
+        return MaskedLMScore(100 * self.correct / self.count, math.exp(self.nats / self.count))
 
 
-def evaluate_masked_lm(filler: FillMask, lines: Sequence[str], counted: Trigrams | None = None) -> MaskedLMReport | None:
-    """Every known word of some lines in turn is the blank of its line, and guessed from all the others.
+def evaluate_masked_lm(filler: FillMask, lines: Sequence[str], trigrams: Trigrams | None = None) -> MaskedLMReport | None:
+    """Mask every known word of some lines, one at a time, and predict it from the rest of its line.
 
-    Whoever guesses has to choose among the words that the model knows, and gives each a probability, which sum to 1.
+    All models choose among the words of the same vocabulary, and their probabilities sum to 1 over it.
 
     Args:
         filler: the model.
-        lines: what it was not trained on.
-        counted: what is counted in its training text, with its tokenizer's ids; no yardsticks without.
+        lines: text that it was not trained on.
+        trigrams: counts of its training text by its tokenizer's ids; without them there are no baselines.
 
     Returns:
-        None where there is no word to guess.
+        None if there is no word to predict.
     """
     encoded = [filler.tokenizer.encode(line) for line in lines]
     longest = filler.longest or math.inf
-    kept = [line for line in encoded if 0 < len(line) <= longest]
-    known = [(line, place) for line in sorted(kept, key=len) for place, token in enumerate(line) if token >= SPECIALS]
-    if not known:
+    readable = [line for line in encoded if 0 < len(line) <= longest]
+    masks = [(line, index) for line in sorted(readable, key=len) for index, token in enumerate(line) if token >= SPECIALS]
+    if not masks:
         return None
-    tallies = {name: ScoreSum() for name in ("model", *(() if counted is None else YARDSTICKS))}
-    for some in _batches(known):
-        told = np.array([line[place] - SPECIALS for line, place in some])
-        tallies["model"].add(_by_model(filler, some), told)
-        if counted is not None:
-            for name, logs in _by_counts(counted, some).items():
-                tallies[name].add(logs, told)
-    words = sum(map(len, kept))
+    sums = {name: ScoreSum() for name in ("model", *(() if trigrams is None else BASELINES))}
+    for begin in range(0, len(masks), BATCH):
+        batch = masks[begin : begin + BATCH]
+        labels = np.array([line[index] - SPECIALS for line, index in batch])
+        sums["model"].add(_model_logits(filler, batch), labels)
+        for name, logits in (_baseline_logits(trigrams, batch) if trigrams else {}).items():
+            sums[name].add(logits, labels)
+    unknown = sum(map(len, readable)) - len(masks)
     long = sum(len(line) > longest for line in encoded)
-    return MaskedLMReport(len(kept), len(known), words - len(known), long, {name: tally.result() for name, tally in tallies.items()})
+    return MaskedLMReport(len(readable), len(masks), unknown, long, {name: score.result() for name, score in sums.items()})
 
 
-def _batches(known: list[tuple[list[int], int]]) -> Iterator[list[tuple[list[int], int]]]:
-    rest = iter(known)
-    while some := list(islice(rest, TOGETHER)):
-        yield some
-
-
-def _by_model(filler: FillMask, some: Sequence[tuple[list[int], int]]) -> np.ndarray:
+def _model_logits(filler: FillMask, masks: Sequence[tuple[list[int], int]]) -> np.ndarray:
     mask = filler.tokenizer.size
-    lines = [[*line[:place], mask, *line[place + 1 :]] for line, place in some]
+    lines = [[*line[:index], mask, *line[index + 1 :]] for line, index in masks]
     with torch.inference_mode():
-        return filler.logits(lines, range(len(some)), [place for _, place in some]).double().cpu().numpy()
+        return filler.logits(lines, range(len(masks)), [index for _, index in masks]).double().cpu().numpy()
 
 
-def _by_counts(counted: Trigrams, some: Sequence[tuple[list[int], int]]) -> dict[str, np.ndarray]:
-    """Of words that the tokenizer knows, but training does not have, one is as likely as if it had been seen once."""
-    unigrams = np.log(np.tile(counted.unigrams[SPECIALS:] + 1, (len(some), 1)))
-    left, both = (
-        np.log(np.stack([by(line, place)[SPECIALS:] for line, place in some])) for by in (counted.left_context, counted.both_contexts)
+def _baseline_logits(trigrams: Trigrams, masks: Sequence[tuple[list[int], int]]) -> dict[str, np.ndarray]:
+    """Return the baselines' logits; a word that never occurs in training counts as if it had occurred once."""
+    unigrams = np.log(np.tile(trigrams.unigrams[SPECIALS:] + 1, (len(masks), 1)))
+    contexts = (
+        np.log(np.stack([probs(line, index)[SPECIALS:] for line, index in masks]))
+        for probs in (trigrams.left_context, trigrams.both_contexts)
     )
-    return dict(zip(YARDSTICKS, (unigrams, left, both), strict=True))
+    return dict(zip(BASELINES, (unigrams, *contexts), strict=True))

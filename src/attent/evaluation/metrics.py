@@ -1,4 +1,4 @@
-"""How good translations are, in the field's common measures, by the tool that everybody reports them with."""
+"""Metrics of translations: BLEU and chrF2 by sacreBLEU, exact match, and the loss of references."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sacrebleu.metrics.chrf import CHRF
 from attent.decoding.score import PairScore
 from attent.errors import ArgumentError, UnknownNameError
 
-# Those of sacreBLEU's that need nothing to be fetched.
+# The tokenizers of sacreBLEU that download nothing.
 TOKENIZERS = ("13a", "char", "intl", "none", "zh")
 
 
 @dataclass(frozen=True)
 class MetricScore:
-    """A score and what it was computed with.
+    """A score and its settings.
 
     Args:
         score: 0 to 100.
@@ -29,45 +29,59 @@ class MetricScore:
 
 
 def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False) -> MetricScore:
-    """BLEU of a corpus with one reference each.
+    """Return BLEU of a corpus with one reference each.
 
     Sources: Papineni et al. (2002), https://aclanthology.org/P02-1040; Post (2018), arXiv 1804.08771.
 
     Args:
-        translations: detokenised.
+        translations: detokenized.
         references: as many.
-        tokenize: how sacreBLEU cuts both into words; "none" where that has been done already.
-        lowercase: whether both are compared in small letters.
+        tokenize: sacreBLEU's tokenizer for both; "none" for text that is already split into words.
+        lowercase: True to compare both in lower case.
 
     Raises:
         UnknownNameError: there is no such tokenizer.
-        ArgumentError: there are none, or not as many of one as of the other.
+        ArgumentError: the numbers of translations and references differ, or are 0.
     """
     if tokenize not in TOKENIZERS:
         raise UnknownNameError("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
-    # force: sacreBLEU would warn on text that looks tokenised, which is meant where this is asked for
-    return _measured(BLEU(tokenize=tokenize, lowercase=lowercase, force=True), translations, references)
+    # force: sacreBLEU would warn about text that looks tokenized, which is intended with tokenize="none"
+    return _score(BLEU(tokenize=tokenize, lowercase=lowercase, force=True), translations, references)
 
 
 def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> MetricScore:
-    """chrF2 of a corpus with one reference each, in small letters if asked for. Source: Popović (2015), https://aclanthology.org/W15-3049."""
-    return _measured(CHRF(lowercase=lowercase), translations, references)
+    """Return chrF2 of a corpus with one reference each. Source: Popović (2015), https://aclanthology.org/W15-3049."""
+    return _score(CHRF(lowercase=lowercase), translations, references)
+
+
+def exact_match(translations: Sequence[str], references: Sequence[str]) -> float:
+    """Return the share of translations that equal their reference character by character, in per cent.
+
+    Raises:
+        ArgumentError: the numbers of translations and references differ, or are 0.
+    """
+    _check_counts("exact match", translations, references)
+    return 100 * sum(map(str.__eq__, translations, references)) / len(references)
 
 
 def loss(scores: Sequence[PairScore]) -> float:
-    """The mean negative log-probability of references, in nats per token, EOS included.
+    """Return the mean negative log-probability of references, in nats per token, EOS included.
 
     Raises:
-        ArgumentError: there are none.
+        ArgumentError: there are no scores.
     """
     if not scores:
         raise ArgumentError("a loss needs at least one score")
     return -sum(score.log_probability for score in scores) / sum(score.tokens for score in scores)
 
 
-def _measured(metric: BLEU | CHRF, translations: Sequence[str], references: Sequence[str]) -> MetricScore:
-    if not references or len(translations) != len(references):
-        counts = f"{len(translations)} and {len(references)}"
-        raise ArgumentError(f"a score needs as many translations as references, at least one, got {counts}")
+def _score(metric: BLEU | CHRF, translations: Sequence[str], references: Sequence[str]) -> MetricScore:
+    _check_counts("a score", translations, references)
     score = metric.corpus_score(list(translations), [list(references)]).score
     return MetricScore(score, str(metric.get_signature()))
+
+
+def _check_counts(name: str, translations: Sequence[str], references: Sequence[str]) -> None:
+    if not references or len(translations) != len(references):
+        counts = f"{len(translations)} and {len(references)}"
+        raise ArgumentError(f"{name} needs as many translations as references, at least one, got {counts}")

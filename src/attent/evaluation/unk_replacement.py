@@ -1,4 +1,4 @@
-"""What each token of a translation is written as, and unknown ones replaced by what the model looked at meanwhile."""
+"""Text of each token of a translation, with unknown tokens replaced by the source pieces that the model attended to."""
 
 from __future__ import annotations
 
@@ -11,52 +11,54 @@ from attent.data.tokenizer import SPECIALS, UNK, Tokenizer
 
 
 def token_texts(tokens: Sequence[int], target: Tokenizer) -> list[str]:
-    """What each token adds to a text, the space before it included where it brings one; nothing for UNK."""
-    before = _anchor(target)
-    known = {token: _behind(before, [token], target) for token in set(tokens)}
-    return [known[token] for token in tokens]
+    """Return the text that each token adds, with the space before it if it brings one; empty for UNK."""
+    context = _context(target)
+    texts = {token: _text_after(context, [token], target) for token in set(tokens)}
+    return [texts[token] for token in tokens]
 
 
 def copy_unknown(tokens: Sequence[int], target: Tokenizer, weights: Tensor, source: Sequence[str]) -> tuple[str, list[str]]:
-    """A translation with the source piece of the highest weight in place of each unknown one.
+    """Replace each unknown token of a translation by the source piece of the highest weight.
 
-    Source: Luong et al. (2015), §4.2, arXiv 1508.04025, who copy source words so.
+    Source: Luong et al. (2015), §4.2, arXiv 1508.04025, who copy source words.
 
     Args:
         tokens: the translation.
         target: its tokenizer.
-        weights: how each token's step looks at the source, (Tq, Tk).
-        source: the source's pieces, Tk.
+        weights: the attention of each token's step to the source, (Tq, Tk).
+        source: Tk pieces.
 
     Returns:
-        The text, and what each token is written as in it.
+        The text, and the text of each token in it.
     """
-    pieces = token_texts(tokens, target)
+    texts = token_texts(tokens, target)
     if UNK not in tokens or not source:
-        return target.decode(tokens), pieces
-    places = [int(row.argmax()) for row in weights]
-    written = [_as_text(source[place]) if token == UNK else piece for token, piece, place in zip(tokens, pieces, places, strict=True)]
-    text = ""
-    for unknown, run in groupby(zip(tokens, written, strict=True), key=lambda one: one[0] == UNK):
-        some, copies = zip(*run, strict=True)
-        if unknown:
-            # a word that brings the space before it needs none at the beginning
-            text += "".join(copies) if text or len(copies[0]) == 1 else "".join(copies).removeprefix(" ")
+        return target.decode(tokens), texts
+    positions = [int(row.argmax()) for row in weights]
+    texts = [
+        _piece_text(source[position]) if token == UNK else text for token, text, position in zip(tokens, texts, positions, strict=True)
+    ]
+    result = ""
+    for is_unknown, run in groupby(zip(tokens, texts, strict=True), key=lambda item: item[0] == UNK):
+        ids, copies = zip(*run, strict=True)
+        if is_unknown:
+            # at the beginning a word needs no space before it
+            result += "".join(copies) if result or len(copies[0]) == 1 else "".join(copies).removeprefix(" ")
         else:
-            text += _behind(_anchor(target), some, target) if text else target.decode(some)
-    return text, written
+            result += _text_after(_context(target), ids, target) if result else target.decode(ids)
+    return result, texts
 
 
-def _anchor(target: Tokenizer) -> list[int]:
-    """A token behind which others are written with the space that they bring."""
+def _context(target: Tokenizer) -> list[int]:
+    """Return a token after which other tokens show the space that they bring."""
     return next(([token] for token in range(SPECIALS, target.size) if target.decode([token]).strip()), [])
 
 
-def _behind(before: list[int], tokens: Sequence[int], target: Tokenizer) -> str:
-    """What tokens add to a text that is there already."""
-    return target.decode([*before, *tokens]).removeprefix(target.decode(before))
+def _text_after(context: list[int], tokens: Sequence[int], target: Tokenizer) -> str:
+    """Return the text that tokens add after a context."""
+    return target.decode([*context, *tokens]).removeprefix(target.decode(context))
 
 
-def _as_text(piece: str) -> str:
-    """A source piece, with the spaces that SentencePiece writes as "▁"."""
+def _piece_text(piece: str) -> str:
+    """Return a source piece with spaces in place of SentencePiece's "▁"."""
     return piece.replace("▁", " ") if len(piece) > 1 else piece

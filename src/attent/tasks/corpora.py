@@ -16,8 +16,7 @@ from attent.data.readers import ReadReport
 from attent.data.settings import TextSettings, limit_length
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer, Tokenizer
-from attent.evaluation.exact_match import exact_match
-from attent.evaluation.metrics import bleu, chrf
+from attent.evaluation.metrics import bleu, chrf, exact_match
 from attent.tasks.settings import RunSettings
 
 Tokenizers = tuple[Tokenizer, Tokenizer]

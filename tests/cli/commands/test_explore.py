@@ -75,7 +75,10 @@ def test_what_cannot_be_is_said_in_one_line(attent: Any, run_folder: Path, tmp_p
 
 COMPUTES = "attent.cli.main()"
 # one step that nothing can interrupt
-STUCK = "import time; from attent.decoding.stepwise import StepwiseDecoding; StepwiseDecoding.__iter__ = lambda self: time.sleep(100); attent.cli.main()"
+STUCK = (
+    "import time; from attent.decoding.stepwise import StepwiseDecoding;"
+    " StepwiseDecoding.__iter__ = lambda self: time.sleep(100); attent.cli.main()"
+)
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ class Linker:
         forward: the run that they are read from.
         backward: the one for the other direction, if their links are to be joined.
         look: which of their weights.
-        threshold: as for `attent.evaluation.links`.
+        threshold: as for `attent.evaluation.aligner.extract_links`.
         units: what is linked.
         how: in what way the two are joined.
     """

@@ -215,8 +215,7 @@ def _measure(
     by_words: MetricScore,
     by_characters: MetricScore,
 ) -> dict[str, Any]:
-    from attent.evaluation.exact_match import exact_match
-    from attent.evaluation.metrics import loss
+    from attent.evaluation.metrics import exact_match, loss
 
     read = [pair for pair in zip(sources, references, strict=True) if translator.can_read(*pair)]
     if len(read) < len(sources):

@@ -185,11 +185,10 @@ def _written(
     replace_unknown: bool,
 ) -> list[list[Written]]:
     """What is written of each text's translations; only our own engine can say what was looked at."""
+    from attent.evaluation.aligner import extract_links, merge_to_words, word_indices
     from attent.evaluation.forced_decoding import source_attention
-    from attent.evaluation.links import extract_links
     from attent.evaluation.pharaoh import pharaoh
     from attent.evaluation.unk_replacement import copy_unknown, token_texts
-    from attent.evaluation.words import merge_to_words, word_indices
 
     if own is None or not (alignments or replace_unknown):
         return [[Written(one.text, None, one) for one in best] for best in translations]
