@@ -1,4 +1,4 @@
-"""What the scripts here share: the commit that is measured, and reports for RESULTS.md. Measuring is attent.experiments.benchmarking's."""
+"""What the scripts here share: the commit that is measured, and reports for RESULTS.md. Measuring is attent.experiments's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from pathlib import Path
 
 import torch
 
-from attent.experiments.benchmarking.machine import machine
-from attent.experiments.benchmarking.machine import peak as most_held
-from attent.experiments.benchmarking.report import Report, markdown, on
-from attent.experiments.benchmarking.timing import Work, milliseconds
+from attent.experiments.machine import machine_info, peak_memory
+from attent.experiments.report import Report, machine_sentence, markdown
+from attent.experiments.timing import Work, milliseconds
 
 __all__ = ["Work", "commit", "head", "milliseconds", "peak", "run", "show", "table"]
 
@@ -27,13 +26,13 @@ def commit() -> str:
 
 def head(title: str) -> None:
     """Say what is measured, and where."""
-    print(f"\n## {title}\n\n{on(machine(), commit())}\n")
+    print(f"\n## {title}\n\n{machine_sentence(machine_info(), commit())}\n")
 
 
 def peak() -> float:
     """The most memory this process has held, in MiB; not a number where the system does not tell."""
-    held = most_held()
-    return float("nan") if held is None else held
+    peak = peak_memory()
+    return float("nan") if peak is None else peak
 
 
 def table(columns: list[str], rows: list[list[str]]) -> None:

@@ -21,8 +21,7 @@ from playwright.sync_api import sync_playwright
 
 import attent
 from attent.attention.call import prepare
-from attent.experiments.benchmarking.machine import peak
-from attent.experiments.benchmarking.memory import grown
+from attent.experiments.machine import memory_growth, peak_memory
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 # Move, and say after how many milliseconds all that is seen has been drawn.
@@ -72,11 +71,11 @@ def main() -> None:
     # what drives the browser is no part of the server
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=FLAGS)
-        more = grown(lambda: found.extend(_looked(weights, asked.head, browser)))
+        more = memory_growth(lambda: found.extend(_looked(weights, asked.head, browser)))
         browser.close()
     print("\n".join(found))
     print(
-        f"server memory: {more:.0f} MiB more than before it was started, {peak():.0f} MiB in all"
+        f"server memory: {more:.0f} MiB more than before it was started, {peak_memory():.0f} MiB in all"
         if more is not None
         else "no memory to be had"
     )

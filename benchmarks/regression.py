@@ -17,7 +17,7 @@ from _sides import head, run, table
 from statsmodels import __version__
 from statsmodels.nonparametric.kernel_regression import KernelReg
 
-from attent.experiments.benchmarking.memory import apart, grown
+from attent.experiments.machine import memory_growth, run_in_process
 from attent.regression.bandwidth import rule_of_thumb
 from attent.regression.estimator import AttentionRegressor
 
@@ -74,7 +74,7 @@ def held(keys: int) -> float | None:
     x, y, query = data(keys, QUERIES, 2)
     model = AttentionRegressor("rule", dtype="float32").fit(x, y)
     model.predict(query[:100])
-    return grown(lambda: model.predict(query))
+    return memory_growth(lambda: model.predict(query))
 
 
 def memory() -> None:
@@ -82,7 +82,7 @@ def memory() -> None:
     head(f"Memory of {QUERIES:,} predictions, 2 features, float32")
     rows = []
     for keys in (25_000, 50_000, 100_000, 200_000):
-        more = apart(held, keys)
+        more = run_in_process(held, keys)
         rows.append([f"{keys:,}", "unknown" if more is None else f"{more:.0f}", f"{QUERIES * keys * 4 / 2**20:,.0f}"])
     table(["keys", "memory grown, MiB", "one table of weights, MiB"], rows)
 

@@ -18,9 +18,9 @@ from _sides import commit
 
 from attent.data import tokenizers
 from attent.data.batches import BatchSize
-from attent.experiments.benchmarking import corpus, training
-from attent.experiments.benchmarking.machine import machine
-from attent.experiments.benchmarking.report import Column, Report, Row, Table
+from attent.experiments import bench_training, corpora
+from attent.experiments.machine import machine_info
+from attent.experiments.report import Column, Report, Row, Table
 from attent.models.transformer_settings import PRESETS
 from attent.training.autotune import ComputeConfig
 from attent.training.memory import limit_heap
@@ -39,13 +39,13 @@ def point(
     """Microseconds a token each way to compute, of the fastest round; sentences of one length, or as captions have them."""
     # enough for batches of their own in each update, or every pair comes again and again
     number = max(2 * asked.updates * tokens // (length or LENGTH), 64)
-    spread = corpus.SPREAD if length is None else 0.0
-    pairs = corpus.made_up(pieces, number=number, length=length or LENGTH, spread=spread)
-    data = corpus.bitext(pairs, tokenizers.learn("word", corpus.both(pairs), pieces))
+    spread = corpora.SPREAD if length is None else 0.0
+    pairs = corpora.synthetic_pairs(pieces, number=number, length=length or LENGTH, spread=spread)
+    data = corpora.bitext(pairs, tokenizers.learn("word", corpora.both_sides(pairs), pieces))
     torch.manual_seed(0)
-    model = training.transformer(asked.preset)
-    sides = [training.Side(str(pace), pace, training.ours(model, pieces, pace, data, tokens)) for pace in paces]
-    found = training.measure(sides, data.stream(BatchSize(tokens=tokens), 1), asked.rounds, asked.updates)
+    model = bench_training.transformer(asked.preset)
+    sides = [bench_training.Side(str(pace), pace, bench_training.attent_update(model, pieces, pace, data, tokens)) for pace in paces]
+    found = bench_training.measure(sides, data.stream(BatchSize(tokens=tokens), 1), asked.rounds, asked.updates)
     return {name: 1e6 / max(rates) for name, rates in found.items()}
 
 
@@ -103,7 +103,7 @@ def page(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], asked: Nam
         f"{LENGTH} tokens a sentence on average, their lengths as uneven as those of captions; where length grows, all sentences are of",
         "one length. Measured by `scripts/bench scaling`.",
     ]
-    report = Report(f"How training scales: a Transformer of preset {asked.preset}", machine(), tables)
+    report = Report(f"How training scales: a Transformer of preset {asked.preset}", machine_info(), tables)
     _, title, *rest = report.lines(commit())
     figure = "![Microseconds a token by what grows](figures/scaling.svg)"
     return "\n".join([title.removeprefix("#"), *rest[:2], "", *notes, "", figure, *rest[2:], ""])
@@ -123,7 +123,7 @@ def main() -> None:
     asked = parser.parse_args()
     limit_heap()
     most = torch.get_num_threads()
-    paces = [ComputeConfig(precision, number) for number in asked.threads for precision in training.PRECISIONS]
+    paces = [ComputeConfig(precision, number) for number in asked.threads for precision in bench_training.PRECISIONS]
     found = series(asked, paces)
     # said of the page is how many the process had
     torch.set_num_threads(most)

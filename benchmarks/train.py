@@ -23,7 +23,7 @@ import torch
 from _peers import TRAINED, Peers, write
 from _sides import show
 
-from attent.experiments.benchmarking import corpus, training
+from attent.experiments import bench_training, corpora
 from attent.models.transformer_settings import PRESETS
 
 # Updates of another project before those that count.
@@ -51,12 +51,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out, which takes minutes")
     asked = parser.parse_args()
-    model = training.transformer(asked.preset) if asked.model == "transformer" else training.rnn(asked.attention)
-    pairs, tokenizer, name = corpus.read(asked.folder, asked.pieces)
-    data, peers = corpus.bitext(pairs, tokenizer), Peers(TRAINED[asked.model])
+    model = bench_training.transformer(asked.preset) if asked.model == "transformer" else bench_training.rnn(asked.attention)
+    pairs, tokenizer, name = corpora.load_pairs(asked.folder, asked.pieces)
+    data, peers = corpora.bitext(pairs, tokenizer), Peers(TRAINED[asked.model])
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), data, model, asked.pieces, asked.tokens, WARM + asked.updates + 1)
-        report = training.compare(
+        report = bench_training.compare(
             model,
             data,
             asked.pieces,
@@ -67,7 +67,7 @@ def main() -> None:
             threads=(asked.threads,),
             compiled=asked.model == "transformer" and not asked.no_compile,
             say=lambda line: print(line, file=sys.stderr, flush=True),
-            others={f"{peer}, float32": partial(rate, peers, peer, Path(folder), asked) for peer in peers.there},
+            peers={f"{peer}, float32": partial(rate, peers, peer, Path(folder), asked) for peer in peers.there},
         )
     show(replace(report, notes=[*report.notes, *peers.versions.values(), *peers.notes]))
 

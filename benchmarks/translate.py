@@ -25,8 +25,8 @@ from _sides import show
 from attent.data.readers import read_lines
 from attent.decoding.translator import load
 from attent.errors import AttentError
-from attent.experiments.benchmarking.report import Column, Table
-from attent.experiments.benchmarking.translating import SIZES, compare
+from attent.experiments.bench_translation import BATCH_SIZES, compare
+from attent.experiments.report import Column, Table
 from attent.export import comparison
 from attent.export.comparison import SEARCHES
 from attent.export.exporting import export
@@ -41,7 +41,8 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
         return [], []
     peers, own = Peers(GENERATED), translator.source_tokenizer
     searches = {
-        name: (settings.beam, [best[0] for best in translator.search(texts, settings)], SIZES[name]) for name, settings in SEARCHES.items()
+        name: (settings.beam, [best[0] for best in translator.search(texts, settings)], BATCH_SIZES[name])
+        for name, settings in SEARCHES.items()
     }
     best: dict[str, dict[str, dict[str, float]]] = {name: {} for name in searches}
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +54,7 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
     tables = [
         Table(
             f"{search}, as many steps with random weights, lines per second",
-            [Column("engine", "engine"), *(Column(f"batch {batch}", f"batch {batch}", ".0f") for batch in SIZES[search])],
+            [Column("engine", "engine"), *(Column(f"batch {batch}", f"batch {batch}", ".0f") for batch in BATCH_SIZES[search])],
             list(rows.values()),
         )
         for search, rows in best.items()

@@ -16,8 +16,8 @@ from attent.data.batches import BatchSize, Bitext
 from attent.data.tokenizer import PAD, SPECIALS
 from attent.data.tokenizers import learn
 from attent.decoding.hypothesis import Translation
-from attent.experiments.benchmarking import corpus
-from attent.experiments.benchmarking.training import transformer
+from attent.experiments import corpora
+from attent.experiments.bench_training import transformer
 
 ROOT = Path(__file__).parents[1]
 PIECES, TOKENS = 40, 48
@@ -35,8 +35,8 @@ def peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def data() -> Bitext:
-    pairs = corpus.made_up(PIECES, number=60, length=5)
-    return corpus.bitext(pairs, learn("word", [pair.source for pair in pairs], PIECES))
+    pairs = corpora.synthetic_pairs(PIECES, number=60, length=5)
+    return corpora.bitext(pairs, learn("word", [pair.source for pair in pairs], PIECES))
 
 
 def environment(name: str, folder: Path) -> None:

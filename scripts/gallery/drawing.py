@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from attent.experiments.comparing.figure import COLOURS
+from attent.experiments.figures import COLORS
 from attent.views.picture import drawable, fonts
 
-BLUE, RED, GREEN = COLOURS[:3]
+BLUE, RED, GREEN = COLORS[:3]
 GREY = "#777777"
 # From which weight on letters are white: the colour beneath is dark.
 DARK = 0.55

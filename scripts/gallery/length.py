@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from attent.errors import DataError
-from attent.experiments.comparing.length import compare
-from attent.experiments.comparing.results import write
-from attent.experiments.comparing.settings import Options
-from gallery.drawing import COLOURS, plain, sheet
+from attent.experiments.compare_length import compare
+from attent.experiments.trainings import Options
+from gallery.drawing import COLORS, plain, sheet
 from gallery.plates import Plate, Words
 
 # Where there is no comparison: trainings as short as these show how a figure comes about, and say little.
@@ -28,7 +27,7 @@ def found(file: Path, runs: Path, updates: int = UPDATES) -> dict[str, Any]:
         out = runs / f"compare-length-{updates}"
         file = out / "length.json"
         if not file.is_file():
-            write(compare(Options(out, updates=updates, seeds=1)), out)
+            compare(Options(out, updates=updates, seeds=1)).write(out)
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         if values["name"] != "length" or not values["figures"]:
@@ -44,7 +43,7 @@ def plate(values: Mapping[str, Any]) -> Plate:
     drawing = sheet(9.0, 3.6)
     places = drawing.subplots(1, len(figures), squeeze=False).flatten()
     for axes, figure in zip(places, figures, strict=True):
-        for series, colour, mark in zip(figure["series"], COLOURS, "os^Dv", strict=False):
+        for series, colour, mark in zip(figure["series"], COLORS, "os^Dv", strict=False):
             x, y, low, high = ([point[name] for point in series["points"]] for name in ("x", "y", "low", "high"))
             axes.plot(x, y, color=colour, marker=mark, markersize=4, linewidth=1.4, label=series["name"])
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)

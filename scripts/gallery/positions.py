@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from attent.attention.positions.sinusoidal import waves
-from gallery.drawing import BLUE, COLOURS, GREY, plain, sheet
+from gallery.drawing import BLUE, COLORS, GREY, plain, sheet
 from gallery.plates import Plate, Words
 
 PLACES, WIDTH = 100, 64
@@ -27,7 +27,7 @@ def plate() -> Plate:
     scale = left.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
     scale.ax.tick_params(labelsize=8)
     above, below = right.subplots(2, 1)
-    for feature, colour in zip((0, WIDTH // 4, WIDTH // 2), COLOURS, strict=False):
+    for feature, colour in zip((0, WIDTH // 4, WIDTH // 2), COLORS, strict=False):
         above.plot(table[:, feature].numpy(), color=colour, linewidth=1.2, label=f"feature {feature}")
     above.legend(frameon=False, fontsize=8, loc="upper right", ncols=3, bbox_to_anchor=(1.0, 1.25))
     plain(above, "position", "value")

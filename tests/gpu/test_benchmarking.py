@@ -7,10 +7,10 @@ import torch
 
 from attent.data.tokenizers import learn
 from attent.devices import synchronize
-from attent.experiments.benchmarking import corpus, training
-from attent.experiments.benchmarking.attention import Case, Sides
-from attent.experiments.benchmarking.attention import compare as compare_attention
-from attent.experiments.benchmarking.timing import timed
+from attent.experiments import bench_training, corpora
+from attent.experiments.bench_attention import Case, Sides
+from attent.experiments.bench_attention import compare as compare_attention
+from attent.experiments.timing import time_in_turn
 
 PIECES, TOKENS = 40, 64
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2}
@@ -18,7 +18,7 @@ SMALL = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8
 
 @pytest.mark.parametrize("score", ["scaled_dot", "general"])
 def test_attention_is_measured_there(gpu: torch.device, score: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attent.experiments.benchmarking.attention.physical", lambda *_: 1000.0)
+    monkeypatch.setattr("attent.experiments.bench_attention.total_memory", lambda *_: 1000.0)
     case = Case(score, (1, 2, 5, 4), device=gpu)
     assert Sides(case).backward("attent")()[0].device == gpu
     report = compare_attention([case], rounds=1, seconds=0, memory=False)
@@ -29,12 +29,12 @@ def test_attention_is_measured_there(gpu: torch.device, score: str, monkeypatch:
 @pytest.mark.parametrize("kind", ["transformer", "rnn"])
 def test_training_is_measured_there(gpu: torch.device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # packed sequences hold numbers of the CPU's, which a pretended GPU has none of
-    monkeypatch.delitem(training.PLAIN["rnn"], "nn.GRU (packed) and nn.GRUCell")
-    pairs = corpus.made_up(PIECES, number=60, length=5)
-    data = corpus.bitext(pairs, learn("word", [pair.source for pair in pairs], PIECES))
-    small = training.transformer().model_copy(update=SMALL)
-    settings = small if kind == "transformer" else training.RnnSettings(embedding_width=6, width=8)
-    report = training.compare(settings, data, PIECES, "made up", tokens=TOKENS, rounds=1, updates=1, threads=(1,), device=gpu)
+    monkeypatch.delitem(bench_training.PLAIN["rnn"], "nn.GRU (packed) and nn.GRUCell")
+    pairs = corpora.synthetic_pairs(PIECES, number=60, length=5)
+    data = corpora.bitext(pairs, learn("word", [pair.source for pair in pairs], PIECES))
+    small = bench_training.transformer().model_copy(update=SMALL)
+    settings = small if kind == "transformer" else bench_training.RnnSettings(embedding_width=6, width=8)
+    report = bench_training.compare(settings, data, PIECES, "made up", tokens=TOKENS, rounds=1, updates=1, threads=(1,), device=gpu)
     rows = report.values()["tables"][0]["rows"]
     assert len(rows) == 4
     assert all(row["best"] > 0 for row in rows)
@@ -42,7 +42,7 @@ def test_training_is_measured_there(gpu: torch.device, kind: str, monkeypatch: p
 
 def test_work_is_waited_for_before_the_clock_is_read() -> None:
     events: list[str] = []
-    timed({"side": lambda: events.append("work")}, rounds=1, seconds=0, wait=lambda: events.append("wait"))
+    time_in_turn({"side": lambda: events.append("work")}, rounds=1, seconds=0, wait=lambda: events.append("wait"))
     # once to begin with, once that does not count, then three that do
     assert events == ["work", "work", *["wait", "work", "wait"] * 3]
 

@@ -21,7 +21,7 @@ from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
 from attent.decoding.translator import Translator
 from attent.evaluation.aligner import align, tokenize_pair
-from attent.experiments.benchmarking import translating
+from attent.experiments import bench_translation
 from attent.models.encoder import EncoderModel
 from attent.models.encoder_settings import EncoderSettings
 from attent.models.rnn import RNN
@@ -163,5 +163,5 @@ def test_commands_say_the_device_first(gpu: torch.device, settings_file: Path, t
             assert not [line for line in said if line.startswith("attent:")], words
             words = ["train", "--resume", run, "--updates", "4"] if words[0] == "train" else words
     assert load(run, "auto").device.type == "cuda"
-    own: Any = translating.engines(Path(run), gpu)[0][translating.OURS]
+    own: Any = bench_translation.load_engines(Path(run), gpu)[0]["attent"]
     assert own.device.type == "cuda"

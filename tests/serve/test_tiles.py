@@ -13,7 +13,7 @@ from attent.attention.attend import attend
 from attent.attention.call import prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, UnknownNameError
-from attent.experiments.benchmarking.memory import grown
+from attent.experiments.machine import memory_growth
 from attent.serve import tiles as tiles_file
 from attent.serve.lru_cache import LRUCache
 from attent.serve.pooling import block_count
@@ -175,7 +175,7 @@ def test_twenty_thousand_tokens_are_seen_at_once_and_in_little_memory() -> None:
                 took.append(time.thread_time() - start)
             assert tiles.scheduler.settle(600)
 
-    more = grown(look)
+    more = memory_growth(look)
     tiles.scheduler.close()
     # of a processor's time; each screen has up to nine tiles
     assert took[0] < 1

@@ -1,1 +1,1 @@
-"""Experiments: comparisons of parts and benchmarks against peers, with their tables and figures."""
+"""Experiments on this machine: models compared after the same training, and benchmarks beside plain PyTorch, with tables and figures."""

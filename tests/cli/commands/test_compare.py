@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from attent.experiments.benchmarking.report import Report
-from attent.experiments.comparing import scores
-from attent.experiments.comparing.results import Result
-from attent.experiments.comparing.settings import Options
+from attent.experiments import compare_scores
+from attent.experiments.report import Comparison, Report
+from attent.experiments.trainings import Options
 
 MACHINE = {"processor": "one", "threads": 1, "python": "3", "torch": "2"}
 
@@ -34,11 +33,11 @@ def test_bad_input_is_one_line(attent, tmp_path: Path) -> None:
 def test_the_table_is_printed_and_kept_and_copied(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Options] = []
 
-    def compare(options: Options, *, say) -> Result:
+    def compare(options: Options, *, say) -> Comparison:
         asked.append(options)
-        return Result("scores", Report("Scores", MACHINE, []), [])
+        return Comparison("scores", Report("Scores", MACHINE, []), [])
 
-    monkeypatch.setattr(scores, "compare", compare)
+    monkeypatch.setattr(compare_scores, "compare", compare)
     out, copy = tmp_path / "out", tmp_path / "copy"
     done = attent("compare", "scores", "--scores", "dot, local-m", "--minutes", "0.5", "--out", out, "--copy", copy)
     assert done.code == 0

@@ -14,7 +14,7 @@ from attent.data.word_vectors.opening import opened
 from attent.data.word_vectors.reading import width_of
 from attent.data.word_vectors.report import VectorsReport
 from attent.errors import DataError
-from attent.experiments.benchmarking.memory import apart, grown
+from attent.experiments.machine import memory_growth, run_in_process
 
 NAMES = ["</s>", "the", "Straße", "New_York", "42", "日本", *(f"w{n}" for n in range(1200))]
 # as gensim's save_word2vec_format writes them: keyword arguments by name of file
@@ -147,7 +147,7 @@ def test_binary_numbers_that_look_like_text_are_told_by_what_is_none(tmp_path: P
 def much(path: Path) -> float | None:
     """The memory in MiB that reading takes; the numbers are checked on the way."""
     found: list[WordVectors] = []
-    memory = grown(lambda: found.append(read(path)))
+    memory = memory_growth(lambda: found.append(read(path)))
     assert (len(found[0]), found[0].width) == (400_000, 300)
     assert found[0]["w399999"][:3].tolist() == [pytest.approx(value) for value in (0.1, -0.2, 0.3)]
     return memory
@@ -162,7 +162,7 @@ def test_four_hundred_thousand_vectors_take_less_than_twice_their_size(tmp_path:
         file.write(b"400000 300\n" * binary)
         for number in range(400_000):
             file.write(b"w%d " % number + entry)
-    memory = apart(much, path)
+    memory = run_in_process(much, path)
     path.unlink()
     if memory is None:
         pytest.skip("this system does not tell how much memory a process has held")

@@ -1,4 +1,4 @@
-"""attent bench: how fast all this is on the user's own machine, beside plain PyTorch."""
+"""attent bench: speed and memory on this machine, beside plain PyTorch."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from attent.experiments.benchmarking.report import Report
+    from attent.experiments.report import Report
 
 bench = typer.Typer(help="Measure speed and memory on this machine, beside plain PyTorch.", rich_markup_mode=None)
 
 Json = Annotated[bool, typer.Option("--json", help="Print values as JSON.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; those that torch takes unless given.")]
+ALIASES = {"--tokens": "--batch-tokens"}
 SCORES, SHAPES = ("scaled_dot", "additive"), ("1,4,512,64",)
 
 
 class Model(StrEnum):
-    """What is trained."""
+    """The kinds of models to train."""
 
     transformer = "transformer"
     rnn = "rnn"
 
 
 class DType(StrEnum):
-    """What numbers are held in."""
+    """The dtypes of queries, keys and values."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
@@ -74,13 +75,12 @@ def attention(
     """
     for name in score or ():
         registry.check("score", name)
-    from attent.experiments.benchmarking.attention import Case, compare
-    from attent.experiments.benchmarking.attention import shape as read
+    from attent.experiments.bench_attention import Case, compare, parse_shape
 
-    shapes = [read(text) for text in shape or SHAPES]
-    where = device_of(device)
-    with on(threads):
-        cases = [Case(name, of, dtype.value, causal, dropout, where) for name in score or SCORES for of in shapes]
+    shapes = [parse_shape(text) for text in shape or SHAPES]
+    torch_device = device_of(device)
+    with limit_threads(threads):
+        cases = [Case(name, sizes, dtype.value, causal, dropout, torch_device) for name in score or SCORES for sizes in shapes]
         show(compare(cases, rounds=rounds, seconds=seconds, memory=memory, say=say), as_json=as_json)
 
 
@@ -92,7 +92,7 @@ def train(
     model: Annotated[Model, typer.Option(help="transformer, or rnn: recurrent layers with Bahdanau's attention.")] = Model.transformer,
     preset: Annotated[str | None, typer.Option(help="Of a transformer: tiny (unless given), small or base.")] = None,
     pieces: Annotated[int, typer.Option(min=5, help="Tokens in the vocabulary.")] = 10_000,
-    tokens: Annotated[int, typer.Option(min=1, help="Target tokens of a batch, padding included.")] = 4096,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Target tokens of a batch, padding included.")] = 4096,
     threads: Annotated[list[int] | None, typer.Option(min=1, help="May be repeated; on a CPU 1 and all unless given.")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds that count; one more warms up.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Of each side in a round.")] = 5,
@@ -110,23 +110,23 @@ def train(
         raise ArgumentError("--compile is for --model transformer; a loop over the words of a sentence takes too long to compile")
     import torch
 
-    from attent.experiments.benchmarking import corpus, training
+    from attent.experiments import bench_training, corpora
 
-    where, most = device_of(device), torch.get_num_threads()
-    settings = training.transformer(preset or "tiny") if model is Model.transformer else training.rnn()
+    torch_device, all_threads = device_of(device), torch.get_num_threads()
+    settings = bench_training.transformer(preset or "tiny") if model is Model.transformer else bench_training.rnn()
     say(f"reading {data}" if data else "making up sentences")
-    pairs, tokenizer, name = corpus.read(data, pieces)
-    report = training.compare(
+    pairs, tokenizer, name = corpora.load_pairs(data, pieces)
+    report = bench_training.compare(
         settings,
-        corpus.bitext(pairs, tokenizer),
+        corpora.bitext(pairs, tokenizer),
         pieces,
         name,
-        tokens=tokens,
+        tokens=batch_tokens,
         rounds=rounds,
         updates=updates,
-        threads=sorted(set(threads or ((1, most) if where.type == "cpu" else (most,)))),
+        threads=sorted(set(threads or ((1, all_threads) if torch_device.type == "cpu" else (all_threads,)))),
         compiled=compiled,
-        device=where,
+        device=torch_device,
         say=say,
     )
     show(report, as_json=as_json)
@@ -137,7 +137,7 @@ def translate(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     file: Annotated[Path, typer.Argument(help="Lines to translate, also .gz.")],
     lines: Annotated[int, typer.Option(min=1, help="How many of them.")] = 1000,
-    alone: Annotated[int, typer.Option(min=0, help="How many are also translated one at a time.")] = 100,
+    single_lines: Annotated[int, typer.Option("--alone", min=0, help="How many are also translated one at a time.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Of which the fastest counts.")] = 3,
     threads: Threads = None,
     device: Device = AUTO,
@@ -150,20 +150,21 @@ def translate(
 
     Greedily and with a beam of 5; of one line at a time, the middle of all times and what 95 of 100 lines stay below.
     """
-    from attent.data.readers import read_lines as read
-    from attent.experiments.benchmarking.translating import compare
+    from attent.data.readers import read_lines
+    from attent.experiments.bench_translation import compare
 
-    where = device_of(device)
-    texts = list(islice((line for line in read(file) if line), lines))
+    torch_device = device_of(device)
+    texts = list(islice((line for line in read_lines(file) if line), lines))
     if not texts:
         raise ArgumentError(f"{file} has no line to translate")
-    with on(threads):
-        show(compare(run, texts, rounds=rounds, apart=alone, device=where, trust_code=trust_code, say=say), as_json=as_json)
+    with limit_threads(threads):
+        report = compare(run, texts, rounds=rounds, single_lines=single_lines, device=torch_device, trust_code=trust_code, say=say)
+        show(report, as_json=as_json)
 
 
 @contextmanager
-def on(threads: int | None) -> Iterator[None]:
-    """So many threads, within the block."""
+def limit_threads(threads: int | None) -> Iterator[None]:
+    """Compute on this number of threads within the block; on torch's own unless given."""
     import torch
 
     before = torch.get_num_threads()

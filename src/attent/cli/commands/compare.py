@@ -12,7 +12,7 @@ from attent.cli.output import say
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from attent.experiments.comparing.results import Result
+    from attent.experiments.report import Comparison
 
 compare = typer.Typer(help="Train models beside each other, and draw what comes of it.", rich_markup_mode=None)
 
@@ -50,7 +50,7 @@ def length(
     On dates, and on captions joined 1 to 5 at a time, a sixth of them longer than sixty words, trained and tested so.
     Models: none, bahdanau, luong, transformer. At most 3 minutes a model on dates and 5 on captions, 2 seeds.
     """
-    from attent.experiments.comparing.length import compare
+    from attent.experiments.compare_length import compare
 
     _run(compare, "length", copy, out=out, data=data, minutes=minutes, updates=updates, seeds=seeds, models=_names(models))
 
@@ -69,7 +69,7 @@ def scores(
 
     Models: rnn, transformer. At most 3 minutes a training, 1 seed.
     """
-    from attent.experiments.comparing.scores import compare
+    from attent.experiments.compare_scores import compare
 
     _run(compare, "scores", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, models=_names(models), scores=_names(scores))
 
@@ -80,25 +80,24 @@ def why(out: Out = None, minutes: Minutes = None, updates: Updates = None, seeds
 
     The first two are measured on untrained layers; the others are trainings on dates of at most 2 minutes each, 1 seed.
     """
-    from attent.experiments.comparing.why import compare
+    from attent.experiments.compare_why import compare
 
     _run(compare, "why", copy, out=out, minutes=minutes, updates=updates, seeds=seeds)
 
 
-def _run(experiment: Callable[..., Result], name: str, copy: Path | None, *, out: Path | None, **asked: Any) -> None:
-    from attent.experiments.comparing.results import write
-    from attent.experiments.comparing.settings import Options
+def _run(experiment: Callable[..., Comparison], name: str, copy: Path | None, *, out: Path | None, **options: Any) -> None:
+    from attent.experiments.trainings import Options
 
-    if asked["minutes"] == 0:
+    if options["minutes"] == 0:
         raise ArgumentError("--minutes must be > 0, got 0")
     folder = Path(f"{RUNS}{name}") if out is None else out
-    result = experiment(Options(folder, **asked), say=say)
-    written = write(result, folder) + ([] if copy is None else write(result, copy))
-    print("\n".join(result.report.lines()).lstrip())
-    say(f"written: {', '.join(map(str, written))}")
-    if not any(path.suffix == ".png" for path in written):
+    comparison = experiment(Options(folder, **options), say=say)
+    files = comparison.write(folder) + ([] if copy is None else comparison.write(copy))
+    print("\n".join(comparison.report.lines()).lstrip())
+    say(f"written: {', '.join(map(str, files))}")
+    if not any(path.suffix == ".png" for path in files):
         say("no pictures: they need matplotlib, pip install 'attent[plot]'")
 
 
-def _names(given: str | None) -> list[str] | None:
-    return None if given is None else [name.strip() for name in given.split(",") if name.strip()]
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

@@ -1,1 +1,0 @@
-"""What attent is measured beside: plain PyTorch, as tutorials have it."""

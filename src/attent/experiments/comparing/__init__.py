@@ -1,1 +1,0 @@
-"""Models beside each other: trained on the same data, with the same budget and seeds, and judged on the same sentences."""

@@ -1,0 +1,185 @@
+"""The plain PyTorch that attent is measured against, as tutorials write it: attention, two translators, and an update of training."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from attent.attention.base import Score, TanhScore
+from attent.attention.scores.dot import Dot
+from attent.attention.scores.scaled_dot import ScaledDot
+from attent.data.batches import Batch
+from attent.data.tokenizer import PAD
+from attent.models.rnn_settings import RnnSettings
+from attent.models.transformer_settings import TransformerSettings
+from attent.training.autotune import Precision
+from attent.training.settings import TrainingSettings
+
+# The longest sentence of `PlainTransformer`, in tokens.
+MAX_LENGTH = 512
+
+
+def sdpa(query: Tensor, key: Tensor, value: Tensor, scale: float, *, causal: bool = False, dropout: float = 0.0) -> Tensor:
+    """PyTorch's fused function."""
+    return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, scale=scale)
+
+
+def textbook_attention(query: Tensor, key: Tensor, value: Tensor, score: Score, *, causal: bool = False, dropout: float = 0.0) -> Tensor:
+    """The scores, then softmax, dropout and the mean of the values."""
+    # tutorials write the sums of the tanh form as one product
+    scores = tanh_scores(query, key, score) if isinstance(score, TanhScore) else score(query, key)  # (B, H, T, T)
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    return F.dropout(torch.softmax(scores, -1), dropout) @ value
+
+
+def tanh_scores(query: Tensor, key: Tensor, score: TanhScore) -> Tensor:
+    """v·tanh(q' + k') with the sums of all pairs at once, (B, H, Tq, Tk)."""
+    query_features, key_features = score.lower_query(query).features, score.lower_key(key).features
+    hidden = torch.tanh(query_features[..., :, None, :] + key_features[..., None, :, :])  # (B, H, Tq, Tk, hidden)
+    return (hidden @ score.direction(hidden).mT)[..., 0]
+
+
+def sdpa_scale(score: Score, width: int) -> float | None:
+    """Return the scale with which PyTorch's fused function computes this score; None if it does not have the score."""
+    return score.scale(width) if isinstance(score, Dot | ScaledDot) else None
+
+
+class PlainTransformer(nn.Module):
+    """nn.Transformer with embeddings, sinusoidal positions and a tied output, its norms before each sub-layer.
+
+    Args:
+        settings: the sizes and the dropout.
+        pieces: tokens in the one vocabulary of source and target.
+    """
+
+    positions: Tensor
+
+    def __init__(self, settings: TransformerSettings, pieces: int) -> None:
+        super().__init__()
+        width = settings.width
+        self.embedding = nn.Embedding(pieces, width, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+        angles = torch.arange(float(MAX_LENGTH))[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+        self.register_buffer("positions", torch.stack((angles.sin(), angles.cos()), -1).flatten(1))
+        self.dropout = nn.Dropout(settings.dropout)
+        with warnings.catch_warnings():
+            # that its encoder has no faster way for norms before sub-layers
+            warnings.filterwarnings("ignore", message="enable_nested_tensor")
+            self.transformer = nn.Transformer(
+                width,
+                settings.heads,
+                settings.encoder_layers,
+                settings.decoder_layers,
+                settings.feed_forward,
+                settings.dropout,
+                batch_first=True,
+                norm_first=True,
+            )
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Embed tokens (B, T) with their positions, (B, T, E)."""
+        return self.dropout(self.embedding(tokens) * self.embedding.embedding_dim**0.5 + self.positions[: tokens.shape[1]])
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the logits of every target token, (B, Tt, V)."""
+        source, target = batch.source, batch.target_in
+        padding, later = source == PAD, torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
+        features = self.transformer(
+            self.embed(source), self.embed(target), tgt_mask=later, src_key_padding_mask=padding, memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )  # fmt: skip
+        return F.linear(features, self.embedding.weight)
+
+
+class PlainRnn(nn.Module):
+    """nn.GRU both ways over the source, then a loop of nn.GRUCell with Bahdanau's attention before each step.
+
+    Keys are projected once a sentence, and the output layer applied to all steps at once.
+
+    Args:
+        settings: the sizes and the dropout.
+        pieces: tokens in each vocabulary.
+        packed: whether the encoder reads packed sequences, in which there is no padding.
+    """
+
+    def __init__(self, settings: RnnSettings, pieces: int, *, packed: bool) -> None:
+        super().__init__()
+        embedding, width, memory = settings.embedding_width, settings.width, settings.memory_width
+        self.packed = packed
+        self.source, self.target = (nn.Embedding(pieces, embedding, padding_idx=PAD) for _ in range(2))
+        for table in (self.source, self.target):
+            nn.init.normal_(table.weight, std=embedding**-0.5)
+        self.embedding_dropout = nn.Dropout(settings.embedding_dropout)
+        self.context_dropout, self.output_dropout = nn.Dropout(settings.context_dropout), nn.Dropout(settings.output_dropout)
+        self.encoder = nn.GRU(embedding, settings.direction_width, bidirectional=True, batch_first=True)
+        self.first = nn.Linear(memory, width)
+        self.of_key, self.of_query = nn.Linear(memory, memory, bias=False), nn.Linear(width, memory, bias=False)
+        self.score = nn.Linear(memory, 1, bias=False)
+        self.cell = nn.GRUCell(embedding + memory, width)
+        self.readout = nn.Linear(width + embedding + memory, embedding)
+        self.output = nn.Linear(embedding, pieces)
+        self.output.weight = self.target.weight
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the memory (B, Ts, E) of a source (B, Ts), and the decoder's first state."""
+        embedded = self.embedding_dropout(self.source(source))
+        if self.packed:
+            states, final = self.encoder(pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False))
+            memory, _ = pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])
+        else:
+            memory, final = self.encoder(embedded)
+        return self.context_dropout(memory), torch.tanh(self.first(torch.cat((final[0], final[1]), -1)))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the logits of every target token, (B, Tt, V)."""
+        memory, state = self.encode(batch.source, batch.source_lengths)
+        keys, padding = self.of_key(memory), batch.source == PAD
+        steps: list[Tensor] = []
+        for token in self.embedding_dropout(self.target(batch.target_in)).unbind(1):
+            scores = self.score(torch.tanh(self.of_query(state)[:, None] + keys))[..., 0]  # (B, Ts)
+            weights = scores.masked_fill(padding, -torch.inf).softmax(-1)
+            context = torch.bmm(weights[:, None].to(memory.dtype), memory)[:, 0]
+            state = self.cell(torch.cat((token, context), -1), state)
+            steps.append(torch.cat((state, token, context), -1))
+        return self.output(self.output_dropout(torch.tanh(self.readout(torch.stack(steps, 1)))))
+
+
+def training_update(
+    model: nn.Module, settings: TrainingSettings, precision: Precision, *, compiled: bool = False
+) -> Callable[[Batch], None]:
+    """Return one update of a module, on its device: loss, gradients, clipping, Adam; 16 bits through autocast.
+
+    Args:
+        model: a batch → logits (B, Tt, V).
+        settings: the optimizer's, the label smoothing and the clipping.
+        precision: of the computation.
+        compiled: whether the loss goes through torch.compile.
+    """
+    parameters = list(model.train().parameters())
+    device = parameters[0].device
+    optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate, betas=settings.betas)
+
+    def compute_loss(batch: Batch) -> Tensor:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            logits = model(batch)
+        labels = batch.target_out.flatten()
+        return F.cross_entropy(logits.float().flatten(0, 1), labels, ignore_index=PAD, label_smoothing=settings.label_smoothing)
+
+    loss = torch.compile(compute_loss, dynamic=True) if compiled else compute_loss
+
+    def update(batch: Batch) -> None:
+        optimizer.zero_grad()
+        loss(batch.to(device)).backward()
+        if settings.clip is not None:
+            nn.utils.clip_grad_norm_(parameters, settings.clip)
+        optimizer.step()
+
+    return update

@@ -1,0 +1,171 @@
+"""Results of experiments as tables for people (Markdown), pictures, and values for machines (JSON)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attent.errors import AttentError
+from attent.experiments import figures as drawing
+from attent.experiments.figures import Figure
+from attent.runs.durable import new_file
+
+# Values by key: text, numbers, or None where there is none.
+Row = dict[str, Any]
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Args:
+        key: the value of a row that it shows.
+        title: its heading.
+        form: a format of Python for numbers, or a function that writes them.
+    """
+
+    key: str
+    title: str
+    form: str | Callable[[float], str] = ""
+
+    def cell(self, row: Row) -> str:
+        """Return the text of this column in a row; empty where the value is missing or not finite."""
+        value = finite(row.get(self.key))
+        if value is None or isinstance(value, str):
+            return value or ""
+        return format(value, self.form) if isinstance(self.form, str) else self.form(value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of values, some of which are shown.
+
+    Args:
+        title: above the table.
+        columns: from left to right.
+        rows: values by key; JSON holds all of them.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+    def lines(self) -> list[str]:
+        """Return the table in Markdown."""
+        return markdown([column.title for column in self.columns], [[column.cell(row) for column in self.columns] for row in self.rows])
+
+
+@dataclass(frozen=True)
+class Report:
+    """The tables of one measurement.
+
+    Args:
+        title: what was measured.
+        machine: as `attent.experiments.machine.machine_info` describes it.
+        tables: the results.
+        notes: further remarks, such as what was left out and why.
+    """
+
+    title: str
+    machine: Mapping[str, str | int]
+    tables: Sequence[Table]
+    notes: Sequence[str] = field(default_factory=list)
+
+    def lines(self, commit: str | None = None) -> list[str]:
+        """Return the report in Markdown, line by line.
+
+        Args:
+            commit: of the sources measured, where it is known.
+        """
+        lines = ["", f"## {self.title}", "", machine_sentence(self.machine, commit)]
+        for table in self.tables:
+            lines += ["", *([f"{table.title}:", ""] if table.title else []), *table.lines()]
+        return lines + [line for note in self.notes for line in ("", note)]
+
+    def values(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        tables = [{"title": table.title, "rows": [dict(row) for row in table.rows]} for table in self.tables]
+        return {"title": self.title, "machine": dict(self.machine), "tables": tables, "notes": list(self.notes)}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of one comparison of models.
+
+    Args:
+        name: of its files, without ending.
+        report: its tables.
+        figures: its figures.
+    """
+
+    name: str
+    report: Report
+    figures: Sequence[Figure]
+
+    def markdown(self, pictures: Sequence[str]) -> str:
+        """Return a page of the tables and of those figures whose file is among `pictures`."""
+        title, *lines = self.report.lines()[1:]
+        lines.insert(0, title.removeprefix("#"))
+        for figure in self.figures:
+            if f"{figure.name}.png" in pictures:
+                lines += ["", f"![{figure.title}]({figure.name}.png)"]
+        return "\n".join(lines) + "\n"
+
+    def values(self) -> dict[str, Any]:
+        """Return all of it as plain values, for JSON; numbers that are not finite are None."""
+        return finite({"name": self.name, **self.report.values(), "figures": [figure.values() for figure in self.figures]})
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write NAME.md, NAME.json and a picture of each figure into a folder.
+
+        Returns:
+            The files. Pictures are left out if matplotlib is not installed.
+
+        Raises:
+            RunError: a file cannot be written.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        pictures: list[Path] = []
+        try:
+            pictures = [drawing.draw(figure, folder / f"{figure.name}.png") for figure in self.figures]
+        except AttentError:
+            if pictures:
+                raise
+        texts = {
+            f"{self.name}.md": self.markdown([picture.name for picture in pictures]),
+            f"{self.name}.json": json.dumps(self.values(), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        }
+        for name, text in texts.items():
+            with new_file(folder / name) as file:
+                file.write_text(text, encoding="utf-8")
+        return [*(folder / name for name in texts), *pictures]
+
+
+def three_digits(value: float) -> str:
+    """Write a number to three digits, and never as a power of ten: 0.0512, 3.40, 1,264."""
+    integer_digits = math.floor(math.log10(abs(value))) + 1 if value else 1
+    return f"{value:,.{max(3 - integer_digits, 0)}f}"
+
+
+def machine_sentence(machine: Mapping[str, str | int], commit: str | None = None) -> str:
+    """Describe the machine in a sentence."""
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''}"
+    versions = f"Python {machine['python']}, torch {machine['torch']}"
+    return f"{machine['processor']}, {threads}, {versions}{'' if commit is None else f', commit {commit}'}."
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Write a table in Markdown, line by line."""
+    return ["| " + " | ".join(row) + " |" for row in [columns, ["---"] * len(columns), *rows]]
+
+
+def finite(value: Any) -> Any:
+    """Return a value with every number in it that is not finite replaced by None."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,58 @@
+"""Comparisons of models so small, and on so few dates, that each takes a moment; and a run folder of an untrained model."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attent.data.tokenizer import CharTokenizer
+from attent.experiments import trainings
+from attent.experiments.trainings import Options
+from attent.models.settings import build
+from attent.models.transformer_settings import TransformerSettings
+from attent.runs.folder import RunConfig, RunWriter
+from attent.training.progress import Progress
+
+DATES = {
+    "locales": ["en", "fr"],
+    "training_pairs": 64,
+    "validation_pairs": 8,
+    "held_out_dates": 30,
+    "held_out_pairs": 24,
+    "held_out_combinations": 2,
+}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little of everything."""
+    monkeypatch.setattr(trainings, "DATES", DATES)
+    monkeypatch.setattr(trainings, "RNN", trainings.RNN | {"embedding_width": 4, "width": 8})
+    layers = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8}
+    monkeypatch.setattr(trainings, "TRANSFORMER", trainings.TRANSFORMER | layers)
+
+
+@pytest.fixture
+def options(small: None, tmp_path: Path) -> Callable[..., Options]:
+    """Options of a comparison of two updates a training."""
+    return lambda **more: Options(tmp_path / "compared", **({"updates": 2, "seeds": 1} | more))
+
+
+@pytest.fixture
+def silent() -> Progress:
+    """Progress that nobody sees."""
+    return Progress(io.StringIO())
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=12, heads=2)
+    tokenizers = CharTokenizer("abcdef"), CharTokenizer("012345")
+    folder = tmp_path_factory.mktemp("runs") / "made"
+    with RunWriter(folder) as run:
+        config = RunConfig(model=settings, tokenizers={"source": "char", "target": "char"})
+        run.finish(config, build(settings, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
+    return folder

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attent.errors import RunError
+from attent.experiments.figures import Figure, Point, Series, draw, plot
+
+LINES = Figure("lines", "Lines", "x", "y", [Series("one", [Point(1.0, 2.0, 1.5, 2.5), Point(4.0, 8.0)])], log_x=True, log_y=True)
+DOTS = Figure(
+    "dots", "Dots", "score", "match", [Series("RNN", [Point("dot", 9.0, 8.0, 9.5)]), Series("T", [Point("general", 5.0)])], kind="dots"
+)
+
+
+@pytest.mark.parametrize("figure", [LINES, DOTS], ids=lambda figure: figure.kind)
+def test_a_figure_becomes_a_picture(figure: Figure, tmp_path: Path) -> None:
+    path = draw(figure, tmp_path / "picture.png")
+    from matplotlib.image import imread
+
+    image = imread(path)
+    assert image.shape[0] > 300
+    assert image.shape[1] > 600
+    # something is plot on the white
+    assert (image[..., :3].min(-1) < 0.5).mean() > 0.001
+
+
+def test_heights_of_few_powers_of_ten_are_plain_numbers() -> None:
+    for largest, plain in ((900.0, True), (9e6, False)):
+        points = [Point(1.0, 12.0), Point(2.0, largest)]
+        axes = plot(Figure("x", "X", "x", "y", [Series("one", points)], log_y=True)).axes[0]
+        axes.figure.canvas.draw()
+        shown = [tick.get_text() for tick in axes.get_yticklabels() if tick.get_text()]
+        assert ("50" in shown) is plain
+        assert any("10^" in text for text in shown) is not plain
+
+
+@pytest.mark.parametrize("count", [2, 5, 9])
+def test_a_legend_stays_within_the_picture(count: int) -> None:
+    series = [Series(f"a name of some length, {number}", [Point(1.0, 1.0), Point(2.0, 2.0)]) for number in range(count)]
+    picture = plot(Figure("x", "X", "x", "y", series))
+    picture.canvas.draw()
+    (legend,) = picture.legends
+    box, room = legend.get_window_extent(), picture.bbox
+    assert len(legend.texts) == count
+    assert room.x0 < box.x0 < box.x1 < room.x1
+
+
+def test_short_names_stand_upright() -> None:
+    for names, angle in ((("1", "16"), 0), (("scaled_dot", "dot"), 40)):
+        points = [Point(name, 1.0, 0.5, 1.5) for name in names]
+        axes = plot(Figure("x", "X", "x", "y", [Series("one", points)], kind="dots")).axes[0]
+        assert {tick.get_rotation() for tick in axes.get_xticklabels()} == {angle}
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"picture.png"):
+        draw(LINES, tmp_path / "no" / "picture.png")
