@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.ops import native
-from attent.ops.linear import project, serves
+from attent.ops.linear import _can_use_amx, project
 
 needs_tiles = pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
 HALF = torch.bfloat16
@@ -72,7 +72,7 @@ def test_elsewhere_each_layer_computes_its_own(way: str) -> None:
     if way == "float64":
         layer, features = layer.double(), features.double()
     with torch.autocast("cpu", HALF, enabled=way != "no autocast"), torch.set_grad_enabled(way != "no gradients"):
-        assert not serves(features, layer)
+        assert not _can_use_amx(features, layer)
         assert torch.equal(project(features, layer)[0], layer(features))
 
 

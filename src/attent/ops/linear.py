@@ -1,4 +1,7 @@
-"""Linear layers of the same features, side by side: in training under bfloat16, where the processor has matrix tiles, in a few sweeps."""
+"""Linear layers side by side, and the feed-forward network: in training under bfloat16 by the processor's matrix tiles (AMX).
+
+The library reads features once for all layers; weights, biases and their gradients stay float32.
+"""
 
 from __future__ import annotations
 
@@ -11,117 +14,147 @@ from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.autograd import double_backward, needs_double_backward
-from attent.ops.eligibility import can_use_amx
+from attent.ops.eligibility import AMX_WIDTH, can_use_amx
 
-# What the extension's tiles divide, the layers it takes side by side, and weights above which its sums over tokens would take much memory.
-WIDTH, LAYERS, LARGEST = 32, 3, 2**20
+# Layers that the library takes side by side, and weights beyond which its sums over tokens would take much memory.
+LAYERS, MAX_WEIGHTS = 3, 2**20
 
 
 def project(features: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """x Wᵀ + b of each layer: (…, E) → (…, each layer's width).
-
-    While training in bfloat16 autocast on a CPU with matrix tiles the extension computes them: features are read once for all
-    layers, weights and their gradients stay float32, and so does a bias. Elsewhere each layer computes its own.
+    """Return x Wᵀ + b of each layer: (…, E) → (…, the layer's width).
 
     Args:
         features: x, (…, E).
         layers: of the same features; at most three are computed together.
     """
-    if not serves(features, *layers):
+    if not _can_use_amx(features, *layers):
         return tuple(layer(features) for layer in layers)
-    found: tuple[Tensor, ...] = ()
-    for first in range(0, len(layers), LAYERS):
-        some = layers[first : first + LAYERS]
-        parameters = [one for layer in some for one in (layer.weight, layer.bias)]
-        # made here, as what is kept for second derivatives must be an argument itself
-        found += _Projections.apply(features.to(torch.bfloat16).contiguous(), *parameters)
-    return found
+    results: tuple[Tensor, ...] = ()
+    for begin in range(0, len(layers), LAYERS):
+        parameters = [parameter for layer in layers[begin : begin + LAYERS] for parameter in (layer.weight, layer.bias)]
+        # Converted here: second derivatives need the saved tensors to be the function's own arguments.
+        results += _Linear.apply(features.to(torch.bfloat16).contiguous(), *parameters)
+    return results
 
 
-def serves(features: Tensor, *layers: nn.Linear) -> bool:
-    """Whether the extension computes these: in training alone, and where nothing but the layers' own formula is to happen."""
-    if not torch.is_grad_enabled():
-        return False
-    if not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") != torch.bfloat16:
+def feed_forward(features: Tensor, widen: nn.Linear, narrow: nn.Linear, activation: Any) -> Tensor:
+    """Return activation(x W₁ + b₁) W₂ + b₂, (…, E) → (…, E); the library computes relu within the product."""
+    if activation is F.relu and _can_use_amx(features, widen) and _is_plain(narrow):
+        return _FeedForward.apply(features.to(torch.bfloat16).contiguous(), widen.weight, widen.bias, narrow.weight, narrow.bias)
+    return project(activation(project(features, widen)[0]), narrow)[0]
+
+
+def _can_use_amx(features: Tensor, *layers: nn.Linear) -> bool:
+    """Return whether gradients are recorded in bfloat16 autocast, for layers that compute nothing but their formula."""
+    if not torch.is_grad_enabled() or not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") != torch.bfloat16:
         return False
     if type(features) is not Tensor or not features.numel() or not can_use_amx(features):
         return False
-    return all(plain(layer, features.shape[-1]) for layer in layers)
+    return all(_is_plain(layer) and layer.in_features == features.shape[-1] for layer in layers)
 
 
-def plain(layer: nn.Module, width: int) -> bool:
-    """Whether a layer is PyTorch's own, of so many features, in training, of sizes that the extension takes."""
+def _is_plain(layer: nn.Module) -> bool:
+    """Return whether a layer is PyTorch's own, in training, without hooks, and of a size and type that the library takes."""
     if type(layer) is not nn.Linear or not layer.training or layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
         return False
-    if layer.in_features != width or width % WIDTH or layer.out_features % WIDTH or layer.weight.numel() > LARGEST:
+    if layer.in_features % AMX_WIDTH or layer.out_features % AMX_WIDTH or layer.weight.numel() > MAX_WEIGHTS:
         return False
-    given = [layer.weight] if layer.bias is None else [layer.weight, layer.bias]
-    return all(
-        type(one) is nn.Parameter and one.dtype == torch.float32 and one.device.type == "cpu" and one.is_contiguous() for one in given
-    )
+    parameters = [parameter for parameter in (layer.weight, layer.bias) if parameter is not None]
+    return all(type(parameter) is nn.Parameter for parameter in parameters) and can_use_amx(layer.weight, *parameters)
 
 
-def products(features: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], *, relu: bool = False) -> tuple[Tensor, ...]:
-    """x Wᵀ + b, (…, W's rows) in bfloat16, of bfloat16 x and up to three float32 W and b; with relu, nothing below zero."""
-    found = tuple(features.new_empty(*features.shape[:-1], len(weight)) for weight in weights)
-    nothing = features.new_empty(0)
-    given = [part for parts in zip(weights, biases, found, strict=True) for part in parts]
-    given += [nothing] * (3 * (LAYERS - len(weights)))
-    tensors = (features, *(nothing if one is None else one for one in given))
+def _forward(features: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor | None], *, relu: bool = False) -> tuple[Tensor, ...]:
+    """Return x Wᵀ + b, (…, W's rows) in bfloat16, of bfloat16 x and up to three float32 W and b; with relu, at least zero."""
+    results = tuple(features.new_empty(*features.shape[:-1], len(weight)) for weight in weights)
+    operands = [operand for operands in zip(weights, biases, results, strict=True) for operand in operands]
     sizes = features.numel() // features.shape[-1], features.shape[-1]
-    native.run("attent_linear", tensors, *sizes, *_padded([len(weight) for weight in weights]), relu)
-    return found
+    native.run("attent_linear", _or_empty(features, *_padded(operands, 3 * LAYERS)), *sizes, *_sizes(weights), relu)
+    return results
 
 
-def back(slopes: Sequence[Tensor], weights: Sequence[Tensor], above: Tensor | None = None) -> Tensor:
-    """Σ dy W in bfloat16, the gradient of what several layers read; zero where `above` is given and not above zero."""
+def _input_gradient(doutputs: Sequence[Tensor], weights: Sequence[Tensor], inputs: Tensor | None = None) -> Tensor:
+    """Return Σ dy W in bfloat16; zero where `inputs`, the output of a relu, is given and not positive."""
     width = weights[0].shape[1]
-    found = slopes[0].new_empty(*slopes[0].shape[:-1], width)
-    nothing = found.new_empty(0)
-    given = [part for parts in zip(slopes, weights, strict=True) for part in parts] + [nothing] * (2 * (LAYERS - len(weights)))
-    number = found.numel() // width
-    sizes = _padded([len(weight) for weight in weights])
-    native.run("attent_linear_inputs", (*given, nothing if above is None else above, found), number, *sizes, width)
-    return found
+    dinputs = doutputs[0].new_empty(*doutputs[0].shape[:-1], width)
+    operands = [operand for operands in zip(doutputs, weights, strict=True) for operand in operands]
+    tensors = _or_empty(*_padded(operands, 2 * LAYERS), inputs, dinputs)
+    native.run("attent_linear_inputs", tensors, dinputs.numel() // width, *_sizes(weights), width)
+    return dinputs
 
 
-def of_parameters(slope: Tensor, features: Tensor, bias: bool) -> tuple[Tensor, Tensor | None]:
-    """dyᵀ x and the sum of dy over all tokens, in float32: the gradients of a layer's weight and bias."""
-    outer, inner = slope.shape[-1], features.shape[-1]
-    of_weight = slope.new_empty(outer, inner, dtype=torch.float32)
-    of_bias = slope.new_empty(outer if bias else 0, dtype=torch.float32)
-    native.run("attent_linear_weights", (slope, features, of_weight, of_bias), slope.numel() // outer, outer, inner)
-    return of_weight, of_bias if bias else None
+def _parameter_gradients(doutput: Tensor, features: Tensor, has_bias: bool) -> tuple[Tensor, Tensor | None]:
+    """Return dyᵀ x and the sum of dy over all tokens, in float32."""
+    rows, columns = doutput.shape[-1], features.shape[-1]
+    dweight = doutput.new_empty(rows, columns, dtype=torch.float32)
+    dbias = doutput.new_empty(rows if has_bias else 0, dtype=torch.float32)
+    native.run("attent_linear_weights", (doutput, features, dweight, dbias), doutput.numel() // rows, rows, columns)
+    return dweight, dbias if has_bias else None
 
 
-def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x Wᵀ + b in the features' type, in plain PyTorch."""
-    return F.linear(features, weight.to(features.dtype), None if bias is None else bias.to(features.dtype))
+def _padded(operands: list[Any], count: int) -> list[Any]:
+    return operands + [None] * (count - len(operands))
 
 
-def _padded(sizes: list[int]) -> list[int]:
-    return sizes + [0] * (LAYERS - len(sizes))
+def _or_empty(*tensors: Tensor | None) -> tuple[Tensor, ...]:
+    empty = torch.empty(0)
+    return tuple(empty if tensor is None else tensor for tensor in tensors)
 
 
-class _Projections(torch.autograd.Function):
+def _sizes(weights: Sequence[Tensor]) -> list[int]:
+    return [len(weight) for weight in weights] + [0] * (LAYERS - len(weights))
+
+
+class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
         ctx.save_for_backward(features, *parameters)
-        return products(features, parameters[::2], parameters[1::2])  # pyright: ignore[reportArgumentType]
+        return _forward(features, parameters[::2], parameters[1::2])  # pyright: ignore[reportArgumentType]
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *doutputs: Tensor) -> tuple[Tensor | None, ...]:
         features, *parameters = ctx.saved_tensors
+        if needs_double_backward(*doutputs):
+            return double_backward(_reference, ctx.saved_tensors, doutputs, ctx.needs_input_grad)
         weights, biases = parameters[::2], parameters[1::2]
-        if needs_double_backward(*slopes):
-            return double_backward(_all, ctx.saved_tensors, slopes, ctx.needs_input_grad)
-        slopes = tuple(slope.contiguous() for slope in slopes)
-        found = [back(slopes, weights) if ctx.needs_input_grad[0] else None]
-        for slope, bias in zip(slopes, biases, strict=True):
-            found += of_parameters(slope, features, bias is not None)
-        return tuple(found)
+        doutputs = tuple(doutput.contiguous() for doutput in doutputs)
+        gradients = [_input_gradient(doutputs, weights) if ctx.needs_input_grad[0] else None]
+        for doutput, bias in zip(doutputs, biases, strict=True):
+            gradients += _parameter_gradients(doutput, features, bias is not None)
+        return tuple(gradients)
 
 
-def _all(features: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
+def _reference(features: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
     pairs = zip(parameters[::2], parameters[1::2], strict=True)
-    return tuple(linear(features, weight, bias) for weight, bias in pairs)  # pyright: ignore[reportArgumentType]
+    return tuple(_linear(features, weight, bias) for weight, bias in pairs)  # pyright: ignore[reportArgumentType]
+
+
+def _linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return F.linear(features, weight.to(features.dtype), None if bias is None else bias.to(features.dtype))
+
+
+class _FeedForward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, *parameters: Tensor | None) -> Tensor:
+        widen, widen_bias, narrow, narrow_bias = parameters
+        assert widen is not None and narrow is not None
+        (hidden,) = _forward(features, (widen,), (widen_bias,), relu=True)
+        ctx.save_for_backward(features, *parameters, hidden)
+        return _forward(hidden, (narrow,), (narrow_bias,))[0]
+
+    @staticmethod
+    def backward(ctx: Any, doutput: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        *inputs, hidden = ctx.saved_tensors
+        if needs_double_backward(doutput):
+            return double_backward(_feed_forward_reference, inputs, doutput, ctx.needs_input_grad)
+        features, widen, widen_bias, narrow, narrow_bias = inputs
+        doutput = doutput.contiguous()
+        dnarrow = _parameter_gradients(doutput, hidden, narrow_bias is not None)
+        dhidden = _input_gradient((doutput,), (narrow,), inputs=hidden)
+        dwiden = _parameter_gradients(dhidden, features, widen_bias is not None)
+        return _input_gradient((dhidden,), (widen,)), *dwiden, *dnarrow
+
+
+def _feed_forward_reference(
+    features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None
+) -> Tensor:
+    return _linear(F.relu(_linear(features, widen, widen_bias)), narrow, narrow_bias)
