@@ -139,7 +139,7 @@ def test_keys_are_lowered_as_a_cache_keeps_them() -> None:
         ({"query": QUERY[..., :2]}, ShapeError, "ScaledDot needs queries and keys of one width, got Dq = 2 and Dk = 3"),
         ({"score": General(3, 5)}, ShapeError, "General was made for widths (query, key) = (3, 5), got (3, 3)"),
         ({"score": General(3, 3, heads=2)}, ShapeError, "General was made for 2 heads, got 4"),
-        ({"position": "rotary"}, ShapeError, "rotary turns pairs of features, so the width must be even, got 3"),
+        ({"position": "rotary"}, ShapeError, "rotary rotates pairs of features, so the width must be even, got 3"),
         ({"position": RelativeBias(3)}, ShapeError, "relative_bias was made for 3 heads, got 4"),
         ({"mask": torch.ones(2, 5, 7).bool()}, ShapeError, "mask must be (B|1, H|1, Tq, Tk) = (2, 4, 5, 7), got (2, 5, 7)"),
         ({"mask": torch.ones(2, 4, 7, 5).bool()}, ShapeError, "mask must be (B|1, H|1, Tq, Tk) = (2, 4, 5, 7), got (2, 4, 7, 5)"),

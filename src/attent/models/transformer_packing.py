@@ -99,7 +99,7 @@ def is_packable(stack: Encoder | Decoder) -> bool:
 def _is_plain(attention: MultiHeadAttention) -> bool:
     """Return whether an attention is dot products under softmax, with rotary positions at most."""
     position = attention.position
-    has_plain_position = position is None or (type(position) is Rotary and not position.halves)
+    has_plain_position = position is None or (type(position) is Rotary and position.interleaved)
     is_dot = type(attention.score) in (Dot, ScaledDot) and type(attention.normaliser) is Softmax and attention.soft_cap is None
     return has_plain_position and is_dot and isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
 

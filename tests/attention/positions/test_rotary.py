@@ -16,7 +16,7 @@ from attent.errors import ShapeError
 
 @pytest.mark.parametrize("halves", [False, True])
 def test_products_depend_on_distance_alone(halves: bool) -> None:
-    rotary, query, key = Rotary(halves=halves), torch.randn(1, 1, 1, 6).double(), torch.randn(1, 1, 1, 6).double()
+    rotary, query, key = Rotary(interleaved=not halves), torch.randn(1, 1, 1, 6).double(), torch.randn(1, 1, 1, 6).double()
 
     def score(p: int, j: int) -> float:
         return Dot()(rotary.turn(query, torch.tensor([[p]])), rotary.turn(key, torch.tensor([[j]]))).item()
@@ -31,7 +31,7 @@ def test_products_depend_on_distance_alone(halves: bool) -> None:
 @pytest.mark.parametrize("halves", [False, True])
 def test_lengths_stay_and_position_zero_turns_nothing(halves: bool) -> None:
     features = torch.randn(2, 3, 7, 4)
-    turned = Rotary(halves=halves).turn(features, torch.arange(7)[None])
+    turned = Rotary(interleaved=not halves).turn(features, torch.arange(7)[None])
     torch.testing.assert_close(turned.norm(dim=-1), features.norm(dim=-1))
     assert torch.equal(turned[:, :, 0], features[:, :, 0])
     assert not torch.isclose(turned[:, :, 1:], features[:, :, 1:]).all(-1).any()
@@ -44,7 +44,7 @@ def test_one_number_by_hand() -> None:
     turned = [math.cos(2), math.sin(2), -math.sin(0.2), math.cos(0.2)]
     torch.testing.assert_close(Rotary(100.0).turn(features, where).flatten(), torch.tensor(turned))
     # in halves the pairs are features 0 and 2, 1 and 3: (1, 0) and (0, 1) once more, laid out otherwise
-    found = Rotary(100.0, halves=True).turn(torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), where).flatten()
+    found = Rotary(100.0, interleaved=False).turn(torch.tensor([[[[1.0, 0.0, 0.0, 1.0]]]]), where).flatten()
     torch.testing.assert_close(found, torch.tensor([turned[0], turned[2], turned[1], turned[3]]))
 
 
@@ -74,9 +74,9 @@ def test_where_both_start_does_not_matter() -> None:
 
 def test_types_and_widths() -> None:
     assert Rotary().turn(torch.randn(1, 1, 3, 4).bfloat16(), torch.arange(3)[None]).dtype == torch.bfloat16
-    with pytest.raises(ShapeError, match=r"^rotary turns pairs of features, so the width must be even, got 5$"):
+    with pytest.raises(ShapeError, match=r"^rotary rotates pairs of features, so the width must be even, got 5$"):
         Rotary().check(3, 5)
-    assert repr(Rotary(500.0)) == "Rotary(base=500.0, halves=False)"
+    assert repr(Rotary(500.0)) == "Rotary(base=500.0, interleaved=True)"
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

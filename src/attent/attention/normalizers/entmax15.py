@@ -13,7 +13,7 @@ from attent.attention.base import Normalizer
 
 @dataclass(frozen=True)
 class Entmax15(Normalizer):
-    """Between softmax and sparsemax: max(sᵢ/2 − τ, 0)² with the τ for which they sum to one.
+    """The 1.5-entmax, between softmax and sparsemax: max(sᵢ/2 − τ, 0)² with the τ for which they sum to one.
 
     Peters, Niculae and Martins 2019, "Sparse Sequence-to-Sequence Models", eq. 7 and appendix B.2, α = 1.5
     (arXiv:1905.05702).
@@ -22,8 +22,8 @@ class Entmax15(Normalizer):
     aliases: ClassVar[tuple[str, ...]] = ("entmax",)
 
     def normalize(self, scores: Tensor) -> Tensor:
-        """The 1.5-entmax of each row of scores (…, Tk)."""
-        # τ ≥ max − 1, so halves more than 1 below the best have weight zero wherever they lie: clamped, they cannot overflow
+        """Return the 1.5-entmax of each row of scores (…, Tk)."""
+        # as τ ≥ max − 1, halves more than 1 below the maximum have weight zero; clamped, they cannot overflow
         halves = ((scores - scores.amax(-1, keepdim=True).detach()) / 2).clamp(min=-2.0)
         with torch.no_grad():
             ordered = halves.sort(-1, descending=True).values
@@ -31,10 +31,10 @@ class Entmax15(Normalizer):
             mean = ordered.cumsum(-1) / rank
             spread = ordered.square().cumsum(-1) - rank * mean.square()  # Σ(x − mean)² of the rank largest
             threshold = mean - ((1 - spread) / rank).clamp(min=0.0).sqrt()
-            # a row of NaN has no support, and must not be looked up in one
+            # a row of NaN has no support; an index of −1 would fail
             size = (threshold <= ordered).sum(-1, keepdim=True).clamp(min=1)
             support = (halves >= ordered.gather(-1, size - 1)).to(scores.dtype)
-        # once more over the support alone: there the root's argument is positive, and its gradient finite
+        # again, over the support alone, where the argument of the root is positive and its gradient finite
         size = support.sum(-1, keepdim=True)
         mean = (halves * support).sum(-1, keepdim=True) / size
         spread = ((halves - mean).square() * support).sum(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""All weight on the best key."""
+"""The argmax: all weight on the best key."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from attent.attention.base import Normalizer
 
 @dataclass(frozen=True)
 class Hard(Normalizer):
-    """1 for the key of highest score, 0 for the others: exact look-up. A tie goes to the first.
+    """1 for the key of highest score, the first of equals, and 0 for all others: an exact lookup.
 
-    The limit of softmax(s/τ) for τ → 0. Its gradient to the scores is zero, so nothing before the scores learns from it; Xu
-    et al. 2015 ("Show, Attend and Tell", §4.1, arXiv:1502.03044) train such a choice by sampling instead.
+    The limit of softmax(s/τ) for τ → 0. Its gradient to the scores is zero, so that nothing before them learns; Xu et al. 2015
+    ("Show, Attend and Tell", §4.1, arXiv:1502.03044) train such a choice by sampling instead.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("argmax", "hardmax", "one_hot")
 
     def normalize(self, scores: Tensor) -> Tensor:
-        """One-hot rows for scores (…, Tk)."""
+        """Return one-hot rows for scores (…, Tk)."""
         best = F.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
-        # keeps the graph whole: a gradient of zeros, where none at all would be an error to ask for
+        # keeps the graph: the gradient is zero, not missing
         return best + 0.0 * scores

@@ -1,4 +1,4 @@
-"""The scores themselves."""
+"""The identity: the weights are the scores."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class Identity(Normalizer):
     shift_invariant: ClassVar[bool] = False
 
     def normalize(self, scores: Tensor) -> Tensor:
-        """The scores (…, Tk) as they are."""
+        """Return the scores (…, Tk)."""
         return scores

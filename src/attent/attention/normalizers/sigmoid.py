@@ -1,4 +1,4 @@
-"""The sigmoid, key by key."""
+"""The sigmoid of each score."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attent.attention.base import Normalizer
 
 @dataclass(frozen=True)
 class Sigmoid(Normalizer):
-    """σ(sᵢ + b): each key by itself, between 0 and 1; the row's sum is free.
+    """σ(sᵢ + b): every weight lies between 0 and 1, independent of the other keys; rows may have any sum.
 
     Ramapuram et al. 2024, "Theory, Analysis, and Best Practices for Sigmoid Self-Attention", eq. 3 (arXiv:2409.04431), who
     set b = −log Tk so that a row sums to about one at the start of training.
@@ -27,5 +27,5 @@ class Sigmoid(Normalizer):
     shift_invariant: ClassVar[bool] = False
 
     def normalize(self, scores: Tensor) -> Tensor:
-        """The sigmoid of each of the scores (…, Tk)."""
+        """Return the sigmoid of the scores (…, Tk)."""
         return (scores + self.bias).sigmoid()

@@ -21,5 +21,5 @@ class Softmax(Normalizer):
     aliases: ClassVar[tuple[str, ...]] = ("boltzmann",)
 
     def normalize(self, scores: Tensor) -> Tensor:
-        """The softmax of each row of scores (…, Tk)."""
+        """Return the softmax of each row of scores (…, Tk)."""
         return scores.softmax(-1)

@@ -1,4 +1,4 @@
-"""The softmax over the k best keys."""
+"""The softmax over the k keys of largest score."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from attent.errors import ArgumentError
 class TopK(Normalizer):
     """The softmax over the k largest scores; the other weights are exactly zero.
 
-    Gupta et al. 2021, "Memory-efficient Transformers via Top-k Attention" (arXiv:2106.06899). Of equal scores at the border
-    as many are kept as make k.
+    Gupta et al. 2021, "Memory-efficient Transformers via Top-k Attention" (arXiv:2106.06899). Of equal scores at the
+    threshold, some are is_dropped so that k remain.
 
     Args:
-        k: how many keys each query keeps, ≥ 1; all of them where there are fewer.
+        k: the number of keys with weight for each query, ≥ 1; all keys if there are fewer.
 
     Raises:
         ArgumentError: k is less than one.
@@ -34,10 +34,10 @@ class TopK(Normalizer):
             raise ArgumentError(f"k must be ≥ 1, got {self.k}")
 
     def normalize(self, scores: Tensor) -> Tensor:
-        """The softmax over the k largest of each row of scores (…, Tk)."""
+        """Return the softmax over the k largest of each row of scores (…, Tk)."""
         if self.k >= scores.shape[-1]:
             return scores.softmax(-1)
         best = scores.topk(self.k, dim=-1).indices
-        dropped = torch.ones_like(scores, dtype=torch.bool).scatter(-1, best, False)
-        weights = scores.masked_fill(dropped, torch.finfo(scores.dtype).min).softmax(-1)
-        return weights.masked_fill(dropped, 0.0)
+        is_dropped = torch.ones_like(scores, dtype=torch.bool).scatter(-1, best, False)
+        weights = scores.masked_fill(is_dropped, torch.finfo(scores.dtype).min).softmax(-1)
+        return weights.masked_fill(is_dropped, 0.0)

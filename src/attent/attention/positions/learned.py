@@ -1,4 +1,4 @@
-"""A learnt vector for each position, added to the embeddings."""
+"""A learned vector for each position, added to the embeddings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from attent.errors import ShapeError
 
 
 class Learned(nn.Module):
-    """Position as a row of a learnt table: x_p + P[p].
+    """Positions as rows of a learned table: x_p + P[p].
 
     Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", §3.1 (arXiv:1705.03122); compared with the sines in
     Vaswani et al. 2017, table 3 row E.
 
     Args:
         width: E, the model's width.
-        maximum: how many positions there are, in tokens.
+        maximum: the number of positions, in tokens.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("learnt",)
@@ -41,21 +41,21 @@ class Learned(nn.Module):
             ShapeError: the sequence is longer than the table.
         """
         length, maximum = features.shape[-2], self.table.shape[0]
-        last = self._last(start)
-        if last is not None and last + length > maximum:
-            raise ShapeError(f"learned positions end at {maximum} tokens, got a sequence of {last + length}")
+        largest = self._largest(start)
+        if largest is not None and largest + length > maximum:
+            raise ShapeError(f"learned positions end at {maximum} tokens, got a sequence of {largest + length}")
         if isinstance(start, int):
             return features + self.table[start : start + length].to(features.dtype)
         positions = torch.arange(length, device=features.device) + start[:, None]
         return features + self.table[positions].to(features.dtype)
 
     @staticmethod
-    def _last(start: int | Tensor) -> int | None:
+    def _largest(start: int | Tensor) -> int | None:
         if isinstance(start, int):
             return start
-        # reading a number back would halt a GPU, and breaks a compiled graph
+        # reading the number would stall a GPU, and break a compiled graph
         return int(start.max()) if start.device.type == "cpu" and start.numel() and not torch.compiler.is_compiling() else None
 
     def extra_repr(self) -> str:
-        """The table's size."""
+        """Return the size of the table."""
         return f"maximum={self.table.shape[0]}, width={self.table.shape[1]}"

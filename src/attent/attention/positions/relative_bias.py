@@ -1,4 +1,4 @@
-"""A learnt bias for each bucket of distances."""
+"""T5's relative position bias: a learned bias for each bucket of distances."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from attent.errors import ArgumentError, ShapeError
 
 
 class RelativeBias(Position):
-    """A learnt number b[bucket(j − p(i)), h] added to each score.
+    """A learned number b[bucket(j − p(i)), h] added to each score.
 
-    Near distances have a bucket each, far ones share buckets that grow logarithmically. Raffel et al. 2020 (T5), §2.1 and
+    Small distances have a bucket each, large ones share buckets that grow logarithmically. Raffel et al. 2020 (T5), §2.1 and
     the released code (arXiv:1910.10683).
 
     Args:
         heads: H.
-        buckets: how many buckets, ≥ 2, even if bidirectional.
-        maximum_distance: the distance in tokens from which on all share the last bucket.
-        bidirectional: whether keys after the query have buckets of their own, or share that of distance 0.
+        buckets: the number of buckets, ≥ 2, even if bidirectional.
+        maximum_distance: the distance in tokens from which all keys share the last bucket.
+        bidirectional: keys after the query have own buckets; else they share the bucket of distance 0.
 
     Raises:
-        ArgumentError: buckets that cannot be shared out.
+        ArgumentError: too few buckets, or a maximum distance within the small ones.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("t5", "t5_bias")
@@ -41,34 +41,34 @@ class RelativeBias(Position):
 
     @classmethod
     def for_heads(cls, heads: int) -> Self:
-        """T5's 32 buckets for each head."""
+        """Return T5's 32 buckets for each head."""
         return cls(heads)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """The bucket of each distance j − p, in tokens."""
+        """Return the bucket of each distance j − p, in tokens."""
         count = self.buckets
-        first = torch.zeros_like(distance)
+        offset = torch.zeros_like(distance)
         if self.bidirectional:
             count //= 2
-            first = (distance > 0).to(distance.dtype) * count
+            offset = (distance > 0).to(distance.dtype) * count
             distance = distance.abs()
         else:
             distance = (-distance).clamp(min=0)
-        near = count // 2
-        growth = (distance.clamp(min=1).float() / near).log() / math.log(self.maximum_distance / near)
-        far = (near + (growth * (count - near)).to(distance.dtype)).clamp(max=count - 1)
-        return first + torch.where(distance < near, distance, far)
+        exact = count // 2
+        growth = (distance.clamp(min=1).float() / exact).log() / math.log(self.maximum_distance / exact)
+        shared = (exact + (growth * (count - exact)).to(distance.dtype)).clamp(max=count - 1)
+        return offset + torch.where(distance < exact, distance, shared)
 
     def bias(self, pairs: Pairs) -> Tensor:
-        """(B|1, H, Tq, Tk)."""
+        """Return the bias, (B|1, H, Tq, Tk)."""
         query, key = pairs.between()
         return self.table[self.bucket(key - query)[:, 0]].permute(0, 3, 1, 2)
 
     def check(self, heads: int, width: int) -> None:
-        """As many heads as the table has."""
+        """Raise ShapeError if the table has another number of heads."""
         if heads != self.heads:
             raise ShapeError(f"relative_bias was made for {self.heads} heads, got {heads}")
 
     def extra_repr(self) -> str:
-        """The table's shape and reach."""
+        """Return the shape of the table, and its maximum distance."""
         return f"heads={self.heads}, buckets={self.buckets}, maximum_distance={self.maximum_distance}"

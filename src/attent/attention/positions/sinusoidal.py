@@ -1,4 +1,4 @@
-"""Waves of many lengths, added to the embeddings."""
+"""Sinusoidal position encoding, added to the embeddings."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from attent.errors import ArgumentError
 
 
 def waves(positions: Tensor, width: int, base: float = 10000.0) -> Tensor:
-    """The rows PE(p, 2i) = sin(p / base^{2i/E}), PE(p, 2i + 1) = cos(the same): (…, E) for positions (…)."""
+    """Return the rows PE(p, 2i) = sin(p / base^{2i/E}), PE(p, 2i + 1) = cos(p / base^{2i/E}): (…, E) for positions (…)."""
     exponent = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
     angle = positions[..., None].float() * torch.exp(-math.log(base) * exponent)  # (…, ⌈E/2⌉)
     return torch.stack((angle.sin(), angle.cos()), -1).flatten(-2)[..., :width]
 
 
 class Sinusoidal(nn.Module):
-    """Position as a vector of sines and cosines: x_p + PE(p).
+    """Positions as vectors of sines and cosines: x_p + PE(p).
 
     PE(p, 2i) = sin(p / 10000^{2i/E}), PE(p, 2i + 1) = cos(p / 10000^{2i/E}). Vaswani et al. 2017, §3.5 (arXiv:1706.03762).
 
     Args:
         width: E, the model's width.
-        base: the ratio of the longest to the shortest wave.
+        base: the ratio of the longest to the shortest wavelength.
 
     Raises:
         ArgumentError: the width is less than one.
@@ -53,5 +53,5 @@ class Sinusoidal(nn.Module):
         return features + waves(positions, self.width, self.base).to(features.dtype)
 
     def extra_repr(self) -> str:
-        """The width."""
+        """Return the width."""
         return f"width={self.width}"

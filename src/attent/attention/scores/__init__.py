@@ -1,4 +1,4 @@
-"""The scores: one idea a file, found by the name of its file."""
+"""The scores, one per file; a file's name is the name of its score."""
 
 from __future__ import annotations
 

@@ -15,16 +15,16 @@ class Additive(TanhScore):
     """A one-layer network of query and key: score(q, k) = vᵀ tanh(W₁q + W₂k + b).
 
     Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate", §3.1 and A.1.2
-    (arXiv:1409.0473): their s_{i−1} is our query, h_j our key, W_a our W₁, U_a our W₂. With hidden=1 and v=False it is the
-    form tanh(W[s; h] + b) of some texts.
+    (arXiv:1409.0473): their s_{i−1} is our query, h_j our key, W_a our W₁, U_a our W₂. hidden=1 and v=False give the form
+    tanh(W[s; h] + b) of some texts.
 
     Args:
         query_width: Dq.
         key_width: Dk, which may differ.
         hidden: the width inside the tanh.
-        heads: parameters of their own for each of so many heads; shared if not given.
-        bias: whether there is a b.
-        v: whether there is a v; without it the tanh's components are summed.
+        heads: the number of heads with own parameters; shared parameters if not given.
+        bias: True for a term b.
+        v: True for a vector v; without it the components of the tanh are summed.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("bahdanau", "mlp")
@@ -44,30 +44,30 @@ class Additive(TanhScore):
 
     @classmethod
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
-        """Parameters for each head, as wide inside the tanh as the key."""
+        """Return a score with parameters for each head, as wide inside the tanh as the key."""
         return cls(query_width, key_width, key_width, heads)
 
     def direction(self, like: Tensor) -> Tensor:
-        """v as (H|1, 1, 1, hidden); ones where there is none."""
+        """Return v as (H|1, 1, 1, hidden), ones without v."""
         if self.v is None:
             return like.new_ones(1, 1, 1, self.hidden)
         return self.v.to(like.dtype).reshape(-1, 1, 1, self.hidden)
 
     def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
-        """W₁q + b."""
+        """Return W₁q + b."""
         projected = query @ self.query_weight.to(query.dtype)  # (B, H, Tq, hidden)
         return Side(projected if self.bias is None else projected + self.bias.to(query.dtype).reshape(-1, 1, self.hidden))
 
     def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
-        """W₂k."""
+        """Return W₂k."""
         return Side(key @ self.key_weight.to(key.dtype))
 
     def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """W₁q + b, W₂k, the tanh of every sum (B, H, Tq, Tk, hidden), the scores."""
-        ours, theirs = self.lower_query(query).features, self.lower_key(key).features
-        hidden = torch.tanh(ours[..., :, None, :] + theirs[..., None, :, :])
-        return {"query_half": ours, "key_half": theirs, "hidden": hidden, "scores": (hidden * self.direction(hidden)).sum(-1)}
+        """Return W₁q + b, W₂k, the tanh of every sum (B, H, Tq, Tk, hidden), and the scores."""
+        lowered_query, lowered_key = self.lower_query(query).features, self.lower_key(key).features
+        hidden = torch.tanh(lowered_query[..., :, None, :] + lowered_key[..., None, :, :])
+        return {"query_half": lowered_query, "key_half": lowered_key, "hidden": hidden, "scores": (hidden * self.direction(hidden)).sum(-1)}
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """vᵀtanh(W₁q + W₂k + b) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+        """Return vᵀtanh(W₁q + W₂k + b) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
         return self.steps(query, key)["scores"]

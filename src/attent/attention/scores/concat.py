@@ -12,7 +12,7 @@ from attent.attention.base import Side, TanhScore
 
 
 class Concat(TanhScore):
-    """A network of the two laid end to end: score(q, k) = vᵀ tanh(W[q; k]).
+    """A one-layer network of the concatenation of query and key: score(q, k) = vᵀ tanh(W[q; k]).
 
     Luong, Pham and Manning 2015, §3.1 eq. 8, "concat" (arXiv:1508.04025). With W = [W₁, W₂] it is the additive score
     without b.
@@ -21,7 +21,7 @@ class Concat(TanhScore):
         query_width: Dq.
         key_width: Dk, which may differ.
         hidden: the width inside the tanh.
-        heads: parameters of their own for each of so many heads; shared if not given.
+        heads: the number of heads with own parameters; shared parameters if not given.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("luong_concat",)
@@ -37,26 +37,26 @@ class Concat(TanhScore):
 
     @classmethod
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
-        """Parameters for each head, as wide inside the tanh as the key."""
+        """Return a score with parameters for each head, as wide inside the tanh as the key."""
         return cls(query_width, key_width, key_width, heads)
 
     def direction(self, like: Tensor) -> Tensor:
-        """v as (H|1, 1, 1, hidden)."""
+        """Return v as (H|1, 1, 1, hidden)."""
         return self.v.to(like.dtype).reshape(-1, 1, 1, self.hidden)
 
     def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
-        """The product with W's rows for q."""
+        """Return the product of q with its rows of W."""
         return Side(query @ self.weight[..., : self.query_width, :].to(query.dtype))
 
     def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
-        """The product with W's rows for k."""
+        """Return the product of k with its rows of W."""
         return Side(key @ self.weight[..., self.query_width :, :].to(key.dtype))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """vᵀtanh(W[q; k]) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+        """Return vᵀtanh(W[q; k]) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
         shape = (*query.shape[:-1], key.shape[-2], -1)
-        ends = (query[..., :, None, :].expand(shape), key[..., None, :, :].expand(*shape[:-1], key.shape[-1]))
+        sides = (query[..., :, None, :].expand(shape), key[..., None, :, :].expand(*shape[:-1], key.shape[-1]))
         weight = self.weight.to(query.dtype)
         weight = weight if self.heads is None else weight[:, None]  # (H, 1, Dq + Dk, hidden)
-        hidden = torch.tanh(torch.cat(ends, -1) @ weight)  # (B, H, Tq, Tk, hidden)
+        hidden = torch.tanh(torch.cat(sides, -1) @ weight)  # (B, H, Tq, Tk, hidden)
         return (hidden * self.direction(hidden)).sum(-1)

@@ -12,7 +12,7 @@ from attent.errors import ArgumentError
 
 
 class Cosine(DotScore):
-    """The cosine over a temperature: score(q, k) = (q/|q|)ᵀ(k/|k|) / τ.
+    """The cosine similarity over a temperature: score(q, k) = (q/|q|)ᵀ(k/|k|) / τ.
 
     Graves, Wayne and Danihelka 2014, "Neural Turing Machines", §3.3.1 eq. 5–6 (arXiv:1410.5401), whose key strength β is our
     1/τ. A vector of length zero has cosine zero with everything.
@@ -33,21 +33,21 @@ class Cosine(DotScore):
         self.temperature = temperature
 
     def scale(self, width: int) -> float:
-        """1/τ."""
+        """Return 1/τ."""
         return 1.0 / self.temperature
 
     def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
-        """q/|q|."""
+        """Return q/|q|."""
         return Side(F.normalize(query, dim=-1))
 
     def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
-        """k/|k|."""
+        """Return k/|k|."""
         return Side(F.normalize(key, dim=-1))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """The cosines over τ of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
+        """Return the cosines over τ of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
         return F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).transpose(-2, -1) / self.temperature
 
     def extra_repr(self) -> str:
-        """The temperature."""
+        """Return the temperature."""
         return f"temperature={self.temperature}"

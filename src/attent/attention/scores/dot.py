@@ -20,5 +20,5 @@ class Dot(DotScore):
     lowers_exactly: ClassVar[bool] = True
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """qᵀk of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
+        """Return qᵀk of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
         return query @ key.transpose(-2, -1)

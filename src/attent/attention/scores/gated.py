@@ -1,4 +1,4 @@
-"""A score behind a learnt gate."""
+"""A score times a learned gate."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from attent.attention.scores.dot import Dot
 
 
 class Gated(Score):
-    """Another score times a gate between 0 and 1: score(q, k) = σ(W_g[q; k] + b_g) · inner(q, k).
+    """An inner score times a gate between 0 and 1: score(q, k) = σ(W_g[q; k] + b_g) · inner(q, k).
 
-    The gate is that of the long short-term memory (Hochreiter and Schmidhuber 1997) set before a score. It does not split
-    into two halves that meet in a product or a tanh, so it runs tiled.
+    The gate is that of the long short-term memory (Hochreiter and Schmidhuber 1997). The score has neither a dot form nor a tanh
+    form, so it runs tiled.
 
     Args:
         query_width: Dq.
         key_width: Dk.
-        inner: the score behind the gate; the dot product if not given.
-        heads: a gate for each of so many heads; one shared gate if not given.
-        bias: whether there is a b_g.
+        inner: the inner score; the dot product if not given.
+        heads: the number of heads with an own gate; one shared gate if not given.
+        bias: True for a term b_g.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("gate",)
@@ -43,27 +43,25 @@ class Gated(Score):
 
     @classmethod
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
-        """A gate for each head, before the dot product."""
+        """Return the dot product with a gate for each head."""
         return cls(query_width, key_width, heads=heads)
 
     def check(self, query_width: int, key_width: int, heads: int) -> None:
-        """The score behind the gate must serve them too."""
+        """Raise ShapeError if the inner score does not fit either."""
         super().check(query_width, key_width, heads)
         self.inner.check(query_width, key_width, heads)
 
     def per_pair(self, query_width: int) -> int:
-        """What the score behind the gate takes, which is not lowered here."""
+        """Return the numbers that a pair of the inner score takes, which is not lowered."""
         return max(query_width, self.inner.per_pair(query_width))
 
     def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """The gate, the score behind it, the scores."""
-        ours = query @ self.query_weight.to(query.dtype)  # (B, H, Tq, 1)
-        theirs = key @ self.key_weight.to(key.dtype)  # (B, H, Tk, 1)
-        gate = ours + theirs.transpose(-2, -1)
+        """Return the gate, the inner score, and the scores."""
+        gate = query @ self.query_weight.to(query.dtype) + (key @ self.key_weight.to(key.dtype)).mT  # (B, H, Tq, Tk)
         gate = torch.sigmoid(gate if self.bias is None else gate + self.bias.to(query.dtype))
         inner = self.inner(query, key)
         return {"gate": gate, "inner": inner, "scores": gate * inner}
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """σ(W_g[q; k] + b_g) · inner(q, k) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+        """Return σ(W_g[q; k] + b_g) · inner(q, k) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
         return self.steps(query, key)["scores"]

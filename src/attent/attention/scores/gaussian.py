@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from attent.attention.base import DotScore, Score, Side
 from attent.errors import ArgumentError
 
-# Squared distances from the keys' mean, in units of σ, up to which the expanded square keeps the digits of a score in float32, whose
-# rounding takes 6e-8 of them: scores themselves grow with the number of features. In float64 rounding takes 1e-16.
+# Squared distances from the keys' mean, in units of σ, up to which the expanded square keeps the digits of a score: scores grow with the
+# number of features, and rounding takes 6e-8 of them in float32, 1e-16 in float64.
 NEAR, NEAR_PER_FEATURE, NEAR_IN_FLOAT64 = 64.0, 4.0, 1e8
 
 
@@ -22,11 +22,11 @@ class Gaussian(DotScore):
     Under softmax this is the regression of Nadaraya 1964 ("On Estimating Regression") and Watson 1964 ("Smooth Regression
     Analysis") with a Gaussian kernel of bandwidth σ.
 
-    The lowered form expands the square about the keys' mean: expanded about 0 it would cancel for data far from 0. Where queries or keys
-    lie far from that mean, it would cancel too, and DistantGaussian takes its place.
+    The lowered form expands the square about the keys' mean: about 0 it would cancel for data far from 0. For queries or keys far from
+    that mean it would cancel too, and DistantGaussian replaces it.
 
     Args:
-        sigma: the bandwidth, in the unit of the features, > 0: one number, or one per feature. An nn.Parameter is learnt.
+        sigma: the bandwidth, in the unit of the features, > 0: one number, or one per feature. An nn.Parameter is learned.
 
     Raises:
         ArgumentError: a bandwidth is not positive.
@@ -34,7 +34,7 @@ class Gaussian(DotScore):
 
     aliases: ClassVar[tuple[str, ...]] = ("nadaraya_watson", "rbf")
 
-    # numbers stay Python's, exact in every type; a tensor is a parameter or a buffer
+    # Python numbers, exact in every type, or a parameter or buffer
     sigma: float | list[float] | Tensor
 
     def __init__(self, sigma: float | Sequence[float] | Tensor = 1.0) -> None:
@@ -48,44 +48,43 @@ class Gaussian(DotScore):
             self.sigma = sigma if isinstance(sigma, Tensor) else value.tolist()
 
     def origin(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
-        """The keys' mean (B, H, 1, D); any point would do, this one keeps the terms small."""
+        """Return the mean of the keys, (B, H, 1, D); it keeps the terms small."""
         if not key.shape[-2]:
             return None
-        # a key that is hidden may hold NaN, and a mean would spread it
+        # a mean would spread the NaN of a hidden key
         key = key.detach().nan_to_num(0.0, 0.0, 0.0)
         if visible is None:
             return key.mean(-2, keepdim=True)
-        counted = visible[..., None].to(key.dtype)  # (B|1, H|1, Tk, 1)
-        return (key * counted).sum(-2, keepdim=True) / counted.sum(-2, keepdim=True).clamp(min=1.0)
+        weights = visible[..., None].to(key.dtype)  # (B|1, H|1, Tk, 1)
+        return (key * weights).sum(-2, keepdim=True) / weights.sum(-2, keepdim=True).clamp(min=1.0)
 
     def _in_units(self, distance: Tensor) -> Tensor:
-        """Distances over σ."""
+        """Return distances over σ."""
         if isinstance(self.sigma, float):
             return distance / self.sigma
         return distance / torch.as_tensor(self.sigma, dtype=distance.dtype, device=distance.device)
 
     def _lower(self, features: Tensor, origin: Tensor | None) -> Side:
-        centred = features if origin is None else features - origin
-        scaled = self._in_units(centred)
+        scaled = self._in_units(features if origin is None else features - origin)
         return Side(scaled, -0.5 * scaled.square().sum(-1), origin)
 
     def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
-        """(q − c)/σ, and −|(q − c)/σ|²/2 as the query's bias."""
+        """Return (q − c)/σ, and −|(q − c)/σ|²/2 as the query's bias."""
         return self._lower(query, origin)
 
     def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
-        """(k − c)/σ, and −|(k − c)/σ|²/2 as the key's bias."""
+        """Return (k − c)/σ, and −|(k − c)/σ|²/2 as the key's bias."""
         return self._lower(key, self.origin(key) if origin is None else origin)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """−|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
+        """Return −|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
         distance = self._in_units(query[..., :, None, :] - key[..., None, :, :])  # (B, H, Tq, Tk, D)
         return -0.5 * distance.square().sum(-1)
 
     @torch.no_grad()
     def radius(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Tensor:
-        """The largest squared distance of queries (B, H, Tq, D) and visible keys (B, G, Tk, D) from these keys' mean, in units of σ."""
-        # what is hidden may hold NaN
+        """Return the largest squared distance of queries (B, H, Tq, D) and visible keys (B, G, Tk, D) from the mean of these keys, in σ."""
+        # hidden keys may hold NaN
         query, key = (side.to(torch.promote_types(side.dtype, torch.float32)).nan_to_num(0.0, 0.0, 0.0) for side in (query, key))
         if visible is not None:
             key = key.masked_fill(~visible[..., None], 0.0)
@@ -93,24 +92,24 @@ class Gaussian(DotScore):
         assert mean is not None
         if visible is not None:
             key = torch.where(visible[..., None], key, mean)
-        of_queries = mean.repeat_interleave(query.shape[1] // mean.shape[1], 1)
-        return torch.maximum(*(self._in_units(side).square().sum(-1).amax() for side in (query - of_queries, key - mean)))
+        query_mean = mean.repeat_interleave(query.shape[1] // mean.shape[1], 1)
+        return torch.maximum(*(self._in_units(side).square().sum(-1).amax() for side in (query - query_mean, key - mean)))
 
     def for_inputs(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Score:
-        """The distances themselves, where rounding a squared distance from the keys' mean takes more than rounding a score does."""
+        """Return a DistantGaussian if rounding squared distances from the keys' mean would cost more digits than rounding scores."""
         near = NEAR_IN_FLOAT64 if query.dtype == torch.float64 else NEAR + NEAR_PER_FEATURE * key.shape[-1]
         return DistantGaussian(self) if self.radius(query, key, visible) > near else self
 
     def extra_repr(self) -> str:
-        """The bandwidth."""
+        """Return the bandwidth."""
         return f"sigma={self.sigma.tolist() if isinstance(self.sigma, Tensor) else self.sigma}"
 
 
 class DistantGaussian(Score):
-    """The Gaussian of queries and keys far from the keys' mean: score(q, k) = −Σ_d (q_d − k_d)² / 2σ_d², without a dot form.
+    """The Gaussian for queries and keys far from the mean of the keys: score(q, k) = −Σ_d (q_d − k_d)² / 2σ_d², without a dot form.
 
     Args:
-        gaussian: the score, whose σ is used.
+        gaussian: the score with the same σ.
     """
 
     def __init__(self, gaussian: Gaussian) -> None:
@@ -118,11 +117,11 @@ class DistantGaussian(Score):
         self.gaussian = gaussian
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """−|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
+        """Return −|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
         return self.gaussian(query, key)
 
     def between(self, query: Side, key: Side) -> Tensor:
-        """The same in float64: about the keys' mean where its digits suffice, else feature by feature."""
+        """Return the scores, computed in float64: about the keys' mean if its digits suffice, else feature by feature."""
         gaussian, dtype = self.gaussian, query.features.dtype
         queries, keys = query.features.double(), key.features.double()
         if gaussian.radius(queries, keys) < NEAR_IN_FLOAT64:
@@ -133,5 +132,5 @@ class DistantGaussian(Score):
         return -0.5 * sum(squares).to(dtype)  # pyright: ignore[reportAttributeAccessIssue]
 
     def extra_repr(self) -> str:
-        """The bandwidth."""
+        """Return the bandwidth."""
         return self.gaussian.extra_repr()

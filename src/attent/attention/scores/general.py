@@ -20,7 +20,7 @@ class General(DotScore):
     Args:
         query_width: Dq.
         key_width: Dk, which may differ.
-        heads: a W for each of so many heads; one shared W if not given.
+        heads: the number of heads with an own W; one shared W if not given.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("luong", "multiplicative", "bilinear")
@@ -34,13 +34,13 @@ class General(DotScore):
 
     @classmethod
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
-        """A W for each head."""
+        """Return a score with a W for each head."""
         return cls(query_width, key_width, heads)
 
     def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
-        """Wᵀq."""
+        """Return Wᵀq."""
         return Side(query @ self.weight.to(query.dtype))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """qᵀWk of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+        """Return qᵀWk of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
         return query @ self.weight.to(query.dtype) @ key.transpose(-2, -1)

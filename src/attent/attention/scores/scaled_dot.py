@@ -28,18 +28,18 @@ class ScaledDot(DotScore):
         self.factor = scale
 
     def scale(self, width: int) -> float:
-        """1/√Dk, or the factor that was set."""
+        """Return 1/√Dk, or the given factor."""
         return 1.0 / math.sqrt(max(width, 1)) if self.factor is None else self.factor
 
     def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """The products before the scale, then the scores."""
+        """Return the products before the scale, and the scores."""
         products = query @ key.transpose(-2, -1)  # (B, H, Tq, Tk)
         return {"products": products, "scores": products * self.scale(query.shape[-1])}
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """qᵀk / √D of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
+        """Return qᵀk / √D of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
         return self.steps(query, key)["scores"]
 
     def extra_repr(self) -> str:
-        """The factor, where one was set."""
+        """Return the factor, if one was given."""
         return "" if self.factor is None else f"scale={self.factor}"

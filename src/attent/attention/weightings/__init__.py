@@ -1,4 +1,4 @@
-"""The weightings: what weights are multiplied by after normalising, one idea a file."""
+"""The weightings, one per file: factors on the weights after normalizing."""
 
 from __future__ import annotations
 

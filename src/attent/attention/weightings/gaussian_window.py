@@ -1,4 +1,4 @@
-"""More for keys near a centre of the query's own."""
+"""A Gaussian about a center of each query, as in local attention."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from attent.errors import ArgumentError, ShapeError
 
 @dataclass(frozen=True, eq=False)
 class GaussianWindow(Weighting):
-    """The weights are multiplied by a Gaussian about each query's centre: exp(−(j − pᵢ)² / 2σ²), and not normalised again.
+    """The weights times a Gaussian about each query's center, exp(−(j − pᵢ)² / 2σ²), not normalized again.
 
     Luong, Pham and Manning 2015, §3.2 eq. 10 (arXiv:1508.04025), whose σ is half of their window's D. Gradients reach the
-    centres.
+    centers.
 
     Args:
-        centres: p, where each query looks, in tokens from 0, (B|1, Tq).
+        centres: p, the key position that each query attends to, in tokens from 0, (B|1, Tq).
         sigma: σ, in tokens, > 0.
 
     Raises:
@@ -39,11 +39,11 @@ class GaussianWindow(Weighting):
             raise ArgumentError(f"sigma must be > 0, got {self.sigma!r}")
 
     def factors(self, pairs: Pairs) -> Tensor:
-        """(B|1, 1, Tq, Tk)."""
+        """Return the factors, (B|1, 1, Tq, Tk)."""
         distances = pairs.columns - self.centres[:, None, pairs.rows, None]
         return torch.exp(-0.5 * (distances / self.sigma).square())
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """A centre for each query."""
+        """Raise ShapeError unless there is a center for each query."""
         if self.centres.shape[0] not in (1, batch) or self.centres.shape[1] != queries:
             raise ShapeError(f"centres must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centres.shape)}")
