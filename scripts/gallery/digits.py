@@ -17,7 +17,7 @@ from attent.data.labelled.settings import ImagesSettings
 from attent.decoding.classifier import Classifier, load
 from attent.layers.patches import patch_grid, patches
 from attent.runs.config import read_config
-from attent.views.patch_overlay import weights_in_front
+from attent.views.patch_overlay import cls_weights
 from attent.views.run_scene import scene_of_example
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words
@@ -84,7 +84,7 @@ def plate(run: Path) -> Plate:
 
 def looked(classifier: Classifier, picture: np.ndarray) -> dict[str, Tensor]:
     """The weights of each patch, (T,): the mean of the last layer's heads, and rolled out."""
-    found = weights_in_front([*classifier.maps(picture[None]).values()])
+    found = cls_weights([*classifier.maps(picture[None]).values()])
     mean = next(name for name in found if name.startswith("mean"))
     return {"mean": found[mean], "rolled out": found["rolled out"]}
 

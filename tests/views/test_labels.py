@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attent.views.labels import LEFT_TO_RIGHT, clusters, cut, legend, padded, right_to_left, visible, width
+from attent.views.labels import LEFT_TO_RIGHT, clusters, cut, has_right_to_left, legend, pad, visible, width
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_marks_stay_with_their_letters() -> None:
 @pytest.mark.parametrize("text", ["a", "日本", "שלום", "e\u0301e\u0301"])
 @pytest.mark.parametrize("left", [True, False])
 def test_padding_fills_to_the_same_width_in_every_script(text: str, left: bool) -> None:
-    assert width(padded(text, 7, left=left)) == 7
+    assert width(pad(text, 7, left=left)) == 7
 
 
 def test_right_to_left_text_is_fenced_in() -> None:
-    assert right_to_left("سنة")
-    assert not right_to_left("année")
-    assert padded("سنة", 3) == f"{LEFT_TO_RIGHT}سنة{LEFT_TO_RIGHT}"
+    assert has_right_to_left("سنة")
+    assert not has_right_to_left("année")
+    assert pad("سنة", 3) == f"{LEFT_TO_RIGHT}سنة{LEFT_TO_RIGHT}"
 
 
 def test_a_cut_text_fits_and_says_that_it_is_cut() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 import attent
 from attent.attention.capture.watch import watch
 from attent.views.build_scene import build_scene
-from attent.views.notebook import framed
+from attent.views.notebook import frame
 
 
 class Formatter:
@@ -35,10 +35,10 @@ def test_maps_and_what_was_seen_are_frames() -> None:
     with torch.no_grad(), attent.watch(model) as seen:
         model(*torch.randn(3, 4, 1, 8))
     for shown in (weights, seen, build_scene(weights)):
-        assert framed(shown).startswith("<iframe srcdoc=")
+        assert frame(shown).startswith("<iframe srcdoc=")
 
 
 def test_what_is_no_page_is_printed_as_ever() -> None:
     with attent.watch(nn.Linear(2, 2)) as seen:
         pass
-    assert framed(seen) is None
+    assert frame(seen) is None

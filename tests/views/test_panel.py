@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 import attent
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
-from attent.views.panel import by_head, choose, heads, heads_of, kind_of, panel, panel_of
+from attent.views.build_scene import build_scene
+from attent.views.panel import choose, dense_heads, head_panels, head_panels_of, kind_of, panel, panel_of, panels
+from attent.views.picture import picture
 
 WEIGHTS = torch.tensor([[[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]]])
 
@@ -17,14 +21,14 @@ def test_without_a_head_the_mean_over_heads_is_taken() -> None:
 
 def test_titles_say_which_head() -> None:
     assert panel(WEIGHTS, "ab", "cd", title="layer").title == "layer, mean over 2 heads"
-    assert [one.title for one in heads(WEIGHTS, "ab", "cd").values()] == ["head 0", "head 1"]
+    assert [one.title for one in head_panels(WEIGHTS, "ab", "cd").values()] == ["head 0", "head 1"]
     assert panel(WEIGHTS[0, 0], "ab", "cd", title="layer").title == "layer"
 
 
 def test_a_map_and_its_numbers_make_the_same_panel() -> None:
     query, key, value = torch.randn(1, 2, 3, 5), torch.randn(1, 2, 7, 5), torch.randn(1, 2, 7, 5)
     _, weights = attent.attend(query, key, value, return_map=True)
-    torch.testing.assert_close(by_head(weights), weights.dense()[0])
+    torch.testing.assert_close(dense_heads(weights), weights.dense()[0])
 
 
 def test_labels_must_fit() -> None:
@@ -70,4 +74,41 @@ def test_a_models_panel_says_what_its_rows_are_about(translator) -> None:
     assert cross.reading.startswith("a row is about the token produced")
     assert panel_of(maps, "encoder").reading.startswith("a row is about the token itself")
     assert panel_of(maps, "decoder").reading.startswith("a row is about the token produced")
-    assert list(heads_of(maps)) == ["head 0", "head 1", "head 2"]
+    assert list(head_panels_of(maps)) == ["head 0", "head 1", "head 2"]
+
+
+def test_the_mean_over_heads_of_the_last_layer_unless_said_otherwise(translator) -> None:
+    maps = translator.map("abc", "xy")
+    scene = build_scene(maps)
+    ((name, shown),) = panels(scene).items()
+    assert name == "decoder.layers.1.cross_attention"
+    assert shown.title == f"{name}, mean over 3 heads"
+    assert shown.reading == "a row is about the token produced · columns: what is looked at"
+    assert (shown.rows, shown.columns) == (("x", "y", "</s>"), ("a", "b", "c"))
+    torch.testing.assert_close(shown.weights, maps[name].weights.dense()[0].mean(0))
+
+
+def test_a_head_and_all_of_them(translator) -> None:
+    scene = build_scene(translator.map("abc", "xy"))
+    (one,) = panels(scene, "encoder", 0, 2).values()
+    assert one.title == "encoder.layers.0.self_attention, head 2"
+    every = panels(scene, "encoder", 0, "all")
+    assert list(every) == ["head 0", "head 1", "head 2"]
+    torch.testing.assert_close(every["head 2"].weights, one.weights)
+
+
+@pytest.mark.parametrize("name", ["map.png", "map.svg"])
+def test_panels_are_drawn(translator, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    picture(panels(build_scene(translator.map("abc", "xy")), head="all"), tmp_path / name)
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_what_is_not_there(translator) -> None:
+    scene = build_scene(translator.map("abc", "xy"))
+    with pytest.raises(ArgumentError, match="no group 'self'; there are cross, encoder, decoder"):
+        panels(scene, "self")
+    with pytest.raises(ArgumentError, match="layer must be from 0 to 1, got 2"):
+        panels(scene, layer=2)
+    with pytest.raises(ArgumentError, match="head must be from 0 to 2, got 3"):
+        panels(scene, head=3)

@@ -8,7 +8,7 @@ from attent.attention.attend import attend
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
 from attent.errors import ArgumentError, ShapeError
-from attent.views.patch_overlay import figure, looked, panel_in_front, weights_in_front
+from attent.views.patch_overlay import cls_panel, cls_weights, draw_overlay, overlay_figure
 
 
 def maps(batch: int = 1) -> list[AttentionMap]:
@@ -18,7 +18,7 @@ def maps(batch: int = 1) -> list[AttentionMap]:
 
 def test_what_the_vector_in_front_looks_at() -> None:
     some = maps()
-    found = weights_in_front(some)
+    found = cls_weights(some)
     assert [*found] == ["head 0", "head 1", "head 2", "mean of 3 heads", "rolled out"]
     torch.testing.assert_close(found["head 1"], some[-1].dense()[0, 1, 0, 1:])
     torch.testing.assert_close(found["mean of 3 heads"], some[-1].dense()[0, :, 0, 1:].mean(0))
@@ -26,18 +26,18 @@ def test_what_the_vector_in_front_looks_at() -> None:
 
 
 def test_the_same_as_a_heat_map() -> None:
-    panel = panel_in_front(maps(), [*"abcdef"], "title")
+    panel = cls_panel(maps(), [*"abcdef"], "title")
     assert panel.weights.shape == (5, 6)
     assert (panel.rows[0], panel.columns, panel.title) == ("head 0", tuple("abcdef"), "title")
-    assert panel_in_front(maps()).columns == tuple("012345")
+    assert cls_panel(maps()).columns == tuple("012345")
 
 
 @pytest.mark.parametrize("pixels", [np.zeros((4, 6, 1), np.float32), np.full((4, 6, 3), 200, np.uint8)])
 def test_a_picture_is_drawn(pixels: np.ndarray, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    looked(pixels, (2, 3), maps(), tmp_path / "new" / "a.png", "title")
+    draw_overlay(pixels, (2, 3), maps(), tmp_path / "new" / "a.png", "title")
     assert (tmp_path / "new" / "a.png").read_bytes().startswith(b"\x89PNG")
-    drawn = figure(pixels, (2, 3), weights_in_front(maps()), "title")
+    drawn = overlay_figure(pixels, (2, 3), cls_weights(maps()), "title")
     shown = [axes for axes in drawn.axes if axes.get_images()]
     assert [axes.get_title(loc="left").split(":")[0] for axes in shown] == [
         "picture",
@@ -55,11 +55,11 @@ def test_a_picture_is_drawn(pixels: np.ndarray, tmp_path: Path) -> None:
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
     pixels = np.zeros((4, 6, 1), np.float32)
     with pytest.raises(ArgumentError, match=r"must end in \.png or \.svg"):
-        looked(pixels, (2, 3), maps(), tmp_path / "a.jpg")
+        draw_overlay(pixels, (2, 3), maps(), tmp_path / "a.jpg")
     with pytest.raises(ArgumentError, match="no map to draw"):
-        weights_in_front([])
+        cls_weights([])
     with pytest.raises(ShapeError, match="of one example, got 2"):
-        weights_in_front(maps(batch=2))
+        cls_weights(maps(batch=2))
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     with pytest.raises(ShapeError, match="there are 3 x 3 patches, got weights of 6"):
-        looked(pixels, (3, 3), maps(), tmp_path / "a.png")
+        draw_overlay(pixels, (3, 3), maps(), tmp_path / "a.png")

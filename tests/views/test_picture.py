@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError, AttentError
-from attent.views.panel import heads, panel
+from attent.views.panel import head_panels, panel
 from attent.views.picture import drawable, figure, fonts, picture
 
 pytest.importorskip("matplotlib", reason="pictures need matplotlib")
@@ -46,7 +46,7 @@ def test_labels_title_and_range() -> None:
 
 
 def test_a_grid_has_a_place_for_each_head() -> None:
-    drawn = figure(heads(torch.rand(3, 2, 5).softmax(-1), "ab", "vwxyz"))
+    drawn = figure(head_panels(torch.rand(3, 2, 5).softmax(-1), "ab", "vwxyz"))
     assert [axes.get_title(loc="left") for axes in drawn.axes if axes.get_images()] == ["head 0", "head 1", "head 2"]
 
 

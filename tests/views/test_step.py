@@ -9,12 +9,12 @@ from attent.attention import reference
 from attent.attention.base import Score
 from attent.attention.call import prepare
 from attent.attention.scores import SCORES, Dot, Gated
-from attent.views.step import Step, equation_of, features, formula_steps, name_of, vectors
+from attent.views.step import WalkStep, equation_of, features, formula_steps, name_of, vectors
 
 ROWS, COLUMNS = ("r0", "r1"), ("c0", "c1", "c2")
 
 
-def steps(**how: object) -> dict[str, Step]:
+def steps(**how: object) -> dict[str, WalkStep]:
     query, key, value = torch.randn(1, 1, 2, 5), torch.randn(1, 1, 3, 5), torch.randn(1, 1, 3, 7)
     prepared = prepare(query, key, value, **how)
     found = reference.steps(*prepared)

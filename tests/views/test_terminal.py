@@ -5,7 +5,7 @@ import re
 import torch
 
 from attent.views.labels import width
-from attent.views.panel import heads, panel
+from attent.views.panel import head_panels, panel
 from attent.views.terminal import heat_map
 
 WEIGHTS = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.6, 0.4]])
@@ -50,7 +50,7 @@ def test_a_very_long_map_ends_early_and_says_so() -> None:
 
 def test_colour_changes_the_blocks_alone() -> None:
     map_ = panel(WEIGHTS, ["x", "y"], ["a", "b", "c"])
-    plain, coloured = heat_map(map_, columns=40), heat_map(map_, columns=40, colour=True)
+    plain, coloured = heat_map(map_, columns=40), heat_map(map_, columns=40, color=True)
     bare = [re.sub("\x1b.*?m", "", line) for line in coloured.splitlines()]
     assert "\x1b[48;5;255m" in coloured
     assert "\x1b" not in plain
@@ -62,5 +62,5 @@ def test_weights_beyond_one_have_a_scale_of_their_own() -> None:
 
 
 def test_several_maps_follow_each_other() -> None:
-    drawn = heat_map(heads(torch.stack([WEIGHTS, WEIGHTS]), ["x", "y"], ["a", "b", "c"]), columns=40)
+    drawn = heat_map(head_panels(torch.stack([WEIGHTS, WEIGHTS]), ["x", "y"], ["a", "b", "c"]), columns=40)
     assert drawn.index("head 0") < drawn.index("head 1")

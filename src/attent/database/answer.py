@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError
-from attent.views.labels import cut, padded, width
+from attent.views.labels import cut, pad, width
 from attent.views.panel import Panel
 
 # Queries, values of each query, and columns of a label that `print` shows; smaller weights are left out.
@@ -134,7 +134,7 @@ class Answer:
     def __repr__(self) -> str:
         labels = [cut(str(query), MAX_COLUMNS) for query in self.queries[:MAX_QUERIES]]
         margin = max(map(width, labels), default=0)
-        lines = [f"{padded(label, margin, left=True)} → {self._line(query)}" for query, label in enumerate(labels)]
+        lines = [f"{pad(label, margin, left=True)} → {self._line(query)}" for query, label in enumerate(labels)]
         if len(self) > MAX_QUERIES:
             lines.append(f"… and {len(self) - MAX_QUERIES} more")
         return "\n".join(lines) if lines else "(no queries)"

@@ -1,6 +1,6 @@
-"""Views: attention for the eye, from maps and labels alone.
+"""Views of attention, from maps and labels alone: terminal, pictures, pages, walks.
 
-`page` is imported when it is first used, so that importing a view does not import all of them.
+`page` is imported on first use, so that importing one view does not import all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page"]
 
-if not TYPE_CHECKING:  # a type checker that saw this would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name != "page":

@@ -1,23 +1,26 @@
-"""From the maps of a model to a scene: layers of one kind become a group, and their places get labels."""
+"""From the maps of a model to a scene: layers of one kind become a group, and their rows and columns get labels."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from attent.attention.capture.concatenated_map import ConcatenatedMap
 from attent.attention.maps.attention_map import AttentionMap
+from attent.decoding.labelled import LabelledMap
 from attent.errors import ArgumentError, ShapeError
-from attent.views.forward_passes import chosen, passes
-from attent.views.labelling import TITLES, About, Kind, Labels, kinds
-from attent.views.panel import LabelledMap
 from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene
+from attent.views.scene_labels import TITLES, About, Kind, SceneLabels, kinds
 
 Weights = AttentionMap | Tensor
-# In which order groups are offered.
+Map = TypeVar("Map")
+# The order of groups.
 ORDER: tuple[Kind, ...] = ("cross", "encoder", "self", "decoder")
+# The names that watch() gives to the second call of a module, and to those after it.
+LATER_CALL = re.compile(r"^(.*)#\d+$")
 
 
 def build_scene(
@@ -31,77 +34,124 @@ def build_scene(
     picture: Picture | None = None,
     about: About | None = None,
 ) -> Scene:
-    """A scene of what `watch` saw, of what a run's `map` has, or of any maps.
+    """Build a scene of what `watch` saw, of a run's `map`, or of any maps.
 
-    Calls of one module that continue one another, as those of `generate()` do, are one map.
+    Consecutive calls of one module that belong to one pass, such as the steps of `generate()`, become one map.
 
     Args:
         maps: by the paths of their modules; a sequence with one for each layer, such as the `attentions` that Hugging Face's models
             return, tensors (B, H, Tq, Tk); or a single one.
-        tokens: the labels of the text that is read, the source of an encoder–decoder; numbers unless given. There may be one label
-            more than places, that of a token which was written last and not read again.
-        targets: those of what an encoder–decoder's decoder reads. With one more, which it wrote last, rows are about the token
-            produced; without, about the token read in.
-        title: above it.
+        tokens: labels of the text that is read, the source of an encoder–decoder; numbers unless given. There may be one label
+            more than positions: the token that was written last and not read again.
+        targets: labels of what an encoder–decoder's decoder reads. With one more, which it wrote last, rows are about the token
+            produced; without, about the token read.
+        title: of the scene.
         sequence: which of a batch, from 0.
-        call: where the model ran several times, which of them, from 0; the last unless given.
-        picture: where the places of "tokens" are its patches.
-        about: whether rows of a text that is written are about the token "produced" or the one "read" in; unless given, told from
-            how many targets there are.
+        call: which pass, from 0, where the model ran several times; the last unless given.
+        picture: whose patches are the positions of "tokens".
+        about: whether rows of a written text are about the token "produced" or the one "read"; unless given, inferred from the
+            number of targets.
 
     Raises:
         ArgumentError: there is nothing to show, it is not attention, or there is no such sequence or call.
         ShapeError: labels fit none of the maps.
     """
-    given = _by_path(maps)
-    if not given:
+    named = _by_path(maps)
+    if not named:
         raise ArgumentError(f"there is no attention to show: {_reason(maps)}")
-    each = passes(given)
-    notes = _said(each, call)
-    members: dict[tuple[str, tuple[int, ...]], list[tuple[LayerWeights, object]]] = {}
-    for (path, found), layer in zip((one := chosen(each, call)).items(), _layers(one, sequence), strict=True):
-        members.setdefault((_pattern(path), layer.shape), []).append((layer, found))
-    labels = Labels(tokens, targets, picture, about)
-    # an alignment alone has no name that says so
-    shapes = [each.shape for each in given.values() if isinstance(each, AttentionMap | Tensor) and not isinstance(maps, Mapping)]
-    across = targets is not None or any(shape[-2] != shape[-1] for shape in shapes)
-    found_kinds: list[Kind] = [_alone(kind, across) for kind in kinds([pattern for pattern, _ in members])]
+    passes = forward_passes(named)
+    selected = select_pass(passes, call)
+    by_group: dict[tuple[str, tuple[int, ...]], list[LayerWeights]] = {}
+    for layer in _layers(selected, sequence):
+        by_group.setdefault((_pattern(layer.name), layer.shape), []).append(layer)
+    labels = SceneLabels(tokens, targets, picture, about)
+    # the path of a single map does not tell its kind
+    unnamed = [] if isinstance(maps, Mapping) else [layer for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
+    is_cross = targets is not None or any(layer.shape[-2] != layer.shape[-1] for layer in unnamed)
+    group_kinds: list[Kind] = ["cross" if is_cross and kind == "self" else kind for kind in kinds([pattern for pattern, _ in by_group])]
     groups: list[tuple[Kind, LayerGroup]] = []
-    for kind, ((pattern, shape), layers) in zip(found_kinds, members.items(), strict=True):
-        first = layers[0][1]
-        of = labels.of(kind, *shape[1:]) if isinstance(first, AttentionMap | Tensor) else labels.named(kind, first.rows, first.columns)  # pyright: ignore[reportAttributeAccessIssue]
-        number = found_kinds[: len(groups) + 1].count(kind)
-        several = found_kinds.count(kind) > 1
-        name = f"{kind}-{number}" if several else kind
-        shown = f"{TITLES[kind]} ({pattern})" if several else TITLES[kind]
-        groups.append((kind, LayerGroup(name, shown, of[0], of[1], tuple(layer for layer, _ in layers), of[2], kind != "cross")))
+    for kind, ((pattern, shape), layers) in zip(group_kinds, by_group.items(), strict=True):
+        source = selected[layers[0].name]
+        if isinstance(source, AttentionMap | Tensor):
+            rows, columns, subject = labels.of_shape(kind, *shape[1:])
+        else:
+            rows, columns, subject = labels.of_labels(kind, source.rows, source.columns)
+        name, group_title = kind, TITLES[kind]
+        if group_kinds.count(kind) > 1:
+            name = f"{kind}-{group_kinds[: len(groups) + 1].count(kind)}"
+            group_title = f"{group_title} ({pattern})"
+        groups.append((kind, LayerGroup(name, group_title, rows, columns, tuple(layers), subject, kind != "cross")))
     labels.check()
-    ordered = sorted(groups, key=lambda one: ORDER.index(one[0]))
-    return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, notes)
+    ordered = sorted(groups, key=lambda group: ORDER.index(group[0]))
+    return Scene(title, labels.texts, tuple(group for _, group in ordered), picture, _notes(passes, call))
+
+
+def forward_passes(maps: Mapping[str, Map]) -> dict[str, list[Map | AttentionMap]]:
+    """Return the passes of each module in order, by its path; calls of one pass are joined.
+
+    Args:
+        maps: by path, further calls as `path#2`, `path#3` and so on.
+    """
+    calls: dict[str, list[Map]] = {}
+    for name, layer in maps.items():
+        later = LATER_CALL.match(name)
+        calls.setdefault(later[1] if later and later[1] in maps else name, []).append(layer)
+    return {path: _join(layers) for path, layers in calls.items()}
+
+
+def select_pass(passes: Mapping[str, Sequence[Map]], number: int) -> dict[str, Map]:
+    """Return one pass of each module.
+
+    Raises:
+        ArgumentError: a module has not so many.
+    """
+    for path, layers in passes.items():
+        if not -len(layers) <= number < len(layers):
+            raise ArgumentError(f"{path} ran {len(layers)} times, numbered from 0, got {number}")
+    return {path: layers[number] for path, layers in passes.items()}
+
+
+def _join(calls: Sequence[Map]) -> list[Map | AttentionMap]:
+    runs: list[list[Any]] = []
+    for call in calls:
+        if runs and _continues(runs[-1][-1], call):
+            runs[-1].append(call)
+        else:
+            runs.append([call])
+    return [run[0] if len(run) == 1 else ConcatenatedMap(run) for run in runs]
+
+
+def _continues(before: object, after: object) -> bool:
+    """Return whether the queries follow those of the call before: their keys extend a cache, or belong to another text."""
+    if not isinstance(before, AttentionMap) or not isinstance(after, AttentionMap):
+        return False
+    first, second = before.call, after.call
+    if (first.batch, first.heads, first.axes) != (second.batch, second.heads, second.axes):
+        return False
+    return second.keys == first.keys + second.queries or (second.queries == 1 and second.keys == first.keys)
 
 
 def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
     named = maps if isinstance(maps, Mapping) else {"attention": maps}
     if isinstance(maps, Sequence) and not isinstance(maps, str):
         named = {f"layers.{number}": layer for number, layer in enumerate(maps)}
-    for path, one in named.items():
-        if not isinstance(one, AttentionMap | Tensor) and not all(hasattr(one, name) for name in ("weights", "rows", "columns")):
+    for path, layer in named.items():
+        if not isinstance(layer, AttentionMap | Tensor) and not all(hasattr(layer, name) for name in ("weights", "rows", "columns")):
             expected = "a map, a tensor (B, H, Tq, Tk), a sequence with one of these for each layer, or a mapping from paths to them"
-            raise ArgumentError(f"attention to show must be {expected}, got {type(one).__name__} as {path!r}")
+            raise ArgumentError(f"attention to show must be {expected}, got {type(layer).__name__} as {path!r}")
     return named
 
 
-def _alone(kind: Kind, across: bool) -> Kind:
-    return "cross" if across and kind == "self" else kind
+def _weights(layer: Weights | LabelledMap) -> Weights:
+    return layer if isinstance(layer, AttentionMap | Tensor) else layer.weights
 
 
-def _layers(found: Mapping[str, object], sequence: int) -> list[LayerWeights]:
-    weights = {path: one if isinstance(one, AttentionMap | Tensor) else one.weights for path, one in found.items()}  # pyright: ignore[reportAttributeAccessIssue]
-    batches = {path: _batch(one) for path, one in weights.items()}
-    if not 0 <= sequence < (most := max(batches.values())):
-        raise ArgumentError(f"sequence must be from 0 to {most - 1}, got {sequence}")
-    # an encoder read once what a search writes several hypotheses of
-    layers = [LayerWeights(path, one, min(sequence, batches[path] - 1)) for path, one in weights.items()]
+def _layers(maps: Mapping[str, Weights | LabelledMap], sequence: int) -> list[LayerWeights]:
+    batches = {path: _batch(_weights(layer)) for path, layer in maps.items()}
+    if not 0 <= sequence < (largest := max(batches.values())):
+        raise ArgumentError(f"sequence must be from 0 to {largest - 1}, got {sequence}")
+    # a beam search reads a source once and writes several hypotheses
+    layers = [LayerWeights(path, _weights(layer), min(sequence, batches[path] - 1)) for path, layer in maps.items()]
     for layer in layers:
         if 0 in layer.shape:
             raise ArgumentError(f"there is nothing to show: {layer.name} has {layer.shape[1]} queries and {layer.shape[2]} keys")
@@ -117,24 +167,23 @@ def _batch(weights: Weights) -> int:
 
 
 def _pattern(path: str) -> str:
-    """A module's path without the number of its layer."""
+    """Replace the layer's number in a module's path by an asterisk."""
     return re.sub(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)", "*", path)
 
 
-def _said(each: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]:
+def _notes(passes: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]:
     notes: list[str] = []
-    most = max(map(len, each.values()))
-    if most > 1:
-        which = "the last" if call == -1 else f"number {call % most}, from 0,"
-        notes.append(f"The model ran {most} times; {which} is shown.")
-    if any(isinstance(one, ConcatenatedMap) and one.call.batch > 1 for several in each.values() for one in several):
+    if (count := max(map(len, passes.values()))) > 1:
+        number = "the last" if call == -1 else f"number {call % count}, from 0,"
+        notes.append(f"The model ran {count} times; {number} is shown.")
+    if any(isinstance(layer, ConcatenatedMap) and layer.call.batch > 1 for layers in passes.values() for layer in layers):
         notes.append("Several hypotheses were written side by side: a row is that of the one which stood there when it was computed.")
     return tuple(notes)
 
 
 def _reason(maps: object) -> str:
-    said = str(maps) if hasattr(maps, "joined") else "no map was given"
-    return re.sub(r"\s*\n\s*", "; ", said)
+    report = str(maps) if hasattr(maps, "concatenated") else "no map was given"
+    return re.sub(r"\s*\n\s*", "; ", report)
 
 
 # the former name

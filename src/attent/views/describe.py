@@ -1,4 +1,4 @@
-"""A model as a tree of its parts: what each computes, its shapes, and how many parameters it has."""
+"""A model as a tree of its parts: their equations, shapes and numbers of parameters."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ MEBIBYTE = 2**20
 
 
 def describe(model: nn.Module, title: str = "") -> RenderableType:
-    """The tree, for rich to print.
+    """Build the tree, for rich to print.
 
-    Layers that stand in a row and are built alike are drawn once, with their number. A parameter that serves in several
-    places is drawn and counted where it comes first.
+    Equal layers in a row are drawn once, with their number. A shared parameter is drawn and counted at its first occurrence.
 
     Args:
         model: any module.
-        title: what the model is called; its class unless given.
+        title: the name of the model; its class unless given.
     """
     tree = Tree(Text(title or type(model).__name__, "bold"))
-    _children(tree, model, set())
+    _add_children(tree, model, set())
     parameters = list(model.parameters())
     size = sum(parameter.numel() * parameter.element_size() for parameter in parameters) / MEBIBYTE
     total = Text(f"{sum(parameter.numel() for parameter in parameters):,} parameters in all, {size:,.1f} MiB")
@@ -35,71 +34,69 @@ def describe(model: nn.Module, title: str = "") -> RenderableType:
 
 
 def equation(part: object) -> str:
-    """The first equation in the docstring of a part's class; empty where there is none."""
+    """Return the first equation in the docstring of a part's class; empty where there is none."""
     if type(part).__module__.startswith("torch."):
         return ""
-    said = inspect.cleandoc(type(part).__doc__ or "").split("\nArgs:")[0]
-    found = re.search(r"^ +(\S.* = .*)$", said, re.MULTILINE)
-    return re.sub(r" {2,}", "  ", found.group(1)) if found else ""
+    text = inspect.cleandoc(type(part).__doc__ or "").split("\nArgs:")[0]
+    match = re.search(r"^ +(\S.* = .*)$", text, re.MULTILINE)
+    return re.sub(r" {2,}", "  ", match[1]) if match else ""
 
 
-def _draw(tree: Tree, name: str, module: nn.Module, seen: set[int], says: str = "") -> None:
-    branch = tree.add(_line(name, module, seen, says))
+def _add(tree: Tree, name: str, module: nn.Module, counted: set[int], note: str = "") -> None:
+    """Add a module; `counted` has the ids of the parameters that were drawn before."""
+    branch = tree.add(_line(name, module, counted, note))
     if isinstance(module, MultiHeadAttention):
-        _attention(branch, module, seen)
+        _add_attention(branch, module, counted)
     else:
-        _children(branch, module, seen)
-    seen.update(map(id, module.parameters()))
+        _add_children(branch, module, counted)
+    counted.update(map(id, module.parameters()))
 
 
-def _children(branch: Tree, module: nn.Module, seen: set[int]) -> None:
+def _add_children(branch: Tree, module: nn.Module, counted: set[int]) -> None:
     if not isinstance(module, nn.Linear | nn.LayerNorm):
         for name, parameter in module.named_parameters(recurse=False):
             shape = " × ".join(map(str, parameter.shape))
-            branch.add(Text.assemble((name, "bold"), f"  {shape}", ("" if id(parameter) not in seen else "   shared", "dim")))
+            branch.add(Text.assemble((name, "bold"), f"  {shape}", ("" if id(parameter) not in counted else "   shared", "dim")))
     children: list[tuple[str, str, nn.Module]] = []
     for name, child in module.named_children():
-        inside = child.named_children() if isinstance(child, nn.ModuleList) else [("", child)]
-        children += [(name, place, part) for place, part in inside if _worth_drawing(part)]
+        parts = child.named_children() if isinstance(child, nn.ModuleList) else [("", child)]
+        children += [(name, index, part) for index, part in parts if _is_worth_drawing(part)]
     while children:
-        name, place, child = children[0]
-        alike = 1
-        while place and alike < len(children) and children[alike][0] == name and _built_alike(child, children[alike][2]):
-            alike += 1
-        called = f"{name} {place} to {children[alike - 1][1]}, each" if alike > 1 else f"{name} {place}".rstrip()
-        _draw(branch, called, child, seen)
-        for _, _, other in children[1:alike]:
-            seen.update(map(id, other.parameters()))
-        children = children[alike:]
+        name, index, child = children[0]
+        count = 1
+        while index and count < len(children) and children[count][0] == name and _are_equal(child, children[count][2]):
+            count += 1
+        _add(branch, f"{name} {index} to {children[count - 1][1]}, each" if count > 1 else f"{name} {index}".rstrip(), child, counted)
+        for _, _, repeated in children[1:count]:
+            counted.update(map(id, repeated.parameters()))
+        children = children[count:]
 
 
-def _attention(branch: Tree, attention: MultiHeadAttention, seen: set[int]) -> None:
+def _add_attention(branch: Tree, attention: MultiHeadAttention, counted: set[int]) -> None:
     for letter, projection in zip("QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True):
-        _draw(branch, f"W_{letter}", projection, seen)
+        _add(branch, f"W_{letter}", projection, counted)
     if attention.position is not None:
-        _draw(branch, "position", attention.position, seen, _first_line(attention.position))
-    _draw(branch, "score", attention.score, seen, equation_of(attention.score))
+        _add(branch, "position", attention.position, counted, _first_line(attention.position))
+    _add(branch, "score", attention.score, counted, equation_of(attention.score))
     normalizer = attention.normaliser
     branch.add(Text.assemble(("normalizer", "bold"), f"  {type(normalizer).__name__}", (f"   {_first_line(normalizer)}", "italic")))
     if attention.output is not None:
-        _draw(branch, "W_O", attention.output, seen)
+        _add(branch, "W_O", attention.output, counted)
 
 
-def _line(name: str, module: nn.Module, seen: set[int], says: str) -> Text:
-    line = Text.assemble((name, "bold"), f"  {_what(module)}")
-    said = says or equation(module)
-    if said:
-        line.append(f"   {said}", "italic")
-    mine = {id(parameter): parameter.numel() for parameter in module.parameters()}
-    count = sum(number for key, number in mine.items() if key not in seen)
-    if count:
+def _line(name: str, module: nn.Module, counted: set[int], note: str) -> Text:
+    line = Text.assemble((name, "bold"), f"  {_summary(module)}")
+    if note := note or equation(module):
+        line.append(f"   {note}", "italic")
+    sizes = {id(parameter): parameter.numel() for parameter in module.parameters()}
+    if count := sum(size for key, size in sizes.items() if key not in counted):
         line.append(f"   {count:,}", "cyan")
-    elif mine:
+    elif sizes:
         line.append("   shared", "dim")
     return line
 
 
-def _what(module: nn.Module) -> str:
+def _summary(module: nn.Module) -> str:
     match module:
         case MultiHeadAttention():
             shared = f", {module.key_value_heads} of keys and values" if module.key_value_heads != module.heads else ""
@@ -112,13 +109,13 @@ def _what(module: nn.Module) -> str:
             return type(module).__name__
 
 
-def _worth_drawing(module: nn.Module) -> bool:
+def _is_worth_drawing(module: nn.Module) -> bool:
     return any(True for _ in module.parameters()) or bool(equation(module))
 
 
-def _built_alike(one: nn.Module, other: nn.Module) -> bool:
-    shapes = [[(name, tuple(parameter.shape)) for name, parameter in module.named_parameters()] for module in (one, other)]
-    return shapes[0] == shapes[1] and repr(one) == repr(other)
+def _are_equal(first: nn.Module, second: nn.Module) -> bool:
+    shapes = [[(name, parameter.shape) for name, parameter in module.named_parameters()] for module in (first, second)]
+    return shapes[0] == shapes[1] and repr(first) == repr(second)
 
 
 def _first_line(part: object) -> str:

@@ -1,4 +1,4 @@
-"""Notebooks: a map, or what watch saw, shown as a page in the cell that ends with it."""
+"""Notebooks: a map, or what `watch` saw, as a page in the cell that ends with it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from attent.views.scene import Scene
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext attent` does: maps, what `watch` saw and scenes are shown as pages, each in a frame of its own.
+    """Run `%load_ext attent`: show maps, what `watch` saw and scenes as pages, each in a frame.
 
     Args:
         shell: IPython's.
     """
     formatter = shell.display_formatter.formatters["text/html"]
     for kind in (AttentionMap, watch, Scene):
-        formatter.for_type(kind, framed)
+        formatter.for_type(kind, frame)
 
 
-def framed(shown: AttentionMap | watch | Scene) -> str | None:
-    """A page as HTML for a cell; None, so that the notebook prints it as ever, where there is nothing to show or far too much."""
+def frame(value: AttentionMap | watch | Scene) -> str | None:
+    """Return a page as HTML for a cell; None if there is nothing to show or far too much, so that the notebook prints the value."""
     try:
-        return page(shown)._repr_html_()  # pyright: ignore[reportPrivateUsage]
+        return page(value)._repr_html_()  # pyright: ignore[reportPrivateUsage]
     except AttentError:
         return None

@@ -1,35 +1,27 @@
-"""A panel: one matrix of weights with its labels and a line that says how to read it."""
+"""A panel: one matrix of weights with its labels and a line that explains its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
+import torch
 from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap
+from attent.decoding.labelled import LabelledMap
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
+from attent.views.scene import Scene
 
 Kind = Literal["cross", "encoder", "decoder"]
-# What a row is about, which differs with what attends to what.
+# The subject of a row, which depends on the kind of attention.
 READING: dict[str, str] = {
     "cross": "a row is about the token produced · columns: the source",
     "encoder": "a row is about the token itself · columns: the source",
     "decoder": "a row is about the token produced · columns: what was read before it",
 }
-Found = TypeVar("Found")
-
-
-class LabelledMap(Protocol):
-    """Attention weights (1, H, Tq, Tk) with Tq row labels and Tk column labels."""
-
-    @property
-    def weights(self) -> AttentionMap: ...
-    @property
-    def rows(self) -> tuple[str, ...]: ...
-    @property
-    def columns(self) -> tuple[str, ...]: ...
+Map = TypeVar("Map")
 
 
 @dataclass(frozen=True)
@@ -40,7 +32,7 @@ class Panel:
         weights: (Tq, Tk).
         rows: a label for each query.
         columns: a label for each key.
-        title: where the weights come from.
+        title: the origin of the weights.
         reading: what a row is about.
 
     Raises:
@@ -67,66 +59,63 @@ def panel(
     title: str = "",
     reading: str = "",
 ) -> Panel:
-    """The panel of one head, or of the mean over heads.
+    """Build the panel of one head, or of the mean over heads.
 
     Args:
         weights: (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk).
         rows: a label for each query.
         columns: a label for each key.
-        head: which head, from 0; the mean over heads if not given.
-        title: where the weights come from.
+        head: from 0; the mean over heads unless given.
+        title: the origin of the weights.
         reading: what a row is about.
 
     Raises:
         ShapeError: the weights are of several sequences, or the labels do not fit.
         ArgumentError: there is no such head.
     """
-    every = by_head(weights)
-    if head is not None and not 0 <= head < len(every):
-        raise ArgumentError(f"head must be from 0 to {len(every) - 1}, got {head}")
-    chosen = every.mean(0) if head is None else every[head]
-    which = f"head {head}" if head is not None else f"mean over {len(every)} heads" if len(every) > 1 else ""
-    return Panel(chosen, tuple(rows), tuple(columns), ", ".join(filter(None, (title, which))), reading)
+    dense = dense_heads(weights)
+    if head is not None and not 0 <= head < len(dense):
+        raise ArgumentError(f"head must be from 0 to {len(dense) - 1}, got {head}")
+    matrix = dense.mean(0) if head is None else dense[head]
+    head_title = f"head {head}" if head is not None else f"mean over {len(dense)} heads" if len(dense) > 1 else ""
+    return Panel(matrix, tuple(rows), tuple(columns), ", ".join(filter(None, (title, head_title))), reading)
 
 
-def heads(
+def head_panels(
     weights: AttentionMap | Tensor, rows: Sequence[str], columns: Sequence[str], *, title: str = "", reading: str = ""
 ) -> dict[str, Panel]:
-    """A panel for each head, in order; arguments and errors as for `panel`."""
-    count = len(by_head(weights))
-    panels = [panel(weights, rows, columns, head=head, title=title, reading=reading) for head in range(count)]
-    return {f"head {head}": panel for head, panel in enumerate(panels)}
+    """Build a panel for each head, in order; arguments and errors as for `panel`."""
+    dense = dense_heads(weights)
+    return {f"head {head}": panel(dense, rows, columns, head=head, title=title, reading=reading) for head in range(len(dense))}
 
 
-def by_head(weights: AttentionMap | Tensor) -> Tensor:
-    """The weights as numbers, (H, Tq, Tk)."""
+def dense_heads(weights: AttentionMap | Tensor) -> Tensor:
+    """Return the weights of one sequence as numbers, (H, Tq, Tk)."""
     dense = (weights if isinstance(weights, Tensor) else weights.dense()).detach().float().cpu()
     if dense.dim() == 4 and dense.shape[0] == 1:
         dense = dense[0]
-    if dense.dim() == 2:
-        dense = dense[None]
-    if dense.dim() != 3:
+    if dense.dim() not in (2, 3):
         raise ShapeError(f"weights to look at must be (Tq, Tk), (H, Tq, Tk) or (1, H, Tq, Tk), got {tuple(dense.shape)}")
-    return dense
+    return dense if dense.dim() == 3 else dense[None]
 
 
 def kind_of(name: str) -> Kind:
-    """What attends to what, from the name under which `watch` has a map."""
+    """Return the kind of attention, from the name under which `watch` has a map."""
     if name.startswith("encoder"):
         return "encoder"
     return "cross" if name.endswith("cross_attention") else "decoder"
 
 
-def choose(maps: Mapping[str, Found], kind: str = "cross", layer: int | None = None) -> tuple[str, Found]:
-    """One of a model's maps and its name.
+def choose(maps: Mapping[str, Map], kind: str = "cross", layer: int | None = None) -> tuple[str, Map]:
+    """Return the name and the map of one attention of a model.
 
     Args:
         maps: by the names that `watch` gives them, in the order of computation.
-        kind: "cross" (target looks at source), "encoder" or "decoder" (each looks at itself).
-        layer: counted from 0; the last if not given.
+        kind: "cross" (target to source), "encoder" or "decoder" (self-attention).
+        layer: from 0; the last unless given.
 
     Raises:
-        UnknownNameError: no such kind.
+        UnknownNameError: there is no such kind.
         ArgumentError: the model has no attention of this kind, or not so many layers.
     """
     if kind not in get_args(Kind):
@@ -141,12 +130,36 @@ def choose(maps: Mapping[str, Found], kind: str = "cross", layer: int | None = N
 
 
 def panel_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None, head: int | None = None) -> Panel:
-    """The panel of one attention of a model; arguments and errors as for `choose` and `panel`."""
-    name, found = choose(maps, kind, layer)
-    return panel(found.weights, found.rows, found.columns, head=head, title=name, reading=READING[kind])
+    """Build the panel of one attention of a model; arguments and errors as for `choose` and `panel`."""
+    name, labelled = choose(maps, kind, layer)
+    return panel(labelled.weights, labelled.rows, labelled.columns, head=head, title=name, reading=READING[kind])
 
 
-def heads_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None) -> dict[str, Panel]:
-    """The panels of every head of one attention of a model; arguments and errors as for `choose` and `heads`."""
-    name, found = choose(maps, kind, layer)
-    return heads(found.weights, found.rows, found.columns, title=name, reading=READING[kind])
+def head_panels_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None) -> dict[str, Panel]:
+    """Build the panels of every head of one attention of a model; arguments and errors as for `choose` and `panel`."""
+    name, labelled = choose(maps, kind, layer)
+    return head_panels(labelled.weights, labelled.rows, labelled.columns, title=name, reading=READING[kind])
+
+
+def panels(scene: Scene, group: str = "", layer: int = -1, head: int | Literal["mean", "all"] = "mean") -> dict[str, Panel]:
+    """Build the panels of a scene by name: of one head, of the mean over heads, or of every head of a layer.
+
+    Args:
+        scene: the scene.
+        group: its name; the first unless given.
+        layer: from 0; or from the last, −1, backwards.
+        head: from 0; "mean" over all heads; or "all".
+
+    Raises:
+        ArgumentError: there is no such group, layer or head.
+    """
+    layers = scene.group(group) if group else scene.groups[0]
+    count = len(layers.layers)
+    if not -count <= layer < count:
+        raise ArgumentError(f"layer must be from 0 to {count - 1}, got {layer}")
+    name, weights = layers.layers[layer].name, layers.layers[layer].rows(torch.arange(layers.shape[1]))
+    rows, columns = scene.texts[layers.rows].labels, scene.texts[layers.columns].labels
+    reading = f"a row is about {layers.about} · columns: what is looked at"
+    if head == "all":
+        return head_panels(weights, rows, columns, title=name, reading=reading)
+    return {name: panel(weights, rows, columns, head=None if head == "mean" else head, title=name, reading=reading)}

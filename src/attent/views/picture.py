@@ -20,82 +20,113 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
-# Inches for a cell, a letter of a label, and what stands around a map.
-CELL, LETTER, AROUND = 0.22, 0.085, 0.45
-LEAST, MOST = 1.6, 24.0
-MOST_LABELS = 200
+# Inches of a cell, of a letter of a label, and of the margins of a map.
+CELL, LETTER, MARGIN = 0.22, 0.085, 0.45
+# Inches of a map.
+MIN_SIDE, MAX_SIDE = 1.6, 24.0
+MAX_LABELS = 200
 DOTS_PER_INCH = 150
-FIRST_FONT = "DejaVu Sans"
+DEFAULT_FONT = "DejaVu Sans"
 # A font that has every character, and draws for each the name of its script.
-NO_FONT = "Last Resort"
+PLACEHOLDER_FONT = "Last Resort"
 
 
 def picture(panels: Panel | Mapping[str, Panel], path: Path | str) -> None:
     """Draw one map, or several in a grid, into a file.
 
-    Dark is a large weight. The colours can be told apart by everyone, and printed in grey. A label's character that no
-    font on this machine has is written as its code point.
+    Dark is a large weight. The colours are distinguishable for everyone, and in grey print. A character of a label that no font on
+    this machine has is written as its code point.
 
     Args:
         panels: one, or several by name, such as the heads of a layer.
-        path: where to; the ending decides between PNG and SVG.
+        path: the file, whose ending decides between PNG and SVG.
 
     Raises:
         ArgumentError: the ending is neither, there is nothing to draw, or the file cannot be written.
         AttentError: matplotlib is not installed.
     """
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
+    check_format(path)
+    save(figure(panels), path)
+
+
+def check_format(path: Path | str) -> None:
+    """Check that a file's name ends in .png or .svg.
+
+    Raises:
+        ArgumentError: it does not.
+    """
+    if Path(path).suffix.lower() not in FORMATS:
         raise ArgumentError(f"a picture's name must end in {' or '.join(FORMATS)}, got {str(path)!r}")
-    drawn = figure(panels)
+
+
+def save(drawing: Figure, path: Path | str) -> None:
+    """Write a figure to a file, and create its folder.
+
+    Raises:
+        ArgumentError: the file cannot be written.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        drawn.savefig(path, dpi=DOTS_PER_INCH, bbox_inches="tight")
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        drawing.savefig(path, dpi=DOTS_PER_INCH, bbox_inches="tight")
     except OSError as error:
         raise ArgumentError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def figure(panels: Panel | Mapping[str, Panel]) -> Figure:
-    """The figure that `picture` saves; a notebook shows it.
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches.
 
     Raises:
-        ArgumentError: there is nothing to draw.
         AttentError: matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise AttentError("pictures need matplotlib: pip install 'attent[plot]'") from error
-    several = [panels] if isinstance(panels, Panel) else list(panels.values())
-    if not several:
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def figure(panels: Panel | Mapping[str, Panel]) -> Figure:
+    """Return the figure that `picture` saves; a notebook shows it.
+
+    Raises:
+        ArgumentError: there is nothing to draw.
+        AttentError: matplotlib is not installed.
+    """
+    drawn = [panels] if isinstance(panels, Panel) else list(panels.values())
+    if not drawn:
         raise ArgumentError("there is no map to draw")
-    across = math.ceil(math.sqrt(len(several)))
-    down = math.ceil(len(several) / across)
-    wide, high = zip(*map(_size, several), strict=True)
-    whole = Figure(figsize=(across * max(wide), down * max(high)), layout="constrained")
-    low, top = _range(several)
-    axes = whole.subplots(down, across, squeeze=False).flatten()
-    images = [_draw(place, panel, low, top) for place, panel in zip(axes, several, strict=False)]
-    for place in axes[len(several) :]:
-        place.set_axis_off()
-    bar = whole.colorbar(images[0], ax=list(axes), fraction=0.03, pad=0.02, aspect=30)
-    bar.outline.set_visible(False)
+    across = math.ceil(math.sqrt(len(drawn)))
+    down = math.ceil(len(drawn) / across)
+    widths, heights = zip(*map(_size, drawn), strict=True)
+    drawing = new_figure(across * max(widths), down * max(heights))
+    low, high = _range(drawn)
+    axes = drawing.subplots(down, across, squeeze=False).flatten()
+    images = [_draw(area, panel, low, high) for area, panel in zip(axes, drawn, strict=False)]
+    for area in axes[len(drawn) :]:
+        area.set_axis_off()
+    add_color_bar(drawing, images[0], list(axes))
+    return drawing
+
+
+def add_color_bar(drawing: Figure, image: Any, axes: Any) -> None:
+    """Add a scale of weights beside some axes."""
+    bar = drawing.colorbar(image, ax=axes, fraction=0.03, pad=0.02, aspect=30)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.ax.tick_params(labelsize=7, length=2)
     bar.set_label("weight", fontsize=8)
-    return whole
 
 
-def _draw(axes: Any, panel: Panel, low: float, top: float) -> Any:
-    image = axes.imshow(panel.weights.numpy(), vmin=low, vmax=top, cmap="Blues", aspect="auto", interpolation="nearest")
+def _draw(axes: Any, panel: Panel, low: float, high: float) -> Any:
+    image = axes.imshow(panel.weights.numpy(), vmin=low, vmax=high, cmap="Blues", aspect="auto", interpolation="nearest")
     axes.set_title("\n".join(filter(None, (panel.title, panel.reading))), fontsize=8, loc="left")
     axes.set_xlabel(legend((*panel.rows, *panel.columns)), fontsize=6, loc="left", color="#666666")
     axes.xaxis.tick_top()
     for axis, labels in ((axes.xaxis, panel.columns), (axes.yaxis, panel.rows)):
-        every = math.ceil(len(labels) / MOST_LABELS) if labels else 1
-        shown = [drawable(label) for label in labels[::every]]
-        axis.set_ticks(range(0, len(labels), every), shown, fontsize=8, fontfamily=list(fonts("".join(shown))))
-        turned = axis is axes.xaxis and max(map(len, shown), default=0) > 2
-        axis.set_tick_params(length=0, rotation=90 if turned else 0)
+        step = math.ceil(len(labels) / MAX_LABELS) if labels else 1
+        texts = [drawable(label) for label in labels[::step]]
+        axis.set_ticks(range(0, len(labels), step), texts, fontsize=8, fontfamily=list(fonts("".join(texts))))
+        is_vertical = axis is axes.xaxis and max(map(len, texts), default=0) > 2
+        axis.set_tick_params(length=0, rotation=90 if is_vertical else 0)
     axes.set_xticks([edge - 0.5 for edge in range(1, len(panel.columns))], minor=True)
     axes.set_yticks([edge - 0.5 for edge in range(1, len(panel.rows))], minor=True)
     axes.grid(which="minor", color="#dddddd", linewidth=0.4)
@@ -106,62 +137,60 @@ def _draw(axes: Any, panel: Panel, low: float, top: float) -> Any:
 
 
 def _size(panel: Panel) -> tuple[float, float]:
-    across, down = len(panel.columns), len(panel.rows)
-    labels = max(map(len, panel.rows), default=0), max(map(len, panel.columns), default=0)
-    wide = min(max(across * CELL, LEAST), MOST) + labels[0] * LETTER + AROUND
-    high = min(max(down * CELL, LEAST), MOST) + labels[1] * LETTER + AROUND
-    return max(wide, LETTER * 0.8 * max(map(len, (panel.title, panel.reading)))), high
+    """Return the width and the height of a map with its labels, in inches."""
+    width, height = (
+        min(max(len(labels) * CELL, MIN_SIDE), MAX_SIDE) + max(map(len, others), default=0) * LETTER + MARGIN
+        for labels, others in ((panel.columns, panel.rows), (panel.rows, panel.columns))
+    )
+    return max(width, LETTER * 0.8 * max(map(len, (panel.title, panel.reading)))), height
 
 
 def _range(panels: Sequence[Panel]) -> tuple[float, float]:
-    """0 to 1, the range of shares; wider only where there are weights outside it."""
-    numbers = [value for panel in panels if panel.weights.numel() for value in (panel.weights.min().item(), panel.weights.max().item())]
-    return min(0.0, *numbers, 0.0), max(1.0, *numbers, 1.0)
+    """Return 0 and 1, or a wider range if there are weights outside."""
+    extremes = [value for panel in panels if panel.weights.numel() for value in (panel.weights.min().item(), panel.weights.max().item())]
+    return min(0.0, *extremes, 0.0), max(1.0, *extremes, 1.0)
 
 
 def drawable(label: str) -> str:
-    """A label in which what no font can draw is written as its code point."""
-    shown = visible(label)
-    return "".join(character if font_with(ord(character)) else f"{ord(character):04X}" for character in shown)
+    """Replace the characters that no font can draw by their code points."""
+    return "".join(character if font_with(ord(character)) else f"{ord(character):04X}" for character in visible(label))
 
 
 def fonts(text: str) -> tuple[str, ...]:
-    """The fonts that together can draw a text, the usual one first."""
-    found = {FIRST_FONT: None} | {font: None for character in text if (font := font_with(ord(character)))}
-    return tuple(found)
+    """Return the fonts that draw a text, the default one first."""
+    return tuple(dict.fromkeys((DEFAULT_FONT, *filter(None, (font_with(ord(character)) for character in text)))))
 
 
 @cache
 def font_with(character: int) -> str | None:
-    """The name of a font on this machine that has a character, the usual one before others; None if no font has it."""
+    """Return the name of a font on this machine that has a character, preferably the default one; None if no font has it."""
     if unicodedata.category(chr(character)).startswith("C"):
-        return FIRST_FONT
-    return next((name for name, has in _fonts().items() if character in has()), None)
+        return DEFAULT_FONT
+    return next((name for name, path in _font_paths().items() if character in _characters(path)), None)
 
 
 @cache
-def _fonts() -> dict[str, Any]:
-    """Every font by name, the usual one first, with what looks its characters up when it is first asked."""
+def _font_paths() -> dict[str, str]:
+    """Return the file of every font by name, the default one first."""
     from matplotlib.font_manager import fontManager
-    from matplotlib.ft2font import FT2Font
 
     paths: dict[str, str] = {}
-    # upright and of usual weight first; a face in a collection can only be its first one
+    # upright and of regular weight first; matplotlib draws the first face of a collection only
     for entry in sorted(
         fontManager.ttflist,
-        key=lambda entry: (entry.name != FIRST_FONT, entry.style != "normal", str(entry.weight) not in ("400", "normal", "regular")),
+        key=lambda entry: (entry.name != DEFAULT_FONT, entry.style != "normal", str(entry.weight) not in ("400", "normal", "regular")),
     ):
-        if not entry.name.startswith(NO_FONT):
+        if not entry.name.startswith(PLACEHOLDER_FONT):
             paths.setdefault(entry.name, entry.fname)
+    return paths
 
-    def look(path: str) -> Any:
-        @cache
-        def characters() -> frozenset[int]:
-            try:
-                return frozenset(FT2Font(path).get_charmap())
-            except (OSError, RuntimeError):
-                return frozenset()
 
-        return characters
+@cache
+def _characters(path: str) -> frozenset[int]:
+    """Return the characters of a font; none if its file cannot be read."""
+    from matplotlib.ft2font import FT2Font
 
-    return {name: look(path) for name, path in paths.items()}
+    try:
+        return frozenset(FT2Font(path).get_charmap())
+    except (OSError, RuntimeError):
+        return frozenset()

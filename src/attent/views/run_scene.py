@@ -1,4 +1,4 @@
-"""Scenes of runs: what a translator, a filler or a classifier looked at in one text or picture."""
+"""Scenes of runs: the attention of a translator, a filler or a classifier on one text or picture."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from attent.decoding.fill_mask import FillMask
 from attent.decoding.translator import Translator
 from attent.layers.patches import patch_grid
 from attent.views.build_scene import build_scene
-from attent.views.labelling import FRONT
 from attent.views.scene import Picture, Scene
+from attent.views.scene_labels import CLS
 
 
 def scene_of_text(run: Translator | FillMask, text: str) -> Scene:
-    """What a translator looked at while it translated a text, or a filler while it read one with blanks.
+    """Build the scene of a translator that translates a text, or of a filler that reads one with blanks.
 
     Raises:
         ArgumentError, DataError: as the run's `map`.
@@ -25,13 +25,13 @@ def scene_of_text(run: Translator | FillMask, text: str) -> Scene:
 
 
 def scene_of_example(classifier: Classifier, examples: Any, row: int = 0, *, title: str = "") -> Scene:
-    """What a classifier looked at in one example; a picture comes with its patches.
+    """Build the scene of a classifier that reads one example; a picture comes with its patches.
 
     Args:
         classifier: the run.
-        examples: those that its `classify` takes.
+        examples: as its `classify` takes them.
         row: which of them, from 0.
-        title: above it.
+        title: of the scene.
 
     Raises:
         ArgumentError, DataError: as the run's `maps`.
@@ -39,13 +39,13 @@ def scene_of_example(classifier: Classifier, examples: Any, row: int = 0, *, tit
     data = classifier.data(examples)
     maps = classifier.maps(data, row)
     match classifier.inputs.inputs:
-        case PictureInputs() as how:
+        case PictureInputs() as inputs:
             assert isinstance(data, Pictures)
-            shown = Picture(data.pixels[row], patch_grid(how.height, how.width, how.patch), "tokens")
-            return build_scene(maps, title=title, picture=shown)
+            picture = Picture(data.pixels[row], patch_grid(inputs.height, inputs.width, inputs.patch), "tokens")
+            return build_scene(maps, title=title, picture=picture)
         case TextInputs():
             assert classifier.tokenizer is not None and isinstance(data, tuple)
-            return build_scene(maps, (FRONT, *classifier.tokenizer.pieces(data[row])), title=title)
+            return build_scene(maps, (CLS, *classifier.tokenizer.pieces(data[row])), title=title)
         case _:
-            places = next(iter(maps.values())).shape[-1] - 1
-            return build_scene(maps, (FRONT, *map(str, range(places))), title=title)
+            length = next(iter(maps.values())).shape[-1] - 1
+            return build_scene(maps, (CLS, *map(str, range(length))), title=title)

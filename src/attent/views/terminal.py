@@ -7,93 +7,88 @@ from bisect import bisect
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from attent.views.labels import clusters, cut, legend, padded, visible, width
+from attent.views.labels import clusters, cut, legend, pad, visible, width
 from attent.views.panel import Panel
 
 SHADES = " ░▒▓█"
-# From which share of the scale on each shade but the first is drawn: a weight that is small but there is to be seen.
-FROM = (0.05, 0.25, 0.5, 0.75)
-# The 24 greys of a terminal with 256 colours begin here.
-GREYS, GREY = 24, 232
-LONGEST_LABEL, TALLEST_LABEL = 24, 12
-MOST_ROWS = 64
+# The share of the scale from which on each shade but the first is drawn: small weights stay visible.
+THRESHOLDS = (0.05, 0.25, 0.5, 0.75)
+# The number of greys of a terminal with 256 colours, and the code of the first.
+GREYS, FIRST_GREY = 24, 232
+MAX_LABEL, MAX_HEADING = 24, 12
+MAX_ROWS = 64
 
 
-def heat_map(panels: Panel | Mapping[str, Panel], *, columns: int | None = None, colour: bool = False) -> str:
-    """The weights as blocks, the darker the larger, with the labels of rows and columns.
+def heat_map(panels: Panel | Mapping[str, Panel], *, columns: int | None = None, color: bool = False) -> str:
+    """Draw weights as blocks, the darker the larger, with the labels of rows and columns.
 
-    A line ends with the key that its query looks at most, and that weight. A map that is too wide is cut into parts, one
-    below the other; one with very many rows ends early, and says so.
+    A line ends with the key of the largest weight, and that weight. A map that is too wide is split into parts, one below another;
+    one with very many rows ends early, and says so.
 
     Args:
-        panels: one, or several by name, drawn one below the other.
-        columns: of the terminal; found out if not given.
-        colour: whether to write greys with ANSI codes in place of shaded blocks.
+        panels: one, or several by name, drawn one below another.
+        columns: the width of the terminal; detected unless given.
+        color: whether to write greys with ANSI codes in place of shaded blocks.
     """
     columns = shutil.get_terminal_size().columns if columns is None else columns
-    several = {"": panels} if isinstance(panels, Panel) else panels
-    return "\n\n".join(_drawn(panel, columns, colour) for panel in several.values())
+    drawn = [panels] if isinstance(panels, Panel) else panels.values()
+    return "\n\n".join(_draw(panel, columns, color) for panel in drawn)
 
 
-def _drawn(panel: Panel, columns: int, colour: bool) -> str:
-    rows = [cut(visible(label), LONGEST_LABEL) for label in panel.rows[:MOST_ROWS]]
+def _draw(panel: Panel, columns: int, color: bool) -> str:
+    rows = [cut(visible(label), MAX_LABEL) for label in panel.rows[:MAX_ROWS]]
     keys = [visible(label) for label in panel.columns]
-    weights = panel.weights[:MOST_ROWS].tolist()
+    weights = panel.weights[:MAX_ROWS].tolist()
     margin = max(map(width, rows), default=0)
-    best = [_best(row, keys) for row in weights]
-    room = columns - margin - 4 - max(map(width, best), default=0)
-    cell = 2 if 2 * len(keys) <= room or max(map(_narrowest, keys), default=1) > 1 else 1
+    maxima = [_maximum(row, keys) for row in weights]
+    room = columns - margin - 4 - max(map(width, maxima), default=0)
+    widest = max((width(cluster) for key in keys for cluster in clusters(key)), default=1)
+    cell = 2 if 2 * len(keys) <= room or widest > 1 else 1
     step = max(room // cell, 1)
-    top = max((max(map(abs, row), default=0.0) for row in weights), default=0.0)
-    scale = max(top, 1.0)
+    scale = max(1.0, max((abs(weight) for row in weights for weight in row), default=0.0))
     reading = f"{panel.reading} · right: where it looks most" if panel.reading else ""
     lines = [line for line in (panel.title, reading) if line]
-    for first in range(0, max(len(keys), 1), step):
-        part = slice(first, first + step)
+    for begin in range(0, max(len(keys), 1), step):
+        part = slice(begin, begin + step)
         if len(keys) > step:
-            lines += ["", f"columns {first + 1} to {min(first + step, len(keys))} of {len(keys)}"]
+            lines += ["", f"columns {begin + 1} to {min(begin + step, len(keys))} of {len(keys)}"]
         lines += [" " * (margin + 2) + line for line in _heading(keys[part], cell)]
-        for label, row, most in zip(rows, weights, best, strict=True):
-            blocks = "".join(
-                _block(shade, cell * len(list(run)), colour)
-                for shade, run in groupby(_shade(abs(weight) / scale, colour) for weight in row[part])
-            )
-            lines.append(f"{padded(label, margin)} │{blocks}│ {most}".rstrip())
-    if len(panel.rows) > MOST_ROWS:
-        lines.append(f"… and {len(panel.rows) - MOST_ROWS} rows more")
-    lines.append(_ramp(scale, colour))
-    explained = legend((*panel.rows[:MOST_ROWS], *panel.columns))
-    return "\n".join([*lines, explained] if explained else lines)
+        for label, row, maximum in zip(rows, weights, maxima, strict=True):
+            shades = groupby(_shade(abs(weight) / scale, color) for weight in row[part])
+            blocks = "".join(_block(shade, cell * len(list(run)), color) for shade, run in shades)
+            lines.append(f"{pad(label, margin)} │{blocks}│ {maximum}".rstrip())
+    if len(panel.rows) > MAX_ROWS:
+        lines.append(f"… and {len(panel.rows) - MAX_ROWS} rows more")
+    lines += [_ramp(scale, color), *filter(None, [legend((*panel.rows[:MAX_ROWS], *panel.columns))])]
+    return "\n".join(lines)
 
 
-def _best(row: Sequence[float], keys: Sequence[str]) -> str:
+def _maximum(row: Sequence[float], keys: Sequence[str]) -> str:
+    """Return the key of the largest weight, and that weight."""
     if not any(row):
         return "sees nothing"
-    place = max(range(len(row)), key=row.__getitem__)
-    return f"{padded(cut(keys[place], LONGEST_LABEL), 0, left=True)} {row[place]:.2f}"
-
-
-def _narrowest(label: str) -> int:
-    return max(map(width, clusters(label)), default=1)
+    index = max(range(len(row)), key=row.__getitem__)
+    return f"{pad(cut(keys[index], MAX_LABEL), 0, left=True)} {row[index]:.2f}"
 
 
 def _heading(keys: Sequence[str], cell: int) -> list[str]:
-    """The column labels, read from top to bottom where one does not fit above its column."""
-    stacks = [[key] if width(key) <= cell else clusters(cut(key, TALLEST_LABEL)) for key in keys]
+    """Return the column labels, written from top to bottom where one is wider than its column."""
+    stacks = [[key] if width(key) <= cell else clusters(cut(key, MAX_HEADING)) for key in keys]
     height = max(map(len, stacks), default=0)
     stacks = [[""] * (height - len(stack)) + stack for stack in stacks]
-    return ["".join(padded(stack[line], cell, left=True) for stack in stacks).rstrip() for line in range(height)]
+    return ["".join(pad(stack[line], cell, left=True) for stack in stacks).rstrip() for line in range(height)]
 
 
-def _shade(share: float, colour: bool) -> int:
-    return min(int(share * GREYS), GREYS - 1) if colour else bisect(FROM, share)
+def _shade(share: float, color: bool) -> int:
+    return min(int(share * GREYS), GREYS - 1) if color else bisect(THRESHOLDS, share)
 
 
-def _block(shade: int, columns: int, colour: bool) -> str:
-    return f"\x1b[48;5;{GREY + shade}m{' ' * columns}\x1b[0m" if colour else SHADES[shade] * columns
+def _block(shade: int, columns: int, color: bool) -> str:
+    return f"\x1b[48;5;{FIRST_GREY + shade}m{' ' * columns}\x1b[0m" if color else SHADES[shade] * columns
 
 
-def _ramp(scale: float, colour: bool) -> str:
-    if colour:
-        return f"0 {''.join(_block(shade, 1, colour) for shade in range(GREYS))} {scale:.3g}"
-    return "  ".join(f"{SHADES[shade]} from {scale * start:.2g}" for shade, start in enumerate(FROM, start=1))
+def _ramp(scale: float, color: bool) -> str:
+    """Return a legend of the shades."""
+    if color:
+        return f"0 {''.join(_block(shade, 1, color) for shade in range(GREYS))} {scale:.3g}"
+    return "  ".join(f"{SHADES[shade]} from {scale * threshold:.2g}" for shade, threshold in enumerate(THRESHOLDS, start=1))

@@ -1,26 +1,30 @@
-"""A walk through attention: every step with its equation, its shape and its numbers, named by the words."""
+"""A walk through attention: every step with its equation, its shape and its numbers, with words as labels."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import Mask, Normalizer, Score
+from attent.attention import reference
+from attent.attention.base import Mask, Normalizer, Score, Side
 from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import ScaledDot
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError
 from attent.registry import keyword_aliases
-from attent.views import walk_html, walk_text
+from attent.views import render_walk
 from attent.views.panel import choose
-from attent.views.step import Step, equation_of, features, name_of
-from attent.views.trace import Listening
+from attent.views.step import WalkStep, equation_of, features, formula_steps, name_of, vectors
 
 UNSCALED = "dot"
 
@@ -30,29 +34,29 @@ class Walk:
     """Every step of one attention; `print` shows it, a notebook shows it as tables.
 
     Args:
-        title: what is walked through.
+        title: the attention that the steps are of.
         parts: the score, the normalizer and the heads, in words.
         parameters: the matrices that the steps use, by name.
         steps: the steps by name, in order.
-        head: the one head that is shown, from 0; all of them if None.
+        head: the head to show, from 0; all of them if None.
     """
 
     title: str
     parts: str
-    parameters: Mapping[str, Step]
-    steps: Mapping[str, Step]
+    parameters: Mapping[str, WalkStep]
+    steps: Mapping[str, WalkStep]
     head: int | None = None
 
     def text(self, columns: int | None = None) -> str:
-        """The walk for a terminal of so many columns, found out if not given."""
+        """Return the walk for a terminal; its width is detected unless given."""
         columns = shutil.get_terminal_size().columns if columns is None else columns
-        return walk_text.written(self.title, self.parts, self.parameters, self.steps, head=self.head, columns=columns)
+        return render_walk.as_text(self.title, self.parts, self.parameters, self.steps, head=self.head, columns=columns)
 
     def __str__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return walk_html.written(self.title, self.parts, self.parameters, self.steps, head=self.head)
+        return render_walk.as_html(self.title, self.parts, self.parameters, self.steps, head=self.head)
 
 
 @torch.no_grad()
@@ -68,24 +72,24 @@ def walk(
     seed: int = 0,
     width: int = 4,
 ) -> Walk:
-    """Walk through the self-attention of a sentence, with made-up numbers that are small enough to follow.
+    """Walk through the self-attention of a sentence, with invented numbers that are small enough to follow.
 
-    The words are those between spaces. A word's vector is random, but the same word always has the same one; the
-    matrices are random by the seed. The numbers are those of `attent.attention.reference`.
+    Words are separated by spaces. The vector of a word is random, but always the same for the same word; the matrices are random by
+    the seed. The numbers are those of `attent.attention.reference`.
 
     Args:
         text: the sentence.
         score: by name, built for the widths here, or a Score.
         scale: False leaves the division by √Dk out of the scaled dot product.
-        heads: how many heads the width is split into.
+        heads: the number of heads that share the width.
         normalizer: scores → weights.
         mask: "causal", or a Mask.
         seed: of the matrices.
-        width: how many numbers a word has.
+        width: the numbers of a word.
 
     Raises:
         ArgumentError: there is no word, heads do not divide the width, or there is no scale to leave out.
-        UnknownNameError: a part that does not exist.
+        UnknownNameError: a part does not exist.
     """
     words = tuple(text.split())
     if not words:
@@ -100,13 +104,13 @@ def walk(
         torch.manual_seed(seed)
         attention = MultiHeadAttention(width, heads, bias=False, output=None, score=score, normalizer=normalizer).eval()
         for projection in (attention.query_projection, attention.key_projection, attention.value_projection):
-            # variance 1 in, variance 1 out: the weights come out neither all alike nor all or nothing
+            # variance 1 in, variance 1 out: the weights come out neither uniform nor one-hot
             nn.init.normal_(projection.weight, std=width**-0.5)
-    given = torch.stack([_vector(word, width) for word in words])[None]  # (1, T, E)
-    with Listening(attention) as heard, watch(attention) as seen:
-        attention(given, mask=mask)
+    embeddings = torch.stack([_vector(word, width) for word in words])[None]  # (1, T, E)
+    with AttentionTrace(attention) as trace, watch(attention) as seen:
+        attention(embeddings, mask=mask)
     meaning = f"Each word is a row of {width} numbers: made up, but the same word always has the same row."
-    steps = heard.steps(seen[""], words, words)
+    steps = trace.steps(seen[""], words, words)
     steps["X"] = replace(steps["X"], equation="X", meaning=meaning)
     parts = f"{_parts(attention)} · mask {mask if isinstance(mask, str) else type(mask).__name__ if mask else 'none'} · seed {seed}"
     return Walk(f"Self-attention, step by step: {' '.join(words)}", parts, _parameters(attention), steps)
@@ -114,18 +118,18 @@ def walk(
 
 @torch.no_grad()
 def walk_run(translator: Translator, text: str, *, kind: str = "encoder", layer: int | None = None, head: int = 0) -> Walk:
-    """Walk through an attention of a trained model, while it translates a text.
+    """Walk through an attention of a trained model while it translates a text.
 
     Args:
-        translator: the model and its tokenizers, as `attent.load` returns them.
+        translator: as `attent.load` returns it.
         text: the source.
-        kind: "encoder" and "decoder" (each looks at itself), or "cross" (the target looks at the source).
+        kind: "encoder" or "decoder" (self-attention), or "cross" (target to source).
         layer: from 0; the last if not given.
-        head: which head is shown, from 0; the steps hold all of them.
+        head: the head to show, from 0; the steps have all of them.
 
     Raises:
-        UnknownNameError: no such kind.
-        ArgumentError: the model has no such layer or head, or the text is empty or none that it translates.
+        UnknownNameError: there is no such kind.
+        ArgumentError: the model has no such layer or head, or the translator refuses the text.
     """
     modules = {name: module for name, module in translator.model.named_modules() if name.endswith(("self_attention", "cross_attention"))}
     name, attention = choose(modules, kind, layer)
@@ -133,44 +137,133 @@ def walk_run(translator: Translator, text: str, *, kind: str = "encoder", layer:
         raise ArgumentError(f"{name} is a {type(attention).__name__}; a walk needs a MultiHeadAttention")
     if not 0 <= head < attention.heads:
         raise ArgumentError(f"head must be from 0 to {attention.heads - 1}, got {head}")
-    if why := translator.refusal(text):
-        raise ArgumentError(why)
+    if reason := translator.refusal(text):
+        raise ArgumentError(reason)
     target = translator.translate(text)
-    with Listening(attention) as heard:
+    with AttentionTrace(attention) as trace:
         labelled = translator.map(text, target)[name]
-    steps = heard.steps(labelled.weights, labelled.rows, labelled.columns, head=head)
+    steps = trace.steps(labelled.weights, labelled.rows, labelled.columns, head=head)
     return Walk(f"{name}, head {head}, step by step: {text} → {target}", _parts(attention), {}, steps, head)
 
 
+class AttentionTrace:
+    """Records the inputs and outputs of an attention's projections, of its last call within the block.
+
+    Args:
+        attention: the module, whose map `watch` has.
+    """
+
+    def __init__(self, attention: MultiHeadAttention) -> None:
+        self.attention = attention
+        self.inputs: dict[str, Tensor] = {}
+        self.outputs: dict[str, Tensor] = {}
+        self._hooks = ExitStack()
+
+    def __enter__(self) -> Self:
+        for name in ("query_projection", "key_projection", "value_projection", "output"):
+            module = getattr(self.attention, name)
+            if module is not None:
+                self._hooks.callback(module.register_forward_hook(partial(self._record, name)).remove)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._hooks.close()
+
+    def steps(self, weights: AttentionMap, rows: Sequence[str], columns: Sequence[str], *, head: int = 0) -> dict[str, WalkStep]:
+        """Return every step by name, in order; the numbers are those of `attent.attention.reference`.
+
+        Args:
+            weights: the map of the recorded call.
+            rows: a label for each query.
+            columns: a label for each key.
+            head: the head of the examples, from 0.
+        """
+        attention, call, query, key = self.attention, weights.call, weights.query, weights.key
+        raw_key, value = (
+            self.outputs[name].unflatten(-1, (attention.key_value_heads, -1)).transpose(1, 2)
+            for name in ("key_projection", "value_projection")
+        )  # (B, G, Tk, D)
+        has_rotation = attention.position is not None and attention.position.turns
+        if call.lowered and (call.score.lowers_exactly or not has_rotation):
+            # a cache holds lowered keys; the score shows more of its steps when it gets the keys themselves
+            call, key = replace(call, lowered=False), key if call.score.lowers_exactly else Side(raw_key)
+        keys = call.spread(raw_key if call.lowered else key.features)
+        steps = [
+            *self._inputs(rows, columns),
+            self._projected("Q", query, rows, "(B, H, Tq, Dk)", "The queries: what each row looks for.", has_rotation=has_rotation),
+            self._projected("K", keys, columns, "(B, H, Tk, Dk)", "The keys: what each row can be found by.", has_rotation=has_rotation),
+            self._projected(
+                "V", call.spread(value), columns, "(B, H, Tk, Dv)", "The values: what each row gives to those that look at it."
+            ),
+            *formula_steps(call, reference.steps(call, query, key, value), query, keys, rows, columns, head=head),
+        ]
+        if call.heads > 1:
+            merged = steps[-1].values.transpose(1, 2).flatten(2)
+            heads = "; ".join(f"head {number}" for number in range(call.heads))
+            steps.append(vectors("merged", f"merged = [{heads}]", "The heads' outputs side by side.", "(B, Tq, H·Dv)", merged, rows))
+        if "output" in self.outputs:
+            equation = f"result = {steps[-1].name}·W_O" + (" + b_O" if getattr(attention.output, "bias", None) is not None else "")
+            steps.append(vectors("result", equation, "What the attention passes on.", "(B, Tq, E)", self.outputs["output"], rows))
+        return {step.name: step for step in steps}
+
+    def _inputs(self, rows: Sequence[str], columns: Sequence[str]) -> list[WalkStep]:
+        """Return X, and M in cross-attention."""
+        inputs, memory = self.inputs["query_projection"], self.inputs["key_projection"]
+        steps = [vectors("X", "X = what the attention is given", "A row of numbers for each query.", "(B, Tq, E)", inputs, rows)]
+        if memory is not inputs:
+            equation = "M = what the encoder made of the source"
+            steps.append(vectors("M", equation, "A row of numbers for each key.", "(B, Tk, E)", memory, columns))
+        return steps
+
+    def _projected(
+        self, letter: str, values: Tensor, labels: Sequence[str], axes: str, meaning: str, *, has_rotation: bool = False
+    ) -> WalkStep:
+        attention = self.attention
+        source = "M" if letter != "Q" and self.inputs["key_projection"] is not self.inputs["query_projection"] else "X"
+        is_shared = letter != "Q" and attention.key_value_heads < attention.heads
+        parts = [
+            f"{letter} = {source}·W_{letter}" + (f" + b_{letter}" if attention.query_projection.bias is not None else ""),
+            f"cut into {attention.key_value_heads if is_shared else attention.heads} heads" if attention.heads > 1 else "",
+            f"each for {attention.heads // attention.key_value_heads} heads of queries" if is_shared else "",
+            f"turned by {name_of(attention.position)}" if has_rotation else "",
+        ]
+        return vectors(letter, ", ".join(filter(None, parts)), meaning, axes, values, labels)
+
+    def _record(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        self.inputs[name], self.outputs[name] = inputs[0], output
+
+
 def _vector(word: str, width: int) -> Tensor:
-    """A word's made-up embedding, decided by the word alone."""
+    """Return an invented embedding, a function of the word alone."""
     seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=7).digest(), "big")
     return torch.randn(width, generator=torch.Generator().manual_seed(seed))
 
 
 def _unscaled(score: str | Score) -> str | Score:
-    if score == UNSCALED or (isinstance(score, str) and score in ("scaled_dot", *ScaledDot.aliases)):
+    if isinstance(score, str) and score in (UNSCALED, "scaled_dot", *ScaledDot.aliases):
         return UNSCALED
     raise ArgumentError(
         f"only the scaled dot product has a scale to leave out, got score {score if isinstance(score, str) else name_of(score)!r}"
     )
 
 
-def _parameters(attention: MultiHeadAttention) -> dict[str, Step]:
-    """The matrices that a walk uses: those of the projections as Q = X·W_Q has them, then those of the score."""
+def _parameters(attention: MultiHeadAttention) -> dict[str, WalkStep]:
+    """Return the matrices of a walk: of the projections, transposed as Q = X·W_Q has them, then of the score."""
     projections = zip("QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True)
-    found = {f"W_{letter}": (projection.weight.T, features(projection.in_features)) for letter, projection in projections}
+    matrices = {f"W_{letter}": (projection.weight.T, features(projection.in_features)) for letter, projection in projections}
     for name, parameter in attention.score.named_parameters():
         matrix = parameter.reshape(-1, parameter.shape[-1])
-        each = matrix.shape[0] // attention.heads if attention.score.heads is not None else matrix.shape[0]
-        # a vector has one row, which no feature names
-        labels = features(each) if parameter.dim() > (1 if attention.score.heads is None else 2) else ("",)
-        rows = [f"head{row // each}" + (f"·{label}" if label else "") for row, label in enumerate(labels * (matrix.shape[0] // each))]
-        found[f"score.{name}"] = (matrix, tuple(rows) if attention.heads > 1 else labels)
+        rows_per_head = matrix.shape[0] // attention.heads if attention.score.heads is not None else matrix.shape[0]
+        # a vector is one row without a label
+        labels = features(rows_per_head) if parameter.dim() > (1 if attention.score.heads is None else 2) else ("",)
+        if attention.heads > 1:
+            repeated = labels * (matrix.shape[0] // rows_per_head)
+            labels = tuple(f"head{row // rows_per_head}" + (f"·{label}" if label else "") for row, label in enumerate(repeated))
+        matrices[f"score.{name}"] = (matrix, labels)
     meaning = "Learnt in a trained model; here it is random."
     return {
-        name: Step(name, name, meaning, "(rows, columns)", matrix.detach(), rows, features(matrix.shape[1]))
-        for name, (matrix, rows) in found.items()
+        name: WalkStep(name, name, meaning, "(rows, columns)", matrix.detach(), rows, features(matrix.shape[1]))
+        for name, (matrix, rows) in matrices.items()
     }
 
 

@@ -156,7 +156,7 @@ def _draw(classifier: Classifier, name: str, data: Data, told: Prediction, file:
     from attent.data.labelled.pictures import Pictures
     from attent.layers.patches import patch_grid
     from attent.views.pages.page import ENDINGS, page
-    from attent.views.patch_overlay import looked, panel_in_front
+    from attent.views.patch_overlay import cls_panel, draw_overlay
     from attent.views.picture import picture
     from attent.views.run_scene import scene_of_example
 
@@ -167,7 +167,7 @@ def _draw(classifier: Classifier, name: str, data: Data, told: Prediction, file:
     maps = [*classifier.maps(data).values()]
     how = classifier.inputs.inputs
     if isinstance(data, Pictures) and isinstance(how, PictureInputs):
-        looked(data.pixels[0], patch_grid(how.height, how.width, how.patch), maps, file, title)
+        draw_overlay(data.pixels[0], patch_grid(how.height, how.width, how.patch), maps, file, title)
         return
     labels = classifier.tokenizer.pieces(data[0]) if classifier.tokenizer and isinstance(data, tuple) else None
-    picture(panel_in_front(maps, labels, title), file)
+    picture(cls_panel(maps, labels, title), file)

@@ -54,7 +54,7 @@ def demo(
     results = follow(chosen, folder, replace=out is None)
     translator = load(folder, where)
     write("\n".join(_translated(translator, (*DATES, *(date or ())))))
-    print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), colour=colours())}\n")
+    print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), color=colours())}\n")
     _draw(translator, folder / PICTURES)
     print("Next:")
     for command in (
@@ -70,23 +70,23 @@ def demo(
 
 def _translated(translator: Translator, dates: tuple[str, ...]) -> list[str]:
     from attent.data.typed import as_known
-    from attent.views.labels import padded, width
+    from attent.views.labels import pad, width
 
     widest = max(map(width, dates))
     translations = translator.translate([as_known(text, translator.source_tokenizer) for text in dates])
-    return [f"{padded(text, widest, left=True)}  →  {translation}" for text, translation in zip(dates, translations, strict=True)]
+    return [f"{pad(text, widest, left=True)}  →  {translation}" for text, translation in zip(dates, translations, strict=True)]
 
 
 def _draw(translator: Translator, folder: Path) -> None:
     from attent.errors import ArgumentError, AttentError
-    from attent.views.panel import heads_of, panel_of
+    from attent.views.panel import head_panels_of, panel_of
     from attent.views.picture import picture
 
     try:
         for number, text in enumerate(DRAWN, start=1):
             maps = translator.map(text)
             picture(panel_of(maps), folder / f"cross-attention-{number}.png")
-            picture(heads_of(maps), folder / f"cross-attention-{number}-heads.png")
+            picture(head_panels_of(maps), folder / f"cross-attention-{number}-heads.png")
     except ArgumentError:
         raise
     except AttentError as error:

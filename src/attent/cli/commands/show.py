@@ -40,7 +40,7 @@ def show(
     number = None if head == "all" else _number(head)
     as_utf8(text)
     from attent.decoding.labelled import LabelledMap
-    from attent.views.panel import heads_of, kind_of, panel_of
+    from attent.views.panel import head_panels_of, kind_of, panel_of
     from attent.views.picture import FORMATS, picture
     from attent.views.terminal import heat_map
 
@@ -54,14 +54,14 @@ def show(
         for layer in group.layers
     }
     kind = kind or kind_of(next(iter(maps)))
-    panels = heads_of(maps, kind, layer) if head == "all" else panel_of(maps, kind, layer, number)
+    panels = head_panels_of(maps, kind, layer) if head == "all" else panel_of(maps, kind, layer, number)
     if out is not None and as_page:
         from attent.views.pages.page import page
 
         page(scene).save(out)
     elif out is not None:
         picture(panels, out)
-    print(heat_map(panels, colour=colours()))
+    print(heat_map(panels, color=colours()))
     if out is not None:
         say(f"drawn into {out}")
 

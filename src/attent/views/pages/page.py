@@ -18,10 +18,10 @@ from pathlib import Path
 from attent.decoding.labelled import LabelledMap
 from attent.errors import ArgumentError
 from attent.views.build_scene import Weights, build_scene
-from attent.views.labelling import About
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.payload import build_payload
 from attent.views.scene import Picture, Scene
+from attent.views.scene_labels import About
 
 # MiB of a page.
 SIZE = 8.0

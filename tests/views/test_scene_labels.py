@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from attent.errors import ShapeError
-from attent.views.labelling import Labels, kinds, patch_names
 from attent.views.scene import PRODUCED, READ, Picture
+from attent.views.scene_labels import SceneLabels, kinds, patch_names
 
 
 @pytest.mark.parametrize(
@@ -24,38 +24,38 @@ def test_a_path_says_what_attends_to_what(paths: list[str], found: object) -> No
 
 
 def test_one_label_more_is_what_was_written_last() -> None:
-    labels = Labels("ab", ["<s>", "x", "y"])
-    assert labels.of("cross", 2, 2) == ("target", "source", PRODUCED)
-    assert labels.of("decoder", 2, 2) == ("target", "given", PRODUCED)
-    assert labels.of("encoder", 2, 2) == ("source", "source", READ)
+    labels = SceneLabels("ab", ["<s>", "x", "y"])
+    assert labels.of_shape("cross", 2, 2) == ("target", "source", PRODUCED)
+    assert labels.of_shape("decoder", 2, 2) == ("target", "given", PRODUCED)
+    assert labels.of_shape("encoder", 2, 2) == ("source", "source", READ)
     assert {name: text.labels for name, text in labels.texts.items()} == {"target": ("x", "y"), "source": ("a", "b"), "given": ("<s>", "x")}
 
 
 def test_as_many_labels_as_rows_are_what_was_read_in() -> None:
-    labels = Labels(None, ["<s>", "x"])
-    assert labels.of("cross", 2, 3) == ("given", "source", READ)
+    labels = SceneLabels(None, ["<s>", "x"])
+    assert labels.of_shape("cross", 2, 3) == ("given", "source", READ)
     assert labels.texts["source"].labels == ("0", "1", "2")
     # a decoder alone
-    assert Labels("abc", None).of("self", 2, 2) == ("tokens", "tokens", READ)
+    assert SceneLabels("abc", None).of_shape("self", 2, 2) == ("tokens", "tokens", READ)
 
 
 def test_texts_of_one_name_are_kept_apart() -> None:
-    labels = Labels(None, None)
-    assert labels.of("self", 2, 2)[:2] == ("tokens", "tokens")
-    assert labels.of("self", 3, 3)[:2] == ("tokens-2", "tokens-2")
-    assert labels.of("self", 2, 2)[:2] == ("tokens", "tokens")
+    labels = SceneLabels(None, None)
+    assert labels.of_shape("self", 2, 2)[:2] == ("tokens", "tokens")
+    assert labels.of_shape("self", 3, 3)[:2] == ("tokens-2", "tokens-2")
+    assert labels.of_shape("self", 2, 2)[:2] == ("tokens", "tokens")
 
 
 def test_labels_must_fit_somewhere() -> None:
-    labels = Labels("abcd", None)
-    labels.of("self", 2, 2)
+    labels = SceneLabels("abcd", None)
+    labels.of_shape("self", 2, 2)
     with pytest.raises(ShapeError, match="there are 4 labels in tokens, and the maps have 2 places"):
         labels.check()
-    labels.of("self", 4, 4)
+    labels.of_shape("self", 4, 4)
     labels.check()
 
 
 def test_patches_have_names() -> None:
     picture = Picture(np.zeros((2, 2, 3)), (1, 2), "tokens")
     assert patch_names(picture) == ["CLS", "patch 1,1", "patch 1,2"]
-    assert Labels(None, None, picture).of("self", 3, 3) == ("tokens", "tokens", READ)
+    assert SceneLabels(None, None, picture).of_shape("self", 3, 3) == ("tokens", "tokens", READ)

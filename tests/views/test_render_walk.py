@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from attent.views.labels import width
+from attent.views.render_walk import format_number, matrices, table
+from attent.views.walk import walk
+
+
+def test_every_step_is_named_with_equation_shape_and_words() -> None:
+    text = walk().text(100)
+    for line in ("scores = Q·Kᵀ   (B, H, Tq, Tk) = (1, 1, 6, 6)", "scaled = scores / √Dk = scores / √4", "weights = softmax(scaled)"):
+        assert line in text
+    assert text.count("   The    cat    sat     on    the    mat") == 2
+    assert text.count("│ 1.000") == 6
+
+
+def test_the_numbers_printed_are_those_of_the_steps() -> None:
+    found = walk("a b")
+    lines = found.text(100).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.endswith("│   Σ"))
+    printed = [[float(cell) for cell in line.split()[1:3]] for line in lines[start + 1 : start + 3]]
+    assert printed == [[round(value, 2) for value in row] for row in found.steps["weights"].values[0, 0].tolist()]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("text", ["The cat sat on the mat", " ".join(f"word{n}" for n in range(30)), "نحن نحب 日本語 ไทย"])
+def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
+    lines = walk(text, heads=2, mask="causal").text(columns).splitlines()[2:]
+    assert max(map(width, lines)) <= columns
+
+
+def test_each_head_has_its_matrix_or_the_one_asked_for() -> None:
+    step = walk(heads=2).steps["weights"]
+    assert [name for name, _, _ in matrices(step, None)] == ["head 0", "head 1"]
+    ((name, matrix, sums),) = matrices(step, 1)
+    assert (name, matrix.tolist()) == ("", step.values[0, 1].tolist())
+    assert sums is not None
+
+
+def test_a_vector_for_every_pair_shows_the_first_query() -> None:
+    ((name, matrix, _),) = matrices(walk("a b c", score="additive").steps["hidden"], None)
+    assert name == "of the first query; rows are the keys"
+    assert matrix.shape == (3, 4)
+
+
+def test_numbers_stand_below_their_labels() -> None:
+    lines = table(torch.tensor([[1.0, -2.5], [float("-inf"), 0.0]]), ["one", "日"], ["a", "b"], width_limit=40)
+    assert lines == ["         a      b", "one   1.00  -2.50", " 日     -∞   0.00"]
+
+
+def test_sums_have_a_column() -> None:
+    lines = table(torch.tensor([[0.25, 0.75]]), ["x"], ["a", "b"], width_limit=40, sums=torch.tensor([1.0]))
+    assert lines == ["      a     b  │   Σ", "x  0.25  0.75  │ 1.000"]
+
+
+def test_what_is_left_out_is_said() -> None:
+    lines = table(torch.zeros(20, 30), [str(row) for row in range(20)], [str(column) for column in range(30)], width_limit=40)
+    assert lines[-1] == "(5 of 20 rows and 25 of 30 columns left out)"
+    assert lines[0].split() == ["0", "1", "2", "3", "…", "29"]
+    assert "⋮" in "".join(lines)
+    assert max(map(width, lines[:-1])) <= 40
+
+
+def test_blocks_keep_every_column() -> None:
+    names = [f"k{column}" for column in range(12)]
+    lines = table(torch.arange(12.0)[None], ["x"], names, width_limit=40, sums=torch.tensor([66.0]), blocks=3)
+    assert " ".join(lines[0::3]).split() == [*names, "│", "Σ"]
+    assert " ".join(lines[1::3]).replace("x", "").split() == [f"{value:.2f}" for value in range(12)] + ["│", "66.000"]
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.125, "0.12"), (-0.001, "0.00"), (-0.5, "-0.50"), (float("inf"), "∞")])
+def test_a_number_that_rounds_to_zero_has_no_sign(value: float, text: str) -> None:
+    assert format_number(value, 2) == text
+
+
+class Checked(HTMLParser):
+    """Notes every tag and attribute, and that what is opened is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_a_page_can_hold_any_number_of_walks() -> None:
+    page = Checked(walk(heads=2)._repr_html_() + walk()._repr_html_())
+    assert page.open == []
+    assert not page.attributes & {"id", "name", "src", "href", "class"}
+    assert not {"script", "style", "link", "img"} & set(page.tags)
+
+
+def test_every_step_has_its_equation_and_table() -> None:
+    found = walk()
+    html = found._repr_html_()
+    assert html.count("<details") == len(found.steps)
+    assert html.count("<table") == len(found.steps) + len(found.parameters)
+    assert "scores = Q·Kᵀ" in html
+    assert "(1, 1, 6, 6)" in html
+    assert html.count(">1.000<") == 6
+
+
+def test_words_cannot_break_out() -> None:
+    html = walk("<script>alert(1)</script> & b")._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_weights_are_shaded_by_size() -> None:
+    found = walk("a")
+    assert re.search(r"background:rgba\(31,119,180,0\.70\)", found._repr_html_())
