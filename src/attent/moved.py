@@ -25,6 +25,7 @@ MODULES = {
     "attent.names": "attent.registry",
     "attent.training.class_loss": "attent.training.loss",
     "attent.views.arranged": "attent.views.build_scene",
+    "attent.views.scene_panels": "attent.views.panel",
 }
 # New module → the old names of its objects and the new ones.
 OBJECTS: dict[str, dict[str, str]] = {}
