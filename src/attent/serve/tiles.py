@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attent.attention.maps.head_statistics import HEAD_STATISTICS, HeadStatistics
+from attent.attention.maps.statistics import HEAD_STATISTICS, HeadStatistics
 from attent.errors import ArgumentError, UnknownNameError
 from attent.serve.lru_cache import LRUCache
 from attent.serve.pooling import BlockPooler, block_count, mean_rows, next_level

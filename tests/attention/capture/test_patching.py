@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.attention.attend import attend
+from attent.attention.capture.patching import TARGETS, CapturedCall, Patcher, first_argument, running_modules
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
+from attent.errors import StaleMapError
+
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Converting mask without torch.bool")
+
+
+@pytest.fixture
+def heard() -> Iterator[list[CapturedCall]]:
+    """What is heard during a test."""
+    found: list[CapturedCall] = []
+    patcher = Patcher(found.append)
+    patcher.patch([])
+    yield found
+    patcher.restore()
+
+
+class Outer(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, features: Tensor) -> list[nn.Module]:
+        return self.inner(features)
+
+
+class Inner(nn.Module):
+    def forward(self, features: Tensor) -> list[nn.Module]:
+        assert first_argument(sys._getframe()) is self
+        return (lambda: list(dict.fromkeys(running_modules(sys._getframe()))))()
+
+
+def test_the_modules_that_are_running_the_innermost_first() -> None:
+    model = Outer(Inner())
+    assert model(torch.zeros(1)) == [model.inner, model]
+    assert first_argument(sys._getframe()) is None
+
+
+def test_the_products_of_others_are_none_of_ours(heard: list[CapturedCall]) -> None:
+    features = torch.randn(2, 3, 3)
+    torch.baddbmm(features, torch.bmm(features, features), features)
+    assert not heard
+
+
+def test_our_own_kernels_are_left_to_their_callers(heard: list[CapturedCall]) -> None:
+    features = torch.randn(2, 3, 5, 4)
+    attend(features, features, features, implementation="sdpa")
+    assert not heard
+    F.scaled_dot_product_attention(features, features, features)
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("more", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}, {"kdim": 5, "vdim": 5}])
+@pytest.mark.parametrize("masked", [True, False])
+def test_multihead_attention_that_returns_its_weights(heard: list[CapturedCall], bias: bool, more: dict[str, int], masked: bool) -> None:
+    attention = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True, bias=bias, **more)
+    query, memory = torch.randn(3, 5, 8), torch.randn(3, 4, more.get("kdim", 8))
+    masks: dict[str, Tensor] = {}
+    if masked:
+        padding = torch.zeros(3, 4).bool()
+        padding[0, 2:], padding[1] = True, True
+        masks = {"key_padding_mask": padding, "attn_mask": torch.rand(6, 5, 4) > 0.8}
+    attention(query, memory, memory, **masks)
+    attention.dropout = 0.0
+    _, expected = attention(query, memory, memory, average_attn_weights=False, **masks)
+    # a query that may see nothing is NaN here, as it is there
+    torch.testing.assert_close(heard[0].make_map().dense(), expected.detach(), equal_nan=True)
+    assert bool(expected.isnan().any()) == (masked and not {"add_bias_kv", "add_zero_attn"} & more.keys())
+
+
+def test_nested_tensors(heard: list[CapturedCall]) -> None:
+    sequences = [torch.randn(3, 2, 8), torch.randn(5, 2, 8)]
+    features = torch.nested.nested_tensor(sequences, layout=torch.jagged).transpose(1, 2)  # (B, H, T_b, D)
+    F.scaled_dot_product_attention(features, features, features)
+    found = heard[0].make_map().dense()
+    for which, sequence in enumerate(sequences):
+        length, sides = len(sequence), sequence.transpose(0, 1)[None]
+        torch.testing.assert_close(found[which, :, :length, :length], (sides @ sides.mT / 8**0.5).softmax(-1)[0])
+        assert not found[which, :, length:].any()
+
+
+def test_query_heads_packed_as_queries_are_unpacked(heard: list[CapturedCall]) -> None:
+    """As transformers hands a decoder's step over to PyTorch where heads are grouped."""
+
+    def sdpa_attention_forward(module: nn.Module, query: Tensor, key: Tensor, mask: Tensor) -> None:
+        q_length = query.shape[2]
+        assert q_length == 1
+        query, mask = query.reshape(2, 3, 2, 4), mask.reshape(2, 3, 2, 5)
+        F.scaled_dot_product_attention(query, key, key, attn_mask=mask)
+
+    query, key, mask = torch.randn(2, 6, 1, 4), torch.randn(2, 3, 5, 4), torch.randn(2, 6, 1, 5)
+    sdpa_attention_forward(nn.Module(), query, key, mask)
+    found = heard[0].make_map()
+    assert found.shape == (2, 6, 1, 5)
+    torch.testing.assert_close(found.dense(), (query @ key.repeat_interleave(2, 1).mT / 2 + mask).softmax(-1))
+
+
+def seen(model: nn.Module, *inputs: Tensor, **masks: Tensor | None) -> tuple[dict[str, AttentionMap], Tensor]:
+    """The maps of a model on its fused path, whose output must be as ever, and that output."""
+    with torch.no_grad():
+        expected = model(*inputs, **masks)
+        with watch(model) as maps:
+            found = model(*inputs, **masks)
+    found, expected = (each[0] if isinstance(each, tuple) else each for each in (found, expected))
+    assert torch.equal(found.nan_to_num(7.0), expected.nan_to_num(7.0))
+    return dict(maps), found
+
+
+def slow(model: nn.Module, *inputs: Tensor, **masks: Tensor | None) -> dict[str, AttentionMap]:
+    """The maps of the same model on the path that gradients take."""
+    with watch(model) as maps:
+        model(*inputs, **masks)
+    return dict(maps)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("masked", ["", "src_mask", "src_key_padding_mask", "both"])
+def test_an_encoder_layer(norm_first: bool, masked: str) -> None:
+    model = nn.TransformerEncoderLayer(8, 2, 13, batch_first=True, norm_first=norm_first).eval()
+    features, padding = torch.randn(3, 5, 8), torch.zeros(3, 5).bool()
+    padding[1, 3:] = True
+    every = {"src_mask": torch.ones(5, 5).triu(1).bool(), "src_key_padding_mask": padding}
+    masks = every if masked == "both" else {masked: every[masked]} if masked else {}
+    assert "_transformer_encoder_layer_fwd" in operators(model, features, **masks)
+    maps, _ = seen(model, features, **masks)
+    assert list(maps) == ["self_attn"]
+    torch.testing.assert_close(maps["self_attn"].dense(), slow(model, features, **masks)["self_attn"].dense())
+
+
+def operators(model: nn.Module, *inputs: Tensor, **masks: Tensor | None) -> str:
+    with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile, watch(model):
+        model(*inputs, **masks)
+    return " ".join(event.key for event in profile.key_averages())
+
+
+def test_an_encoder_that_leaves_padding_out() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 13, batch_first=True), 2).eval()
+    features, padding = torch.randn(3, 7, 8), torch.zeros(3, 7).bool()
+    padding[0, 5:], padding[1, 3:], padding[2, 6:] = True, True, True
+    maps, _ = seen(model, features, src_key_padding_mask=padding)
+    expected = slow(model, features, src_key_padding_mask=padding)
+    assert list(maps) == list(expected) == ["layers.0.self_attn", "layers.1.self_attn"]
+    for path, weights in maps.items():
+        # rows of padding are not computed there
+        real = (~padding)[:, None, :, None]
+        torch.testing.assert_close(weights.dense(), expected[path].dense() * real)
+
+
+def test_what_pytorch_takes_a_float_mask_for() -> None:
+    """On this path PyTorch hides every pair whose term is not zero; the map shows that."""
+    model = nn.TransformerEncoderLayer(8, 2, 13, batch_first=True).eval()
+    mask = torch.zeros(5, 5)
+    mask[1, 2], mask[4] = 0.7, -torch.inf
+    maps, output = seen(model, torch.randn(3, 5, 8), src_mask=mask)
+    weights = maps["self_attn"].dense()
+    assert not weights[:, :, 1, 2].any()
+    assert weights[:, :, :4].isfinite().all()
+    assert weights[:, :, 4].isnan().all()
+    assert output[:, 4].isnan().all()
+    assert output[:, :4].isfinite().all()
+
+
+@pytest.mark.parametrize("masked", ["", "attn_mask", "key_padding_mask", "both"])
+def test_multihead_attention(masked: str) -> None:
+    model = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    features, padding = torch.randn(3, 5, 8), torch.zeros(3, 5).bool()
+    padding[1, 3:], padding[2] = True, True
+    every = {"attn_mask": torch.ones(5, 5).triu(1).bool(), "key_padding_mask": padding}
+    masks = every if masked == "both" else {masked: every[masked]} if masked else {}
+    maps, _ = seen(model, features, features, features, **masks)
+    _, expected = model(features, features, features, average_attn_weights=False, **masks)
+    torch.testing.assert_close(maps[""].dense(), expected.detach(), equal_nan=True)
+    assert "_native_multi_head_attention" in operators(model, features, features, features, **masks)
+
+
+def test_parameters_that_changed_are_noticed() -> None:
+    model = nn.TransformerEncoderLayer(8, 2, 13, batch_first=True).eval()
+    maps, _ = seen(model, torch.randn(3, 5, 8))
+    nn.init.ones_(model.self_attn.in_proj_weight)
+    with pytest.raises(StaleMapError, match="changed in place after the call"):
+        maps["self_attn"].dense()
+
+
+def test_nothing_is_left_behind() -> None:
+    before = [getattr(target.owner, target.name) for target in TARGETS]
+    patcher = Patcher(lambda heard: None)
+    patcher.patch([])
+    assert all(getattr(target.owner, target.name) is not original for target, original in zip(TARGETS, before, strict=True))
+    patcher.patch([])
+    patcher.restore()
+    patcher.restore()
+    assert all(getattr(target.owner, target.name) is original for target, original in zip(TARGETS, before, strict=True))
+
+
+def test_a_door_imported_by_name_is_listened_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = F.scaled_dot_product_attention
+    file = ModuleType("a_file_of_models")
+    vars(file).update(sdpa=original)
+    monkeypatch.setitem(sys.modules, "a_file_of_models", file)
+    kind = type("Model", (nn.Module,), {"__module__": "a_file_of_models"})
+    heard: list[CapturedCall] = []
+    patcher = Patcher(heard.append)
+    patcher.patch([kind()])
+    assert file.sdpa is F.scaled_dot_product_attention is not original
+    query = torch.randn(2, 3, 4)
+    assert torch.equal(file.sdpa(query, query, query), original(query, query, query))
+    assert len(heard) == 1
+    patcher.restore()
+    assert file.sdpa is original
+
+
+def test_what_somebody_else_put_there_since_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "bmm", torch.bmm)
+    patcher = Patcher(lambda heard: None)
+    patcher.patch([])
+    torch.bmm = other = lambda *tensors: tensors
+    patcher.restore()
+    assert torch.bmm is other
+
+
+def test_a_call_that_fails_is_not_heard() -> None:
+    heard: list[CapturedCall] = []
+    patcher = Patcher(heard.append)
+    patcher.patch([])
+    try:
+        with pytest.raises(RuntimeError):
+            F.scaled_dot_product_attention(torch.randn(2, 3, 4), torch.randn(2, 3, 5), torch.randn(2, 3, 5))
+    finally:
+        patcher.restore()
+    assert not heard
+
+
+def test_a_door_that_a_module_keeps_is_listened_at_too() -> None:
+    original = F.scaled_dot_product_attention
+    mixer = type("Mixer", (nn.Module,), {})()
+    mixer.function = original
+    model = nn.Sequential(mixer)
+    heard: list[CapturedCall] = []
+    patcher = Patcher(heard.append)
+    patcher.patch(model.modules())
+    query = torch.randn(2, 3, 4)
+    assert torch.equal(mixer.function(query, query, query), original(query, query, query))
+    assert len(heard) == 1
+    patcher.restore()
+    assert mixer.function is original

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import attent
-from attent.attention.maps.head_statistics import HEAD_STATISTICS
+from attent.attention.maps.statistics import HEAD_STATISTICS
 from attent.views.build_scene import build_scene
 from attent.views.pages import layer_summary as module
 from attent.views.pages.layer_summary import summarize_layer

@@ -18,8 +18,7 @@ from torch.fx import GraphModule
 
 from attent.attention.capture.concatenated_map import ConcatenatedMap
 from attent.attention.capture.coverage import uncaptured
-from attent.attention.capture.patching import Patcher
-from attent.attention.capture.torch_calls import CapturedCall, running_modules
+from attent.attention.capture.patching import CapturedCall, Patcher, running_modules
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import UnseenError
 

@@ -23,7 +23,7 @@ Index = int | slice | Tensor | list[int] | EllipsisType
 
 
 class LazyMatrix:
-    """One step of a call's formula as a lazy matrix (B, H, Tq, Tk): rows that nobody reads cost nothing.
+    """A step of a call's formula as a lazy matrix (B, H, Tq, Tk): rows that nobody reads cost nothing.
 
     It holds the queries and keys of the call, no copies, and raises StaleMapError if they were changed in place since.
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.attention.maps.head_statistics import HeadStatistics
+from attent.attention.maps.statistics import HeadStatistics
 from attent.views.scene import LayerGroup, LayerWeights
 
 # Weights of all heads that are computed together.

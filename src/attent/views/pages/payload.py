@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attent.attention.maps.head_statistics import HEAD_STATISTICS
+from attent.attention.maps.statistics import HEAD_STATISTICS
 from attent.views.pages.budget import MAX_TOP, PagePlan, plan_page
 from attent.views.pages.layer_summary import LayerSummary, summarize_layer
 from attent.views.scene import LayerGroup, Picture, Scene
