@@ -21,7 +21,7 @@ from attent.data.batches import BatchSize
 from attent.experiments import bench_training, corpora
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, Row, Table
-from attent.models.transformer_settings import PRESETS
+from attent.models.settings import TRANSFORMER_PRESETS
 from attent.training.autotune import ComputeConfig
 from attent.training.memory import limit_heap
 
@@ -113,7 +113,7 @@ def main() -> None:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs", help="the folder to write to")
-    parser.add_argument("--preset", default="tiny", choices=PRESETS)
+    parser.add_argument("--preset", default="tiny", choices=TRANSFORMER_PRESETS)
     parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048, 4096, 8192, 16384])
     parser.add_argument("--pieces", type=int, nargs="+", default=[4000, 8000, 16000, 32000, 64000])
     parser.add_argument("--lengths", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256])

@@ -24,7 +24,7 @@ from _peers import TRAINED, Peers, write
 from _sides import show
 
 from attent.experiments import bench_training, corpora
-from attent.models.transformer_settings import PRESETS
+from attent.models.settings import TRANSFORMER_PRESETS
 
 # Updates of another project before those that count.
 WARM = 3
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where Multi30k is")
     parser.add_argument("--model", default="transformer", choices=("transformer", "rnn"))
-    parser.add_argument("--preset", default="tiny", choices=PRESETS, help="of a transformer")
+    parser.add_argument("--preset", default="tiny", choices=TRANSFORMER_PRESETS, help="of a transformer")
     parser.add_argument("--attention", default="bahdanau", choices=("bahdanau", "luong", "none"), help="of our rnn")
     parser.add_argument("--pieces", type=int, default=10_000)
     parser.add_argument("--tokens", type=int, default=4096, help="target tokens a batch, padding included")

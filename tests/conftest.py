@@ -64,7 +64,7 @@ def filler() -> FillMask:
     from attent.data.tokenizers import learn
     from attent.decoding.fill_mask import FillMask
     from attent.models.encoder import EncoderModel
-    from attent.models.encoder_settings import EncoderSettings
+    from attent.models.settings import EncoderSettings
 
     torch.manual_seed(3)
     tokenizer = learn("word", TEXT)

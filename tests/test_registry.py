@@ -16,8 +16,7 @@ from attent.attention import Normaliser, Normalizer, masks, normalizers, positio
 from attent.attention.base import Normaliser as SlotOfBefore
 from attent.attention.normalizers import Softmax, Sparsemax
 from attent.errors import ArgumentError, UnknownNameError
-from attent.models.rnn_settings import RnnSettings
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.registry import keyword_aliases, with_keys
 
 

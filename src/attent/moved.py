@@ -22,13 +22,20 @@ MODULES = {
     "attent.database.exact": "attent.database.matching",
     "attent.database.strings": "attent.database.matching",
     "attent.evaluation.symmetrising": "attent.evaluation.symmetrization",
+    "attent.models.encoder_decoder": "attent.models.model",
+    "attent.models.encoder_settings": "attent.models.settings",
+    "attent.models.rnn_settings": "attent.models.settings",
+    "attent.models.transformer_settings": "attent.models.settings",
     "attent.names": "attent.registry",
     "attent.training.class_loss": "attent.training.loss",
     "attent.views.arranged": "attent.views.build_scene",
     "attent.views.scene_panels": "attent.views.panel",
 }
 # New module → the old names of its objects and the new ones.
-OBJECTS: dict[str, dict[str, str]] = {}
+OBJECTS: dict[str, dict[str, str]] = {
+    "attent.models.model": {"State": "DecoderState"},
+    "attent.training.loss": {"class_loss": "classification_loss"},
+}
 
 
 def new_name(module: str) -> str | None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
 from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 
 SMALL = {"embedding_width": 6, "width": 10, "attention": "luong", "local_window": 2}
 VARIANTS: list[dict[str, Any]] = [

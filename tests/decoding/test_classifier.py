@@ -10,7 +10,7 @@ from attent.data.tokenizer import CharTokenizer
 from attent.decoding.classifier import Classifier
 from attent.errors import ArgumentError, DataError
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
+from attent.models.settings import EncoderSettings
 
 LABELS = ("ape", "cat", "dog")
 PICTURES = PictureInputs(height=4, width=6, colours="grey", patch=2, mean=(0.5,), deviation=(0.3,))

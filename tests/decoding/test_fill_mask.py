@@ -7,7 +7,7 @@ from attent.data.tokenizers import learn
 from attent.decoding.fill_mask import FillMask, load
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
+from attent.models.settings import EncoderSettings
 
 TEXTS = ["the dog was tired , so it slept .", "the cat was happy ."] * 9
 TEXT = "the dog was [MASK] , so it [MASK] ."

@@ -8,9 +8,8 @@ from attent.decoding import fill_mask, translator
 from attent.decoding.fill_mask import FillMask
 from attent.decoding.translator import Translator
 from attent.errors import DeviceError, RunError
-from attent.models.encoder_settings import EncoderSettings
-from attent.models.settings import build
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.build import build
+from attent.models.settings import EncoderSettings, TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
 
 

@@ -18,10 +18,9 @@ from attent.data.word_tokenizer import WordTokenizer
 from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator
-from attent.models.rnn_settings import RnnSettings
-from attent.models.settings import build
+from attent.models.build import build
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.training.loss import translation_loss
 
 BATCHES = (64, 7, 1)

@@ -7,8 +7,8 @@ from attent.data.batches import BatchSize
 from attent.data.text import Pair
 from attent.data.tokenizer import BOS, EOS, CharTokenizer
 from attent.decoding.score import PairScore, score_pairs
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 
 SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
 PAIRS = [Pair("abc", "01"), Pair("edcba" * 4, "6543210" * 3), Pair("a", ""), Pair("b", "0123"), Pair("dd", "x1")]

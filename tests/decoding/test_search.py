@@ -11,9 +11,9 @@ from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.decoding.search import search
 from attent.decoding.settings import SearchSettings
-from attent.models.encoder_decoder import EncoderDecoder, Memory
+from attent.models.model import EncoderDecoder, Memory
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 
 
 @dataclass(frozen=True)

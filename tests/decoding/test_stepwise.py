@@ -9,9 +9,8 @@ from attent.decoding.stepwise import StepwiseDecoding, labels
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError
 from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 
 SOURCE, TARGET = CharTokenizer("abcde"), CharTokenizer("0123456")
 

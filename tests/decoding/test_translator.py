@@ -10,8 +10,8 @@ from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
 from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, RunError
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=2, width=16, feed_forward=17, heads=2, share_embeddings="none")

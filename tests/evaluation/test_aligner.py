@@ -4,8 +4,8 @@ from attent.attention.capture.watch import watch
 from attent.data.tokenizer import BOS, CharTokenizer
 from attent.evaluation.aligner import align, tokenize_dates, tokenize_pair
 from attent.evaluation.forced_decoding import AttentionSelector
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 
 TOKENIZER = CharTokenizer("abcde -0123456789")
 BOTH = TOKENIZER, TOKENIZER

@@ -10,11 +10,10 @@ from attent.attention.capture.watch import watch
 from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, UnknownNameError
 from attent.evaluation.forced_decoding import ABOUT, ABOUT_LABELS, AttentionSelector, forced_decoding, source_attention
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 
 SOURCES = [[4, 5, 6], [], [7, 8, 9, 10, 4], [5], [6, 4] * 9]
 TARGETS = [[6, 7], [8], [], [4, 4, 4], [5, 9, 10] * 7]

@@ -10,7 +10,7 @@ from attent.decoding.fill_mask import FillMask
 from attent.evaluation.masked_lm import ScoreSum, evaluate_masked_lm
 from attent.evaluation.ngrams import Trigrams
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
+from attent.models.settings import EncoderSettings
 
 TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
 

@@ -15,8 +15,8 @@ from attent.evaluation.aligner import TokenizedPair, align, tokenize_dates, toke
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import AttentionSelector
 from attent.evaluation.ranking import all_selectors, rank_selectors
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 

@@ -11,8 +11,8 @@ import pytest
 from attent.data.tokenizer import CharTokenizer
 from attent.experiments import trainings
 from attent.experiments.trainings import Options
-from attent.models.settings import build
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.build import build
+from attent.models.settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
 from attent.training.progress import Progress
 

@@ -10,7 +10,7 @@ from attent.data.tokenizers import learn
 from attent.errors import UnknownNameError
 from attent.experiments import bench_training, corpora
 from attent.experiments.bench_training import Side, attent_update, compare, make_sides, measure, model_title, rnn, table_rows, transformer
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 from attent.training.autotune import ComputeConfig
 from attent.training.loss import translation_loss
 

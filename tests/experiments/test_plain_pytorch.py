@@ -10,8 +10,7 @@ from attent.attention import attend, choices
 from attent.attention.scores import SCORES, Additive, Dot, ScaledDot
 from attent.data.batches import Batch
 from attent.experiments.plain_pytorch import PlainRnn, PlainTransformer, sdpa, sdpa_scale, tanh_scores, textbook_attention, training_update
-from attent.models.rnn_settings import RnnSettings
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.training.settings import TrainingSettings
 
 BATCH = Batch(*(torch.tensor(tokens) for tokens in ([[5]], [1], [[2, 4, 0]], [[4, 3, 0]], [2])), tokens=2)
@@ -101,7 +100,7 @@ def test_without_padding_packed_or_not_is_the_same() -> None:
 
 def test_it_is_about_as_large_as_ours() -> None:
     from attent.experiments.bench_training import rnn
-    from attent.models.settings import build
+    from attent.models.build import build
 
     def size(model: torch.nn.Module) -> int:
         return sum(parameter.numel() for parameter in model.parameters())
@@ -128,7 +127,7 @@ def test_no_step_sees_later_tokens_or_padding() -> None:
 
 def test_it_is_as_large_as_ours() -> None:
     from attent.experiments.bench_training import transformer
-    from attent.models.settings import build
+    from attent.models.build import build
 
     def size(model: torch.nn.Module) -> int:
         return sum(parameter.numel() for parameter in model.parameters())

@@ -10,7 +10,7 @@ import torch
 from attent.errors import ArgumentError, RunError, UnknownNameError
 from attent.experiments import trainings
 from attent.experiments.trainings import MODELS, TrainingPlan, claim, outcome, select, train, translate
-from attent.models.settings import build
+from attent.models.build import build
 from attent.runs.config import read_config
 
 

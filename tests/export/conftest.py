@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from attent.data.tokenizer import CharTokenizer
-from attent.models.rnn_settings import RnnSettings
-from attent.models.settings import build
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.build import build
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.runs.folder import Run, RunConfig, RunWriter, read
 
 SOURCE, TARGET = CharTokenizer("abcdefghij"), CharTokenizer("0123456789")

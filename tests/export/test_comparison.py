@@ -6,7 +6,7 @@ from attent.data.tokenizer import CharTokenizer
 from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings
 from attent.export.comparison import LINES, Comparison, Difference, compare, sample_of
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.settings import TransformerSettings
 from attent.runs.folder import RunConfig
 
 LETTERS = CharTokenizer("abc")

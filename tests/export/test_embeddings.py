@@ -5,8 +5,8 @@ from attent.data.subword_tokenizer import BpeTokenizer
 from attent.data.word_tokenizer import WordTokenizer
 from attent.errors import UnknownNameError
 from attent.export.embeddings import embedding_vectors
-from attent.models.rnn_settings import RnnSettings
-from attent.models.settings import build
+from attent.models.build import build
+from attent.models.settings import RnnSettings
 from attent.runs.config import RunConfig
 from attent.runs.folder import Run
 

@@ -23,11 +23,9 @@ from attent.decoding.translator import Translator
 from attent.evaluation.aligner import align, tokenize_pair
 from attent.experiments import bench_translation
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
 from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 from attent.training.progress import Progress

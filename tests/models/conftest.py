@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 
 OfUnits = Callable[[EncoderDecoder[Any], torch.Tensor, torch.Tensor, torch.Tensor], None]
 

@@ -4,7 +4,7 @@ import torch
 from attent.attention.capture.watch import watch
 from attent.errors import ShapeError
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
+from attent.models.settings import EncoderSettings
 
 INPUTS, OUTPUTS = 13, 11
 LENGTHS = torch.tensor([5, 2, 3])

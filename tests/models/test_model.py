@@ -1,8 +1,14 @@
+import pytest
 import torch
 from torch import nn
 
 from attent.attention.scores import Location
-from attent.models.model import Model
+from attent.layers.embeddings import TokenEmbedding
+from attent.models.build import build
+from attent.models.model import EncoderDecoder, Memory, Model
+from attent.models.rnn_decoder import RnnState
+from attent.models.settings import SETTINGS, TransformerSettings
+from attent.models.transformer import Transformer
 from attent.ops import packed_linear
 
 
@@ -36,3 +42,50 @@ def test_the_least_limit_counts() -> None:
     assert model.limit(None, 9, 7) == 7
     model.score = Location(3, 5)
     assert model.limit() == model.limit(None, 9) == 5
+
+
+def test_memory_selects_rows_in_order_and_twice() -> None:
+    memory = Memory(torch.randn(3, 5, 2), torch.tensor([5, 1, 2]))
+    chosen = memory.select(torch.tensor([2, 0, 2]))
+    assert chosen.lengths.tolist() == [2, 5, 2]
+    assert chosen.features.equal(memory.features[[2, 0, 2]])
+
+
+def test_a_model_that_breaks_the_contract_cannot_be_made() -> None:
+    class Half(EncoderDecoder[RnnState]):
+        def output(self, features: torch.Tensor) -> torch.Tensor:
+            return features
+
+    with pytest.raises(TypeError, match=r"decode.*encode.*start.*step"):
+        Half()  # pyright: ignore[reportAbstractUsage]
+
+
+def test_what_was_learnt_between_two_searches_is_used() -> None:
+    settings = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2)
+    model, source, lengths = Transformer(settings, 11, 11), torch.randint(4, 11, (3, 7)), torch.full((3,), 7)
+    tokens = torch.tensor([2, 2, 2])
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=True)
+
+    def logits() -> torch.Tensor:
+        return model.output(model.step(model.start(model.encode(source, lengths)), tokens)[0])
+
+    for _ in range(2):
+        model.eval()
+        with torch.inference_mode():
+            found = logits()
+        with torch.no_grad():
+            torch.testing.assert_close(found, logits())
+        model.train()
+        logits().logsumexp(-1).sum().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("share", ["none", "target", "all"])
+@pytest.mark.parametrize("kind", ["transformer", "rnn"])
+def test_embeddings_are_those_that_tokens_go_through(kind: str, share: str) -> None:
+    values = {"kind": kind, "width": 8, "share_embeddings": share}
+    model = build(SETTINGS[kind].model_validate(values), 11, 11)
+    source, target = model.embeddings["source"], model.embeddings["target"]
+    assert (source is target) == (share == "all")
+    assert (target.weight is model.to_logits.weight) == (share != "none")
+    assert {id(one) for one in (source, target)} == {id(module) for module in model.modules() if isinstance(module, TokenEmbedding)}

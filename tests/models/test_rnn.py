@@ -5,7 +5,7 @@ from attent.attention.cache import KeyValueCache
 from attent.attention.capture.watch import watch
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
 from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 
 SMALL = {"embedding_width": 6, "width": 10}
 # Every kind with every cell; the rest pairwise.

@@ -5,7 +5,7 @@ import torch
 
 from attent.attention.capture.watch import watch
 from attent.attention.scores import SCORES
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
 from attent.models.rnn_attention import RecurrentAttention
 
 LENGTHS = torch.tensor([3, 5])

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
 from attent.models.rnn_decoder import DECODERS, BahdanauDecoder, ContextDecoder, LuongDecoder
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 
 # One feature everywhere, so that every number can be worked out.
 ONE = {"embedding_width": 1, "width": 1, "encoder_width": 1}

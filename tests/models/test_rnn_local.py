@@ -5,7 +5,7 @@ import torch
 
 from attent.models.rnn import RNN
 from attent.models.rnn_local import Local
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 
 LENGTHS = torch.tensor([9, 4])
 

@@ -1,11 +1,20 @@
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from attent.models.build import build
 from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
-from attent.models.settings import KINDS, ModelSettings, build, keys_of, kind_of
+from attent.models.settings import (
+    RNN_PRESETS,
+    SETTINGS,
+    TRANSFORMER_PRESETS,
+    EncoderSettings,
+    ModelSettings,
+    RnnSettings,
+    TransformerSettings,
+    keys_of,
+    kind_of,
+)
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 
 
 class Whole(BaseModel):
@@ -30,7 +39,7 @@ def test_the_kind_decides_and_a_transformer_is_meant_where_none_is_named(values:
     assert Whole.model_validate_json(whole.model_dump_json()) == whole
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SETTINGS)
 def test_what_is_wrong_is_found_under_its_own_name(kind: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Whole.model_validate({"model": {"kind": kind, "widht": 3}})
@@ -54,3 +63,115 @@ def test_settings_become_their_model() -> None:
     model = build(RnnSettings(width=8), 13, 11)
     assert type(model) is RNN
     assert model.to_logits.weight.shape == (11, 128)
+
+
+def test_presets_have_the_published_sizes() -> None:
+    sizes = {name: TransformerSettings(preset=name) for name in TRANSFORMER_PRESETS}
+    assert {name: (s.encoder_layers, s.decoder_layers, s.width, s.feed_forward, s.heads) for name, s in sizes.items()} == {
+        "tiny": (4, 4, 128, 256, 4),
+        "small": (3, 3, 256, 1024, 4),
+        "base": (6, 6, 512, 2048, 8),
+    }
+
+
+def test_what_is_said_beside_a_preset_wins() -> None:
+    settings = TransformerSettings(preset="base", heads=4)
+    assert (settings.width, settings.heads) == (512, 4)
+
+
+def test_settings_survive_json() -> None:
+    settings = TransformerSettings(preset="small", position="alibi", key_value_heads=2)
+    assert TransformerSettings.model_validate_json(settings.model_dump_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"preset": "tinny"}, "did you mean 'tiny'"),
+        ({"heads": 3}, "heads must divide width = 128, got 3"),
+        ({"key_value_heads": 3}, "key_value_heads must divide heads = 4, got 3"),
+        ({"position": "rotary", "width": 100}, "heads = 4 have 25 each: set heads = 5 "),
+        ({"position": "rotary", "width": 300, "key_value_heads": 2}, "heads = 4 have 75 each: set heads = 6 "),
+        ({"position": "rotary", "width": 7, "heads": 1}, "heads = 1 have 7 each: set another width, or another position "),
+        ({"widht": 3}, "widht"),
+        ({"norm": "middle"}, "'post' or 'pre'"),
+    ],
+)
+def test_wrong_values_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TransformerSettings.model_validate(values)
+
+
+def test_the_recipe_of_lium_has_its_published_sizes() -> None:
+    lium = RnnSettings(preset="lium")
+    assert (lium.embedding_width, lium.width, lium.memory_width) == (128, 256, 512)
+    assert (lium.embedding_dropout, lium.context_dropout, lium.output_dropout) == (0.3, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("name", RNN_PRESETS)
+def test_what_is_set_beside_an_rnns_preset_wins(name: str) -> None:
+    settings = RnnSettings(preset=name, cell="lstm", attention="luong")
+    assert (settings.cell, settings.attention, settings.width) == ("lstm", "luong", RNN_PRESETS[name]["width"])
+
+
+@pytest.mark.parametrize(("attention", "score"), [("bahdanau", "additive"), ("luong", "general")])
+def test_each_attention_has_its_papers_score(attention: str, score: str) -> None:
+    assert RnnSettings(attention=attention).score_name == score
+    assert RnnSettings(attention=attention, score="dot").score_name == "dot"
+
+
+def test_the_memory_is_as_wide_as_the_state_unless_told() -> None:
+    assert RnnSettings(width=10).memory_width == 10
+    assert RnnSettings(width=10, encoder_width=7).memory_width == 14
+
+
+def test_an_rnns_settings_survive_json_and_name_their_kind() -> None:
+    settings = RnnSettings(preset="lium", attention="luong", score="concat", attention_hidden=3)
+    assert RnnSettings.model_validate_json(settings.model_dump_json()) == settings
+    assert RnnSettings(width=4).model_dump(exclude_unset=True) == {"kind": "rnn", "width": 4}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"preset": "liun"}, "did you mean 'lium'"),
+        ({"cell": "elman"}, "'gru' or 'lstm'"),
+        ({"attention": "self"}, "'none', 'bahdanau' or 'luong'"),
+        ({"width": 7}, "width must be even unless encoder_width is given, got 7"),
+        ({"attention": "none", "score": "dot"}, "need an attention"),
+        ({"attention": "luong", "token_in_query": True}, 'token_in_query needs attention = "bahdanau", got "luong"'),
+        ({"widht": 4}, "widht"),
+        ({"kind": "transformer"}, "kind"),
+    ],
+)
+def test_wrong_values_of_an_rnn_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        RnnSettings.model_validate(values)
+
+
+def test_presets_are_the_encoders_of_published_sizes() -> None:
+    sizes = {name: EncoderSettings(preset=name) for name in TRANSFORMER_PRESETS}
+    assert {name: (s.layers, s.width, s.feed_forward, s.heads) for name, s in sizes.items()} == {
+        "tiny": (4, 128, 256, 4),
+        "small": (3, 256, 1024, 4),
+        "base": (6, 512, 2048, 8),
+    }
+    assert EncoderSettings(preset="base", layers=2).layers == EncoderSettings(layers=2).encoder_layers == 2
+
+
+def test_what_was_set_names_its_kind() -> None:
+    assert EncoderSettings.model_validate({"width": 8}).model_dump(exclude_unset=True) == {"kind": "encoder", "width": 8}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"preset": "tinny"}, "did you mean 'tiny'"),
+        ({"heads": 3}, "heads must divide width = 128, got 3"),
+        ({"decoder_layers": 2}, "decoder_layers"),
+        ({"input": "pictures"}, "'tokens' or 'vectors'"),
+    ],
+)
+def test_wrong_values_of_an_encoder_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        EncoderSettings.model_validate(values)

@@ -3,8 +3,8 @@ import torch
 
 from attent.attention.capture.watch import watch
 from attent.errors import ArgumentError, ShapeError
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 
 SMALL = {"encoder_layers": 2, "decoder_layers": 2, "width": 8, "feed_forward": 11, "heads": 4, "maximum_length": 17}
 # Pairwise: every position kind, each norm, whole and grouped heads, each way of sharing embeddings.

@@ -4,9 +4,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from attent.layers.residual import Stream
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
+from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, DecoderLayer, Encoder, EncoderLayer
-from attent.models.transformer_settings import TransformerSettings
 
 SETTINGS = TransformerSettings(encoder_layers=1, decoder_layers=2, width=6, feed_forward=7, heads=2, dropout=0.0)
 

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from attent.attention.capture.watch import watch
 from attent.attention.normalizers.sparsemax import Sparsemax
 from attent.models import transformer_packing
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer, TransformerState
 from attent.models.transformer_packing import ANGLE_BLOCK, IncrementalState, is_packable
-from attent.models.transformer_settings import TransformerSettings
 from attent.ops import native
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from attent.attention.capture.watch import watch
 from attent.models import rnn_decoder
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
 from attent.models.rnn import RNN
 from attent.models.rnn_decoder import DECODERS, AttendingDecoder
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 from attent.ops import native
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")

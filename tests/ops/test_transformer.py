@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from attent.models import transformer_packing
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.ops import native, packed_linear, transformer
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")

@@ -5,8 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from attent.errors import RunError
-from attent.models.encoder_settings import EncoderSettings
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.settings import EncoderSettings, TransformerSettings
 from attent.runs.config import FORMAT, RunConfig, must_do, read_config, write_config
 
 TRANSLATES = RunConfig(model=TransformerSettings())

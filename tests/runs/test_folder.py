@@ -10,8 +10,8 @@ from safetensors import safe_open
 
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.runs import folder
 from attent.runs.config import FORMAT, RunConfig, read_config, write_config
 from attent.runs.durable import draft_of

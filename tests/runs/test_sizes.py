@@ -8,10 +8,8 @@ import pytest
 import torch
 
 from attent.errors import ArgumentError, RunError
-from attent.models.encoder_settings import EncoderSettings
-from attent.models.rnn_settings import RnnSettings
-from attent.models.settings import build
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.build import build
+from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.runs.sizes import check_sizes
 from attent.runs.weights import tensors_of, write_tensors
 
@@ -67,7 +65,7 @@ def test_a_compiler_is_not_imported_for_it(tmp_path: Path) -> None:
     program = f"""
 import sys
 from pathlib import Path
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.settings import TransformerSettings
 from attent.runs.sizes import check_sizes
 check_sizes(TransformerSettings(), 11, 7, Path({str(file)!r}))
 sys.exit("torch._dynamo" in sys.modules)

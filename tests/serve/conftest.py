@@ -12,8 +12,8 @@ import attent
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.fill_mask import FillMask
 from attent.decoding.translator import Translator
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.serve.app import application
 from attent.serve.explorer import Explorer
 from attent.serve.loaded_run import LoadedRun

@@ -10,7 +10,7 @@ from attent.data.tokenizers import learn
 from attent.decoding.classifier import Classifier
 from attent.errors import ArgumentError, DataError
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
+from attent.models.settings import EncoderSettings
 from attent.serve import explorer as explorer_file
 from attent.serve.explorer import Explorer, SceneStore
 from attent.serve.loaded_run import LoadedRun, with_examples

@@ -11,8 +11,8 @@ from attent.data.labelled.pictures import Pictures
 from attent.decoding.fill_mask import FillMask
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, UnknownNameError
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import RunConfig, RunWriter
 from attent.serve.explorer import Explorer
 from attent.serve.loaded_run import LoadedRun, load_run, swap, with_examples

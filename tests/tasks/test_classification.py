@@ -12,7 +12,7 @@ from attent.data.word_tokenizer import WordTokenizer
 from attent.decoding.classifier import load
 from attent.decoding.translator import load as translator
 from attent.errors import ArgumentError, DataError, RunError
-from attent.models.encoder_settings import EncoderSettings
+from attent.models.settings import EncoderSettings
 from attent.runs.config import read_config
 from attent.tasks.classification import ClassificationTask, evaluate_classifier
 from attent.tasks.recipe import follow, resume

@@ -15,7 +15,7 @@ import torch
 from attent.cli.overrides import toml
 from attent.decoding.translator import load
 from attent.errors import ArgumentError, DataError, RunError
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 from attent.runs.config import read_config
 from attent.tasks import recipe
 from attent.tasks.recipe import follow, resume

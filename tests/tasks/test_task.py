@@ -1,5 +1,5 @@
 from attent.data.tokenizer import CharTokenizer
-from attent.models.encoder_settings import EncoderSettings
+from attent.models.settings import EncoderSettings
 from attent.runs.config import RunConfig
 from attent.tasks.task import Vocabularies
 

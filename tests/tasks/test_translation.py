@@ -7,7 +7,7 @@ import torch
 from attent.data.batches import BatchSize
 from attent.data.dates import dates
 from attent.decoding.translator import Translator
-from attent.models.settings import build
+from attent.models.build import build
 from attent.tasks.settings import parse
 from attent.tasks.translation import TranslationTask, evaluate_generated
 

@@ -14,9 +14,8 @@ from attent.data.word_tokenizer import WordTokenizer
 from attent.data.word_vectors import WordVectors, write
 from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import ArgumentError, DataError
-from attent.models.rnn_settings import RnnSettings
-from attent.models.settings import build
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.build import build
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.runs.config import read_config
 from attent.runs.folder import read
 from attent.runs.weights import read_tensors

@@ -20,9 +20,8 @@ from attent.data.batches import BatchSize, Bitext
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.training.checkpoint import Checkpoints
 from attent.training.distributed import process_group
 from attent.training.loop import TrainingResult, train

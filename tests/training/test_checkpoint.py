@@ -17,8 +17,8 @@ from attent.data.batches import Bitext
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.runs import durable
 from attent.runs.weights import read_tensors
 from attent.training.autotune import ComputeConfig

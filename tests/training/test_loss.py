@@ -13,12 +13,10 @@ from attent.data.labelled.examples import LabelledBatch
 from attent.data.masked_lm import MaskedLines
 from attent.data.text import Pair
 from attent.data.tokenizer import PAD, CharTokenizer
+from attent.models.build import build
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
-from attent.models.rnn_settings import RnnSettings
-from attent.models.settings import build
+from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 from attent.training.autotune import Precision
 from attent.training.distributed import process_group, silent_progress
 from attent.training.loop import train

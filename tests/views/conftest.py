@@ -7,8 +7,8 @@ import torch
 
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.translator import Translator
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
 
 
 def untrained(**settings: object) -> Translator:

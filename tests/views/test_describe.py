@@ -6,7 +6,7 @@ from torch import nn
 from attent.attention.multihead import MultiHeadAttention
 from attent.layers.feed_forward import FeedForward
 from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 from attent.views.describe import describe, equation
 
 

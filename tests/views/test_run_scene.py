@@ -7,7 +7,7 @@ from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs, Vecto
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.classifier import Classifier
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
+from attent.models.settings import EncoderSettings
 from attent.views.run_scene import scene_of_example, scene_of_text
 
 

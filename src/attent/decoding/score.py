@@ -13,7 +13,7 @@ from attent.data.batches import ROW_MULTIPLE, BatchSize, Bitext, round_up
 from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
 from attent.errors import DataError
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 
 # The logits of one batch then take a quarter of a gigabyte at a vocabulary of 32,000.
 BATCH = BatchSize(tokens=2048)

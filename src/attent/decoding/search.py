@@ -1,4 +1,4 @@
-"""Beam search, greedy search and sampling, on any model that keeps the contract of `attent.models.encoder_decoder`."""
+"""Beam search, greedy search and sampling, on any model that keeps the contract of `attent.models.model`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attent.data.tokenizer import BOS, EOS, PAD
 from attent.decoding.constraints import Constraints
 from attent.decoding.hypothesis import Hypothesis, length_penalty
 from attent.decoding.settings import GREEDY, SearchSettings
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 from attent.ops.beam_topk import beam_topk, beam_topk_of_logits
 from attent.types import Lengths, Tokens
 

@@ -17,7 +17,7 @@ from attent.decoding.labelled import LabelledMap
 from attent.decoding.settings import GREEDY
 from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator, label_decoder_maps
 from attent.errors import ArgumentError
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
 
 TOP_K = 8
 UNK_LABEL, NO_LABEL = "<unk>", "�"

@@ -24,7 +24,7 @@ from attent.decoding.score import PairScore, score_pairs
 from attent.decoding.search import TokenSampler, search, uniforms
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.errors import ArgumentError
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 from attent.runs.folder import read
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Translator:
     """Translates text with a model and its tokenizers.
 
     Args:
-        model: keeps the contract of `attent.models.encoder_decoder`; put into evaluation mode.
+        model: keeps the contract of `attent.models.model`; put into evaluation mode.
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
         input_check: gives the reason why a text is no input of this model; None if any text is.

@@ -13,7 +13,7 @@ from attent.data.dates.gold import target_words
 from attent.data.gold import Link
 from attent.data.tokenizer import Tokenizer
 from attent.evaluation.forced_decoding import AttentionSelector, source_attention
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 
 Units = Literal["words", "tokens"]
 Words = Sequence[int | None]

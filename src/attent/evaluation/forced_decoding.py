@@ -28,7 +28,7 @@ from attent.attention.capture.watch import watch
 from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, BatchSize, Sequences, cut_batches, round_up
 from attent.data.tokenizer import BOS
 from attent.errors import ArgumentError, UnknownNameError
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 
 About = Literal["produced", "read"]
 ABOUT: tuple[About, ...] = get_args(About)

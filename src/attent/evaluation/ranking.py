@@ -14,7 +14,7 @@ from attent.errors import ShapeError
 from attent.evaluation.aligner import TokenizedPair, extract_links, merge_to_words
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import ABOUT, AttentionSelector, forced_decoding
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 
 
 def rank_selectors(

@@ -19,9 +19,8 @@ from attent.errors import UnknownNameError
 from attent.experiments.machine import CPU, machine_info, peak_memory
 from attent.experiments.plain_pytorch import PlainRnn, PlainTransformer, training_update
 from attent.experiments.report import Column, Report, Row, Table
-from attent.models.rnn_settings import RnnSettings
-from attent.models.settings import build
-from attent.models.transformer_settings import PRESETS, TransformerSettings
+from attent.models.build import build
+from attent.models.settings import TRANSFORMER_PRESETS, RnnSettings, TransformerSettings
 from attent.training.autotune import ComputeConfig, Precision
 from attent.training.distributed import Processes, silent_progress
 from attent.training.loop import Training
@@ -67,9 +66,9 @@ def transformer(preset: str = "tiny") -> TransformerSettings:
     Raises:
         UnknownNameError: there is no such preset.
     """
-    if preset not in PRESETS:
-        raise UnknownNameError("preset", preset, PRESETS)
-    return TransformerSettings(**PRESETS[preset], norm="pre", dropout=0.1, share_embeddings="all")
+    if preset not in TRANSFORMER_PRESETS:
+        raise UnknownNameError("preset", preset, TRANSFORMER_PRESETS)
+    return TransformerSettings(**TRANSFORMER_PRESETS[preset], norm="pre", dropout=0.1, share_embeddings="all")
 
 
 def rnn(attention: Literal["none", "bahdanau", "luong"] = "bahdanau") -> RnnSettings:
@@ -241,5 +240,5 @@ def model_title(model: ModelSettings) -> str:
     if isinstance(model, RnnSettings):
         attention = "without attention" if model.attention == "none" else f"with {model.attention.capitalize()}'s attention"
         return f"RNN {attention}, {model.width} wide"
-    sizes = {name for name, preset in PRESETS.items() if all(getattr(model, key) == value for key, value in preset.items())}
+    sizes = {name for name, preset in TRANSFORMER_PRESETS.items() if all(getattr(model, key) == value for key, value in preset.items())}
     return next(iter(sizes), f"Transformer {model.encoder_layers} + {model.decoder_layers} × {model.width}")

@@ -25,7 +25,8 @@ from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Comparison, Report, Table, three_digits
 from attent.experiments.timing import milliseconds
 from attent.experiments.trainings import Options, Say, TrainingPlan
-from attent.models.settings import ModelSettings, build
+from attent.models.build import build
+from attent.models.settings import ModelSettings
 from attent.tasks.settings import RunSettings
 from attent.training.progress import Progress
 

@@ -16,8 +16,7 @@ from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.data.batches import Batch
 from attent.data.tokenizer import PAD
-from attent.models.rnn_settings import RnnSettings
-from attent.models.transformer_settings import TransformerSettings
+from attent.models.settings import RnnSettings, TransformerSettings
 from attent.training.autotune import Precision
 from attent.training.settings import TrainingSettings
 

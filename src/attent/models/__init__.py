@@ -1,1 +1,1 @@
-"""Models, built of attention and layers; every translator keeps the contract in `encoder_decoder`."""
+"""Models, built of attention and layers; `model` has their base classes, `settings` and `build` what makes them."""

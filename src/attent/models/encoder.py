@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from attent.errors import ShapeError
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
-from attent.models.encoder_settings import EncoderSettings
 from attent.models.model import Model
+from attent.models.settings import EncoderSettings
 from attent.models.transformer_layers import Encoder, positions
 from attent.ops import packed_linear
 from attent.types import Features, Lengths

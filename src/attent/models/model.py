@@ -1,41 +1,121 @@
-"""What training asks of a model, whatever it learns."""
+"""Base classes of models: what training, decoding and evaluation rely on.
+
+    memory = model.encode(source, lengths)
+    logits = model.output(model.decode(memory, tokens))                       all steps at once: the tokens are given
+    state  = model.start(memory); features, state = model.step(state, tokens)      one step at a time: search
+
+Teacher-forced `decode` and repeated `step` compute the same features. The caller of `output` may fuse it with the loss or the
+search. Attention weights leave a model only through `attent.attention.capture.watch`, under names that tell source and target:
+`encoder` is the source attending to itself, `cross_attention` the target attending to the source, and any other attention of the
+decoder the target attending to its own past. Row t of a map of the decoder is labelled with the token that step t produces;
+`attent.evaluation.forced_decoding` says when it may belong to the token that step t reads.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Self
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from attent.attention.base import Score
 from attent.layers.embeddings import TokenEmbedding
 from attent.ops import packed_linear
+from attent.types import Features, Lengths, Tokens
 
 
 class Model(nn.Module):
-    """A model that can be trained; what it computes is its own, and known to the loss that it is trained by."""
+    """A model that can be trained by a loss that fits it."""
 
     def train(self, mode: bool = True) -> Self:
-        """To training mode or back; between the two parameters may change in ways that PyTorch does not count."""
+        """Switch between training and evaluation, and drop packed weights: parameters may change without PyTorch counting it."""
         packed_linear.forget(self)
         return super().train(mode)
 
     @property
     def units(self) -> Sequence[nn.Module]:
-        """The layers, each of which is called as a module and alone uses its weights, so that they are needed one after another."""
+        """The layers, in the order in which they run; only its own forward uses a unit's weights, so that they can be sharded."""
         return ()
 
     @property
     def longest(self) -> int | None:
-        """The most places of a sequence; None where there is no limit."""
+        """The maximum length of a sequence in tokens, padding included; None without a limit."""
         return self.limit()
 
-    def limit(self, *others: int | None) -> int | None:
-        """The least of these limits and of how many keys the model's scores can tell apart; None where there is no limit."""
-        told = (part.maximum_length for part in self.modules() if isinstance(part, Score))
-        return min((limit for limit in (*others, *told) if limit is not None), default=None)
+    def limit(self, *limits: int | None) -> int | None:
+        """Return the minimum of these limits and of those that the model's scores have; None without a limit."""
+        scores = (part.maximum_length for part in self.modules() if isinstance(part, Score))
+        return min((limit for limit in (*limits, *scores) if limit is not None), default=None)
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
-        """What makes vectors of tokens, by the name of the tokenizer that they are of; one may serve several."""
+        """The token embeddings by the name of their tokenizer; tokenizers may share one."""
         return {}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The encoded source.
+
+    Args:
+        features: one vector a source token, (B, Tk, E).
+        lengths: the number of real source tokens, (B,).
+    """
+
+    features: Tensor
+    lengths: Tensor
+
+    def select(self, rows: Tensor) -> Memory:
+        """Return these rows of the batch, in this order; rows may repeat."""
+        return Memory(self.features[rows], self.lengths[rows])
+
+
+class DecoderState(Protocol):
+    """An immutable decoder state of a batch."""
+
+    def select(self, rows: Tensor) -> Self:
+        """Return these rows of the batch, in this order; rows may repeat (for beam search)."""
+        ...
+
+    def reorder(self, rows: Tensor) -> Self:
+        """Return these rows' pasts, as `select` does, where every row keeps its source."""
+        ...
+
+
+S = TypeVar("S", bound=DecoderState)
+
+
+class EncoderDecoder(Model, ABC, Generic[S]):
+    """A model that reads one sequence and writes another.
+
+    `to_logits` is its last layer, which a loss may fuse with the cross entropy.
+    """
+
+    to_logits: nn.Linear
+
+    @property
+    def rowwise(self) -> bool:
+        """True if, in its present mode, the numbers of a row do not depend on the number of rows in the batch."""
+        return False
+
+    @abstractmethod
+    def encode(self, source: Tokens, lengths: Lengths) -> Memory:
+        """Encode a right-padded source (B, Tk) of which lengths (B,) are real."""
+
+    @abstractmethod
+    def decode(self, memory: Memory, tokens: Tokens) -> Features:
+        """Return the features (B, T, E) of all steps at once, given BOS and the target (B, T)."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> S:
+        """Return the state before the first token."""
+
+    @abstractmethod
+    def step(self, state: S, tokens: Tensor) -> tuple[Tensor, S]:
+        """Return the features (B, E) of one more token (B,), and the state that includes it."""
+
+    def output(self, features: Tensor) -> Tensor:
+        """Return the logits (…, V) of the next token from features (…, E)."""
+        return packed_linear.linear(self.to_logits, features)

@@ -10,16 +10,16 @@ from attent.errors import ArgumentError, ShapeError
 from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
 from attent.layers.recurrent import BidirectionalRecurrent
-from attent.models.encoder_decoder import EncoderDecoder, Memory
+from attent.models.model import EncoderDecoder, Memory
 from attent.models.rnn_decoder import DECODERS, RnnState
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 from attent.types import Features, Lengths, Tokens
 
 
 class RNN(EncoderDecoder[RnnState]):
     """A recurrent encoder that reads both ways and a recurrent decoder, with attention or without.
 
-    It keeps the contract of `attent.models.encoder_decoder`. How the decoder sees the source is told in
+    It keeps the contract of `attent.models.model`. How the decoder sees the source is told in
     `attent.models.rnn_decoder`. In `decode` row t of the map `decoder.cross_attention` is about the token that step t produces,
     and so is the one row of `step`.
 

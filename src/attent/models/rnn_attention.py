@@ -15,7 +15,7 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores import Additive, Concat, General, Location
 from attent.errors import ArgumentError
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
 from attent.models.rnn_local import Local
 
 

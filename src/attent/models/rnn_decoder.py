@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from attent.attention.cache import KeyValueCache
 from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
 from attent.models.rnn_attention import RecurrentAttention
 from attent.models.rnn_local import Local
-from attent.models.rnn_settings import RnnSettings
+from attent.models.settings import RnnSettings
 from attent.ops.attention_rnn import Layer, Source, bahdanau, luong
 from attent.ops.eligibility import can_run_native
 from attent.ops.rnn import DTYPES, product_dtype

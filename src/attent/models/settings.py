@@ -1,67 +1,289 @@
-"""The settings of any model, told apart by `kind`, and the model they describe."""
+"""The settings of every kind of model, and published sizes and recipes by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from attent.errors import UnknownNameError
-from attent.models.encoder import EncoderModel
-from attent.models.encoder_settings import EncoderSettings
-from attent.models.rnn import RNN
-from attent.models.rnn_settings import RnnSettings
-from attent.models.transformer import Transformer
-from attent.models.transformer_settings import TransformerSettings
+from attent.layers.feed_forward import Activation
+from attent.layers.recurrent import Cell
+from attent.layers.residual import Norm
+from attent.registry import with_keys
 
-
-class Kind(NamedTuple):
-    """What belongs to one kind of model."""
-
-    settings: type[TransformerSettings | RnnSettings | EncoderSettings]
-    model: Callable[[Any, int, int], Any]
-
-
-KINDS = {
-    "transformer": Kind(TransformerSettings, Transformer),
-    "rnn": Kind(RnnSettings, RNN),
-    "encoder": Kind(EncoderSettings, EncoderModel),
+Position = Literal["sinusoidal", "learned", "rotary", "alibi", "relative_bias", "none"]
+# The score of each recurrent attention's paper.
+SCORES = {"bahdanau": "additive", "luong": "general"}
+# Sizes only: dropout and shared embeddings depend on the data.
+# tiny: Wu et al. (2021), §4.2, arXiv 2105.14462 · base: Vaswani et al. (2017), Table 3, arXiv 1706.03762
+TRANSFORMER_PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"encoder_layers": 4, "decoder_layers": 4, "width": 128, "feed_forward": 256, "heads": 4},
+    "small": {"encoder_layers": 3, "decoder_layers": 3, "width": 256, "feed_forward": 1024, "heads": 4},
+    "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "feed_forward": 2048, "heads": 8},
 }
-DEFAULT = "transformer"
+# lium: Caglayan et al. (2017), "LIUM-CVC Submissions for WMT17 Multimodal Translation Task", arXiv 1707.04481, and its published
+# configuration; their decoder has two units a step, this one has one, and their layer normalisation is inside the units.
+RNN_PRESETS: dict[str, dict[str, Any]] = {
+    "lium": {
+        "cell": "gru",
+        "encoder_layers": 1,
+        "embedding_width": 128,
+        "width": 256,
+        "encoder_width": 256,
+        "attention": "bahdanau",
+        "embedding_dropout": 0.3,
+        "context_dropout": 0.5,
+        "output_dropout": 0.5,
+        "layer_norm": True,
+        "share_embeddings": "none",
+    },
+}
+
+
+class PresetSettings(BaseModel):
+    """Settings that may start from a preset: `preset="small"` sets what other keywords do not.
+
+    Attributes:
+        presets: settings by the name of the preset.
+        implied: settings that count as set, so that `model_dump(exclude_unset=True)` has them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    implied: ClassVar[dict[str, Any]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        values = cls.implied | with_keys(values, {"normalizer": "normaliser"})
+        if "preset" not in values:
+            return values
+        name = values["preset"]
+        if not isinstance(name, str) or name not in cls.presets:
+            raise UnknownNameError("preset", str(name), cls.presets)
+        return cls.presets[name] | {key: value for key, value in values.items() if key != "preset"}
+
+
+class StackSettings(PresetSettings):
+    """The settings of Transformer layers, in an encoder-decoder or an encoder alone.
+
+    Args:
+        width: the model width E, the paper's d_model.
+        feed_forward: the width inside the feed-forward network, the paper's d_ff.
+        heads: attention heads H; divides the width, into even parts where positions are rotary.
+        key_value_heads: heads of keys and values, each shared by H / this many query heads (None: H).
+            Ainslie et al. (2023), arXiv 2305.13245.
+        dropout: of every sub-layer's output and of the embeddings, 0 to 1.
+        attention_dropout: of the attention weights, 0 to 1.
+        activation: the nonlinearity of the feed-forward network.
+        norm: layer normalisation after each residual connection ("post", the paper's) or before each sub-layer ("pre").
+        score: the name of a score, see attent.attention.scores.
+        normaliser: the name of a normalizer, see attent.attention.normalizers.
+        position: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi, relative_bias), or none.
+        maximum_length: the number of learned positions, in tokens.
+        output_bias: whether the logits have a bias.
+    """
+
+    width: int = Field(default=128, ge=1)
+    feed_forward: int = Field(default=256, ge=1)
+    heads: int = Field(default=4, ge=1)
+    key_value_heads: int | None = Field(default=None, ge=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    activation: Activation = "relu"
+    norm: Norm = "post"
+    score: str = "scaled_dot"
+    normaliser: str = "softmax"
+    position: Position = "sinusoidal"
+    maximum_length: int = Field(default=1024, ge=1)
+    output_bias: bool = False
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"heads must divide width = {self.width}, got {self.heads}")
+        if self.key_value_heads is not None and self.heads % self.key_value_heads:
+            raise ValueError(f"key_value_heads must divide heads = {self.heads}, got {self.key_value_heads}")
+        if self.position == "rotary" and (head_width := self.width // self.heads) % 2:
+            raise ValueError(f"rotary positions need pairs of features, and heads = {self.heads} have {head_width} each: {self._advice()}")
+        return self
+
+    def _advice(self) -> str:
+        """Return advice for heads of an odd width: the nearest number of heads of an even one."""
+        groups = self.key_value_heads or 1
+        counts = [heads for heads in range(1, self.width + 1) if not (self.width % (2 * heads) or heads % groups)]
+        if not counts:
+            return "set another width, or another position"
+        return f"set heads = {min(counts, key=lambda heads: (abs(heads - self.heads), -heads))}"
+
+
+class TransformerSettings(StackSettings):
+    """The settings of a Transformer, apart from its vocabularies.
+
+    `TransformerSettings(preset="small", dropout=0.1)` starts from a published size. The defaults are `tiny`.
+
+    Args:
+        encoder_layers: number of encoder layers.
+        decoder_layers: number of decoder layers.
+        share_embeddings: the output matrix is the target's embedding ("target"), which also is the source's ("all", needs one
+            vocabulary), or separate ("none"). Press & Wolf (2017), arXiv 1608.05859.
+    """
+
+    presets: ClassVar = TRANSFORMER_PRESETS
+
+    kind: Literal["transformer"] = "transformer"
+    encoder_layers: int = Field(default=4, ge=1)
+    decoder_layers: int = Field(default=4, ge=1)
+    share_embeddings: Literal["none", "target", "all"] = "target"
+
+
+class EncoderSettings(StackSettings):
+    """The settings of a Transformer's encoder alone, apart from the sizes of its input and output.
+
+    `EncoderSettings(preset="small", dropout=0.1)` starts from the encoder of a published size. The defaults are `tiny`.
+
+    Args:
+        layers: number of layers.
+        input: a sequence of token ids, which are embedded ("tokens"), or of vectors, which a linear layer projects ("vectors").
+        cls: whether a learnt vector precedes every sequence, from whose features the output is computed. Devlin et al. (2018), §3,
+            arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, arXiv 2010.11929.
+    """
+
+    presets: ClassVar = {
+        name: {"layers": sizes["encoder_layers"]} | {key: value for key, value in sizes.items() if not key.endswith("_layers")}
+        for name, sizes in TRANSFORMER_PRESETS.items()
+    }
+    implied: ClassVar = {"kind": "encoder"}
+
+    kind: Literal["encoder"] = "encoder"
+    layers: int = Field(default=4, ge=1)
+    input: Literal["tokens", "vectors"] = "tokens"
+    cls: bool = False
+
+    @property
+    def encoder_layers(self) -> int:
+        """The number of layers, under the name that a Transformer's settings have for it."""
+        return self.layers
+
+
+class RnnSettings(PresetSettings):
+    """The settings of an RNN encoder-decoder, apart from its vocabularies.
+
+    `RnnSettings(preset="lium", attention="luong")` starts from a published recipe.
+
+    Args:
+        cell: the recurrent unit of encoder and decoder.
+        encoder_layers: number of bidirectional encoder layers.
+        decoder_layers: number of decoder layers.
+        embedding_width: features of an embedding, and of the decoder's output.
+        width: features of the decoder's state.
+        encoder_width: features of one direction of the encoder; by default half of width, so that the memory is as wide as the
+            state, as the score "dot" needs.
+        attention: how the decoder reads the source: as one vector ("none", Cho et al. 2014, arXiv 1406.1078, and Sutskever et al.
+            2014, arXiv 1409.3215), by attention from the state before each step ("bahdanau", 2015, arXiv 1409.0473), or from
+            the state after it ("luong", 2015, arXiv 1508.04025).
+        score: the name of a score, see attent.attention.scores; by default "additive" for bahdanau and "general" for luong.
+        attention_hidden: features inside an additive or concat score; by default as many as the memory has.
+        normaliser: the name of a normalizer, see attent.attention.normalizers.
+        local: whether luong's attention is limited to a window around the step's own position ("m") or a predicted one ("p"), or
+            global ("none"); their §3.2.
+        local_window: the window's half-width D, in tokens.
+        token_in_query: whether bahdanau's query includes the token read at the step, as in a conditional GRU (Sennrich et al. 2017,
+            arXiv 1703.04357); here through a linear layer on its embedding.
+        input_feeding: whether luong's attentional vector enters the next step (their §3.3).
+        context_every_step: whether, without attention, the source's vector enters every step (Cho) or the first state
+            alone (Sutskever).
+        embedding_dropout: of the embeddings, and between encoder layers, 0 to 1.
+        context_dropout: of the memory's features, 0 to 1.
+        output_dropout: of the decoder's output, 0 to 1.
+        layer_norm: whether the memory, and the decoder's output before its tanh, are layer-normalised.
+        share_embeddings: see `TransformerSettings`.
+        output_bias: whether the logits have a bias.
+    """
+
+    presets: ClassVar = RNN_PRESETS
+    implied: ClassVar = {"kind": "rnn"}
+
+    kind: Literal["rnn"] = "rnn"
+    cell: Cell = "gru"
+    encoder_layers: int = Field(default=1, ge=1)
+    decoder_layers: int = Field(default=1, ge=1)
+    embedding_width: int = Field(default=128, ge=1)
+    width: int = Field(default=256, ge=1)
+    encoder_width: int | None = Field(default=None, ge=1)
+    attention: Literal["none", "bahdanau", "luong"] = "bahdanau"
+    score: str | None = None
+    attention_hidden: int | None = Field(default=None, ge=1)
+    normaliser: str = "softmax"
+    local: Literal["none", "m", "p"] = "none"
+    local_window: int = Field(default=10, ge=1)
+    token_in_query: bool = False
+    input_feeding: bool = True
+    context_every_step: bool = True
+    embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
+    context_dropout: float = Field(default=0.0, ge=0, lt=1)
+    output_dropout: float = Field(default=0.0, ge=0, lt=1)
+    layer_norm: bool = False
+    share_embeddings: Literal["none", "target", "all"] = "target"
+    output_bias: bool = True
+
+    @property
+    def direction_width(self) -> int:
+        """Features of one direction of the encoder."""
+        return self.width // 2 if self.encoder_width is None else self.encoder_width
+
+    @property
+    def memory_width(self) -> int:
+        """Features of the memory, which has both directions."""
+        return 2 * self.direction_width
+
+    @property
+    def score_name(self) -> str:
+        """The name of the score."""
+        return self.score or SCORES[self.attention]
+
+    @model_validator(mode="after")
+    def _check_combination(self) -> Self:
+        if self.encoder_width is None and self.width % 2:
+            raise ValueError(f"width must be even unless encoder_width is given, got {self.width}")
+        if self.attention == "none" and (self.score is not None or self.attention_hidden is not None):
+            raise ValueError('score and attention_hidden need an attention, got attention = "none"')
+        if self.local != "none" and self.attention != "luong":
+            raise ValueError(f'local needs attention = "luong", got "{self.attention}"')
+        if self.token_in_query and self.attention != "bahdanau":
+            raise ValueError(f'token_in_query needs attention = "bahdanau", got "{self.attention}"')
+        return self
+
+
+SETTINGS: dict[str, type[TransformerSettings] | type[RnnSettings] | type[EncoderSettings]] = {
+    "transformer": TransformerSettings,
+    "rnn": RnnSettings,
+    "encoder": EncoderSettings,
+}
 
 
 def kind_of(values: Any) -> str:
-    """The kind that a table of settings names; a Transformer where it names none.
+    """Return the kind of model in a table of settings; "transformer" by default.
 
     Raises:
         UnknownNameError: there is no such kind.
     """
-    kind = values.get("kind", DEFAULT) if isinstance(values, dict) else DEFAULT
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise UnknownNameError("kind", str(kind), KINDS)
+    kind = values.get("kind", "transformer") if isinstance(values, dict) else "transformer"
+    if not isinstance(kind, str) or kind not in SETTINGS:
+        raise UnknownNameError("kind", str(kind), SETTINGS)
     return kind
 
 
-def _of_its_kind(values: Any) -> Any:
-    return values if isinstance(values, BaseModel) else KINDS[kind_of(values)].settings.model_validate(values)
+def _validate(values: Any) -> Any:
+    return values if isinstance(values, BaseModel) else SETTINGS[kind_of(values)].model_validate(values)
 
 
-ModelSettings = Annotated[TransformerSettings | RnnSettings | EncoderSettings, BeforeValidator(_of_its_kind)]
+ModelSettings = Annotated[TransformerSettings | RnnSettings | EncoderSettings, BeforeValidator(_validate)]
 
 
 def keys_of(values: Any) -> dict[str, Any]:
-    """The keys that a table of settings of this kind may have, and their types."""
-    settings: type[BaseModel] = KINDS[kind_of(values)].settings
-    return {name: field.annotation for name, field in settings.model_fields.items()} | {"preset": str}
-
-
-def build(settings: TransformerSettings | RnnSettings | EncoderSettings, inputs: int, outputs: int) -> Any:
-    """The model that these settings describe: an `EncoderDecoder`, or for an encoder alone an `EncoderModel`.
-
-    Args:
-        settings: of any kind.
-        inputs: how many tokens there are to read, or how many numbers each vector has.
-        outputs: how many tokens or classes there are to write.
-    """
-    return KINDS[settings.kind].model(settings, inputs, outputs)
+    """Return the keys that a table of settings of this kind may have, and their types."""
+    return {name: field.annotation for name, field in SETTINGS[kind_of(values)].model_fields.items()} | {"preset": str}

@@ -11,10 +11,10 @@ from attent.attention.cache import KeyValueCache
 from attent.errors import ArgumentError, ShapeError
 from attent.layers.embeddings import TokenEmbedding
 from attent.models import transformer_packing
-from attent.models.encoder_decoder import EncoderDecoder, Memory
+from attent.models.model import EncoderDecoder, Memory
+from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, Embedding, Encoder
 from attent.models.transformer_packing import IncrementalState
-from attent.models.transformer_settings import TransformerSettings
 from attent.ops import packed_linear
 from attent.types import Features, Lengths, Tokens
 

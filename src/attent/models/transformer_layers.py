@@ -16,9 +16,8 @@ from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual, Stream
-from attent.models.encoder_decoder import Memory
-from attent.models.encoder_settings import EncoderSettings
-from attent.models.transformer_settings import StackSettings, TransformerSettings
+from attent.models.model import Memory
+from attent.models.settings import EncoderSettings, StackSettings, TransformerSettings
 from attent.types import Features, Lengths, Tokens
 
 

@@ -22,7 +22,7 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.rotary import Rotary
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.models.encoder_decoder import Memory
+from attent.models.model import Memory
 from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
 from attent.ops.transformer import PackedEmbedding, PackedStack

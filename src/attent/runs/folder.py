@@ -31,7 +31,7 @@ from attent.data import tokenizer_file as tokenizer_format
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import KINDS
 from attent.errors import ArgumentError, AttentError, DataError, RunError
-from attent.models.settings import build
+from attent.models.build import build
 from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, write_config
 from attent.runs.durable import HIDDEN, PART, check_links, draft_of, new_file, said_clearly, settle, sweep, sync
 from attent.runs.lock import claim

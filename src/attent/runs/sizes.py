@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attent.errors import ArgumentError
-from attent.models.settings import build
+from attent.models.build import build
 from attent.runs.weights import check_shapes, shapes_in, tensors_of
 
 

@@ -16,7 +16,7 @@ from attent.data.labelled.settings import ImagesSettings, LabelledSettings
 from attent.data.settings import FILES, LinesSettings, TextSettings
 from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
-from attent.models.settings import KINDS, ModelSettings, keys_of
+from attent.models.settings import SETTINGS, ModelSettings, keys_of
 from attent.runs.config import DOES, Task
 from attent.training.settings import TrainingSettings
 
@@ -45,7 +45,7 @@ def _needed(tables: dict[str, Any]) -> dict[str, Any]:
 def _model_of(given: dict[str, Any]) -> Any:
     """The model of settings that name none."""
     values = _needed(given)
-    return KINDS[values.get("kind", "transformer")].settings.model_validate(values)
+    return SETTINGS[values.get("kind", "transformer")].model_validate(values)
 
 
 class RunSettings(BaseModel):

@@ -16,7 +16,7 @@ from attent.decoding.translator import Translator
 from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.metrics import exact_match
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 from attent.tasks.corpora import ParallelCorpus, open_shared, parallel_corpus
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies

@@ -13,7 +13,7 @@ from attent.data.labelled.examples import LabelledBatch
 from attent.data.masked_lm import MaskedBatch, MaskedLines
 from attent.data.tokenizer import PAD
 from attent.models.encoder import EncoderModel
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 from attent.ops.linear_cross_entropy import output_loss
 from attent.training.autotune import Precision, autocast
 

@@ -191,7 +191,7 @@ def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
 
 
 def test_a_run_without_attention_to_the_source(attent, settings_file: Path, tmp_path: Path, file: Path) -> None:
-    from attent.models.rnn_settings import RnnSettings
+    from attent.models.settings import RnnSettings
     from attent.tasks.recipe import follow
     from attent.tasks.settings import read
 

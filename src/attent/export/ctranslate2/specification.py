@@ -17,9 +17,9 @@ from attent.attention.scores import Dot, ScaledDot
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.evaluation.unk_replacement import token_texts
 from attent.layers.feed_forward import FeedForward
+from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.models.transformer_layers import Embedding
-from attent.models.transformer_settings import TransformerSettings
 from attent.runs.folder import Run
 
 # Waves are computed as they are needed; CTranslate2 reads them from a table, which ends somewhere.

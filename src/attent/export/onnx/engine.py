@@ -17,7 +17,7 @@ from attent.errors import ArgumentError, RunError
 from attent.export.manifest import Manifest, package, version_of
 from attent.export.onnx import graphs
 from attent.export.onnx.graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS
-from attent.models.encoder_decoder import EncoderDecoder, Memory
+from attent.models.model import EncoderDecoder, Memory
 from attent.runs.folder import Run
 from attent.types import Features, Lengths, Tokens
 
@@ -77,7 +77,7 @@ class OnnxState:
 
 
 class OnnxModel(EncoderDecoder[OnnxState]):
-    """Two graphs as a model: it keeps the contract of `attent.models.encoder_decoder`, with logits for features.
+    """Two graphs as a model: it keeps the contract of `attent.models.model`, with logits for features.
 
     Args:
         folder: an export.

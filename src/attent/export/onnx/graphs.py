@@ -26,7 +26,7 @@ from attent.export.manifest import Side, StateTensor
 from attent.export.onnx.recurrent import translations
 from attent.export.onnx.states import flatten_state, unflatten_state
 from attent.export.onnx.tracing import tracing
-from attent.models.encoder_decoder import EncoderDecoder
+from attent.models.model import EncoderDecoder
 from attent.runs.folder import Run
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"

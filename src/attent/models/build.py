@@ -1,0 +1,24 @@
+"""Construction of a model from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attent.models.encoder import EncoderModel
+from attent.models.rnn import RNN
+from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
+from attent.models.transformer import Transformer
+
+MODELS: dict[str, Callable[[Any, int, int], Any]] = {"transformer": Transformer, "rnn": RNN, "encoder": EncoderModel}
+
+
+def build(settings: TransformerSettings | RnnSettings | EncoderSettings, inputs: int, outputs: int) -> Any:
+    """Build an `EncoderDecoder`, or an `EncoderModel` from the settings of an encoder.
+
+    Args:
+        settings: of any kind of model.
+        inputs: the size of the source vocabulary, or of the input vectors.
+        outputs: the size of the target vocabulary, or the number of classes.
+    """
+    return MODELS[settings.kind](settings, inputs, outputs)
