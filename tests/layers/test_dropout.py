@@ -3,7 +3,7 @@ import torch
 
 from attent.layers.dropout import Dropout
 from attent.ops import native
-from attent.ops.dropout import drops
+from attent.ops.dropout import feature_mask
 
 SHARE = 0.3
 
@@ -68,7 +68,7 @@ def test_many_features_stay_by_the_hash(way: str) -> None:
     features = torch.randn(3, 127, 131)
     result = dropped(features, 6)
     torch.manual_seed(6)
-    kept = drops(3 * 127, 131, SHARE, int(torch.randint(2**31 - 1, ()))).kept()[0, 0]
+    kept = feature_mask(features, SHARE, int(torch.randint(2**31 - 1, ()))).keep_mask()[0, 0]
     torch.testing.assert_close(result, features * kept.view(3, 127, 131) / (1 - SHARE))
 
 

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from attent.layers.dropout import Dropout
 from attent.ops import native
-from attent.ops.add_layer_norm import residual_norm
-from attent.ops.dropout import kept
+from attent.ops.add_layer_norm import add_layer_norm
+from attent.ops.dropout import keep_mask
 
 needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 SHARE, HALF = 0.3, torch.bfloat16
@@ -27,7 +27,7 @@ def stays(seed: int, number: int, width: int, share: float = SHARE) -> Tensor:
     """What a sweep keeps if torch's generator was seeded with this before."""
     torch.manual_seed(seed)
     rows = torch.arange(number)
-    return kept(rows, torch.arange(width), 1, 1, share, int(torch.randint(2**31 - 1, ())))[0, 0]
+    return keep_mask(rows, torch.arange(width), 1, 1, share, int(torch.randint(2**31 - 1, ())))[0, 0]
 
 
 def error(found: Tensor, exact: Tensor) -> float:
@@ -54,7 +54,7 @@ def test_agrees_with_the_formula(
     exact = exact_features + exact_output[0] * kept / (1 - SHARE) if exact_output else exact_features
     exact_norm = F.layer_norm(exact, (width,), weight, bias, norm.eps)
     torch.manual_seed(1)
-    together, normalised = residual_norm(features, None if of_output is None else output, Dropout(SHARE), SHARE, norm, of_norm)
+    together, normalised = add_layer_norm(features, None if of_output is None else output, norm, Dropout(SHARE), of_norm)
     assert normalised.dtype == of_norm
     assert error(together, exact) < 5e-7
     assert error(normalised, exact_norm) < (2e-6 if of_norm == torch.float32 else 2**-8)
@@ -71,9 +71,9 @@ def test_agrees_with_the_formula(
 
 def test_without_the_extension_pytorch_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     norm, features, output = layer(11), torch.randn(3, 5, 11), torch.randn(3, 5, 11)
-    ours = residual_norm(features, output, Dropout(0.0), 0.0, norm, torch.float32)
+    ours = add_layer_norm(features, output, norm, Dropout(0.0), torch.float32)
     monkeypatch.setattr(native, "library", lambda: None)
-    torch.testing.assert_close(residual_norm(features, output, Dropout(0.0), 0.0, norm, torch.float32), ours)
+    torch.testing.assert_close(add_layer_norm(features, output, norm, Dropout(0.0), torch.float32), ours)
     torch.testing.assert_close(ours[1], norm(features + output))
 
 
@@ -82,7 +82,7 @@ def test_elsewhere_pytorch_computes_it(training: bool, dtype: torch.dtype) -> No
     norm, dropout = layer(7).to(dtype).train(training), Dropout(SHARE).train(training)
     features, output = torch.randn(3, 7, dtype=dtype), torch.randn(3, 7, dtype=dtype)
     torch.manual_seed(3)
-    together, normalised = residual_norm(features, output, dropout, dropout.active_share, norm, dtype)
+    together, normalised = add_layer_norm(features, output, norm, dropout, dtype)
     torch.manual_seed(3)
     assert torch.equal(together, features + dropout(output))
     assert torch.equal(normalised, norm(together))
@@ -91,7 +91,7 @@ def test_elsewhere_pytorch_computes_it(training: bool, dtype: torch.dtype) -> No
 @needs_extension
 def test_a_share_goes_and_the_mean_stays() -> None:
     torch.manual_seed(2)
-    together, _ = residual_norm(torch.zeros(499, 1009), torch.ones(499, 1009), Dropout(SHARE), SHARE, layer(1009), torch.float32)
+    together, _ = add_layer_norm(torch.zeros(499, 1009), torch.ones(499, 1009), layer(1009), Dropout(SHARE), torch.float32)
     assert (together == 0).float().mean().item() == pytest.approx(SHARE, abs=3e-3)
     assert together.unique().tolist() == pytest.approx([0.0, 1 / (1 - SHARE)])
     assert together.mean().item() == pytest.approx(1.0, abs=5e-3)
@@ -103,7 +103,7 @@ def test_what_goes_follows_from_torchs_seed_and_changes_from_call_to_call() -> N
 
     def sums(seed: int) -> list[Tensor]:
         torch.manual_seed(seed)
-        return [residual_norm(features, output, Dropout(SHARE), SHARE, norm, torch.float32)[0] for _ in range(2)]
+        return [add_layer_norm(features, output, norm, Dropout(SHARE), torch.float32)[0] for _ in range(2)]
 
     one, another = sums(3)
     assert torch.equal(torch.stack(sums(3)), torch.stack((one, another)))
@@ -115,14 +115,14 @@ def test_what_goes_was_nothing_whatever_it_held() -> None:
     norm, gone = layer(19), ~stays(4, 17, 19)
     torch.manual_seed(4)
     output = torch.zeros(17, 19).masked_fill(gone, math.nan)
-    together, _ = residual_norm(torch.ones(17, 19), output, Dropout(SHARE), SHARE, norm, torch.float32)
+    together, _ = add_layer_norm(torch.ones(17, 19), output, norm, Dropout(SHARE), torch.float32)
     assert torch.equal(together, torch.ones(17, 19))
 
 
 @needs_extension
 def test_nan_stays_nan_in_bfloat16() -> None:
     features = torch.tensor([[math.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
-    _, normalised = residual_norm(features, None, Dropout(0.0), 0.0, layer(3), HALF)
+    _, normalised = add_layer_norm(features, None, layer(3), Dropout(0.0), HALF)
     assert normalised.isnan().tolist() == [[True] * 3, [False] * 3]
 
 
@@ -135,7 +135,7 @@ def test_bits_do_not_depend_on_the_threads() -> None:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
             torch.manual_seed(5)
-            results = residual_norm(features, output, Dropout(SHARE), SHARE, norm, torch.float32)
+            results = add_layer_norm(features, output, norm, Dropout(SHARE), torch.float32)
             inputs = (features, output, norm.weight, norm.bias)
             found.append(torch.cat([one.flatten() for one in torch.autograd.grad(results, inputs, [features, output])]))
     finally:
@@ -147,8 +147,8 @@ def test_bits_do_not_depend_on_the_threads() -> None:
 @needs_extension
 def test_rows_do_not_depend_on_their_neighbours() -> None:
     norm, features, output = layer(37), torch.randn(101, 37), torch.randn(101, 37)
-    _, whole = residual_norm(features, output, Dropout(0.0), 0.0, norm, torch.float32)
-    assert torch.equal(residual_norm(features[40:43], output[40:43], Dropout(0.0), 0.0, norm, torch.float32)[1], whole[40:43])
+    _, whole = add_layer_norm(features, output, norm, Dropout(0.0), torch.float32)
+    assert torch.equal(add_layer_norm(features[40:43], output[40:43], norm, Dropout(0.0), torch.float32)[1], whole[40:43])
 
 
 @needs_extension
@@ -163,7 +163,7 @@ def test_gradients_are_differentiable(share: float) -> None:
         return first + torch.autograd.grad(sum(one.square().sum() for one in first), inputs)
 
     torch.manual_seed(6)
-    found = second(*residual_norm(features, output, Dropout(share), share, norm, torch.float32))
+    found = second(*add_layer_norm(features, output, norm, Dropout(share), torch.float32))
     together = features + output * kept / (1 - share)
     torch.testing.assert_close(found, second(together, norm(together)), atol=1e-4, rtol=1e-4)
 
@@ -174,7 +174,7 @@ def test_many_gradients_at_once(which: int) -> None:
     torch.manual_seed(8)
     features, output = (torch.randn(3, 5, 16, requires_grad=True) for _ in range(2))
     norm = layer(16)
-    result = residual_norm(features, output, Dropout(SHARE), SHARE, norm, torch.float32)[which]
+    result = add_layer_norm(features, output, norm, Dropout(SHARE), torch.float32)[which]
     leaves, slopes = [features, output, *(norm.parameters() if which else ())], torch.randn(7, 3, 5, 16)
     expected = [
         torch.stack(some) for some in zip(*(torch.autograd.grad(result, leaves, one, retain_graph=True) for one in slopes), strict=True)
@@ -193,7 +193,7 @@ def test_neither_features_nor_gradients_need_be_contiguous() -> None:
         inputs = (features, norm.weight) if added is None else (features, norm.weight, output)
         together = features.mT if added is None else features.mT + output.mT
         plain = together.sum() + norm(together).mT.square().sum()
-        total, normalised = residual_norm(features.mT, None if added is None else output.mT, Dropout(0.0), 0.0, norm, torch.float32)
+        total, normalised = add_layer_norm(features.mT, None if added is None else output.mT, norm, Dropout(0.0), torch.float32)
         ours = total.sum() + normalised.mT.square().sum()
         found, wanted = (torch.autograd.grad(one, inputs, create_graph=True) for one in (ours, plain))
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
@@ -203,11 +203,11 @@ def test_neither_features_nor_gradients_need_be_contiguous() -> None:
 
 def test_compiles_in_training() -> None:
     norm, features, output = layer(7), torch.randn(3, 7, requires_grad=True), torch.randn(3, 7)
-    compiled = torch.compile(residual_norm, backend="eager", fullgraph=True)
-    found = compiled(features, output, Dropout(0.0), 0.0, norm, torch.float32)
+    compiled = torch.compile(add_layer_norm, backend="eager", fullgraph=True)
+    found = compiled(features, output, norm, Dropout(0.0), torch.float32)
     torch.testing.assert_close(found[1], norm(features + output))
 
 
 def test_nothing_to_do() -> None:
-    together, normalised = residual_norm(torch.zeros(0, 7), torch.zeros(0, 7), Dropout(SHARE), SHARE, layer(7), torch.float32)
+    together, normalised = add_layer_norm(torch.zeros(0, 7), torch.zeros(0, 7), layer(7), Dropout(SHARE), torch.float32)
     assert together.shape == normalised.shape == (0, 7)

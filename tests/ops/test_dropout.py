@@ -9,12 +9,12 @@ from torch import Tensor
 from attent.attention import attend
 from attent.attention.backends import row_tiles as by_rows
 from attent.ops import native
-from attent.ops.dropout import kept
+from attent.ops.dropout import keep_mask
 
 
 def mask(seed: int | Tensor, probability: float = 0.5, batch: int = 3, heads: int = 2, queries: int = 127, keys: int = 131) -> Tensor:
     rows = torch.arange(queries)
-    return kept(rows, torch.arange(keys), heads, batch, probability, seed)
+    return keep_mask(rows, torch.arange(keys), heads, batch, probability, seed)
 
 
 def agreement(one: Tensor, other: Tensor) -> float:
@@ -84,7 +84,7 @@ def test_the_mask_is_a_function_of_its_arguments() -> None:
     assert torch.equal(whole, mask(7 + 2**32))
     assert torch.equal(whole, mask(7 + 2**70))
     rows = torch.tensor([5, 3])
-    assert torch.equal(kept(rows, torch.arange(11), 2, 3, 0.5, 7), whole[:, :, rows, :11])
+    assert torch.equal(keep_mask(rows, torch.arange(11), 2, 3, 0.5, 7), whole[:, :, rows, :11])
     # more sequences, heads or keys change nothing for those there were
     assert torch.equal(mask(7, batch=5, heads=3, keys=137)[:3, :2, :, :131], whole)
 

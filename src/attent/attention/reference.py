@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attent.attention.base import Pairs, Side
 from attent.attention.call import Call
-from attent.ops.dropout import kept
+from attent.ops.dropout import keep_mask
 from attent.ops.eligibility import is_known_true
 
 
@@ -70,7 +70,7 @@ def steps_of(
     found = weights_of(call, pairs, query, key, allowed, lowered=lowered, between=between)
     weights = found["weights"]
     if call.dropout and call.seed is not None:
-        stays = kept(pairs.rows, pairs.columns, pairs.heads, call.batch, call.dropout, call.seed)
+        stays = keep_mask(pairs.rows, pairs.columns, pairs.heads, call.batch, call.dropout, call.seed)
         found["dropped"] = weights = weights * stays / (1.0 - call.dropout)
     found["output"] = weights @ value  # (B, H, Tq, Dv)
     return found

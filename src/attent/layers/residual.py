@@ -8,37 +8,37 @@ import torch
 from torch import Tensor, nn
 
 from attent.layers.dropout import Dropout
-from attent.ops.add_layer_norm import residual_norm
+from attent.ops.add_layer_norm import add_layer_norm
 
 Norm = Literal["post", "pre"]
 
 
 class Stream(NamedTuple):
-    """What runs through the sub-layers, x + Dropout(f): with pre-norm it is added when it is normalised, by who reads it next."""
+    """The residual stream x + Dropout(f). With pre-norm the next norm adds f: one sweep computes sum and norm."""
 
-    features: Tensor  # (…, E)
-    output: Tensor | None = None  # (…, E), of the last sub-layer, if it has not been added
+    features: Tensor  # x, (…, E)
+    output: Tensor | None = None  # f, (…, E), of the last sub-layer, until it is added
     dropout: Dropout = Dropout(0.0)
 
-    def normalised(self, norm: nn.LayerNorm) -> tuple[Stream, Tensor]:
-        """The stream with nothing left to add, and its norm in the type that autocast's products take."""
+    def normalize(self, norm: nn.LayerNorm) -> tuple[Stream, Tensor]:
+        """Return the stream after the addition, and its norm in the type of autocast's products."""
         device = self.features.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.features.dtype
-        together, normalised = residual_norm(self.features, self.output, self.dropout, self.dropout.active_share, norm, dtype)
-        return Stream(together), normalised
+        total, normalized = add_layer_norm(self.features, self.output, norm, self.dropout, dtype)
+        return Stream(total), normalized
 
     def end(self, norm: nn.Module) -> Tensor:
-        """What a stack of layers makes of it: the last norm adds what has not been added."""
-        return norm(self.features) if self.output is None else self.normalised(cast(nn.LayerNorm, norm))[1]
+        """Return the output of a stack of layers, whose last norm adds f."""
+        return norm(self.features) if self.output is None else self.normalize(cast(nn.LayerNorm, norm))[1]
 
 
 class Residual(nn.Module):
-    """The way into a sub-layer f and out of it.
+    """The residual connection around a sub-layer f.
 
         post: LayerNorm(x + Dropout(f(x)))         Vaswani et al. (2017), §3.1 and §5.4, arXiv 1706.03762
         pre:  x + Dropout(f(LayerNorm(x)))         Xiong et al. (2020), Figure 1 (b), arXiv 2002.04745
 
-    A sub-layer is written as `stream, read = enter(stream)` and `leave(stream, f(read))`, so that f may also read and return state.
+    A sub-layer is written as `stream, x = enter(stream)` and `leave(stream, f(x))`, so that f may also take and return state.
 
     Args:
         width: the model width E.
@@ -53,11 +53,11 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def enter(self, stream: Stream) -> tuple[Stream, Tensor]:
-        """The stream to leave with, and what the sub-layer reads of it, (…, E)."""
-        return stream.normalised(self.norm) if self.pre else (stream, stream.features)
+        """Return the stream to leave with, and the input of the sub-layer, (…, E)."""
+        return stream.normalize(self.norm) if self.pre else (stream, stream.features)
 
     def leave(self, stream: Stream, output: Tensor) -> Stream:
-        """What the next sub-layer gets, from this one's stream and output (…, E)."""
+        """Return the stream after the sub-layer, given its output (…, E)."""
         if self.pre:
             return Stream(stream.features, output, self.dropout)
-        return Stream(residual_norm(stream.features, output, self.dropout, self.dropout.active_share, self.norm, stream.features.dtype)[1])
+        return Stream(add_layer_norm(stream.features, output, self.norm, self.dropout, stream.features.dtype)[1])

@@ -1,143 +1,131 @@
-"""x + Dropout(f) and its layer normalisation, in one sweep over the features where the extension can."""
+"""x + Dropout(f) and its layer normalization, in training in one sweep over the features."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attent.ops import native
-from attent.ops.autograd import needs_double_backward
-from attent.ops.dropout import Drops, drops
+from attent.ops.autograd import double_backward, needs_double_backward
+from attent.ops.dropout import feature_mask
 from attent.ops.eligibility import can_run_native
 
+DTYPES = (torch.float32, torch.bfloat16)
 
-def residual_norm(
-    features: Tensor, output: Tensor | None, dropout: Callable[[Tensor], Tensor], share: float, norm: nn.LayerNorm, dtype: torch.dtype
+
+class DropoutModule(Protocol):
+    """A dropout with its current share, 0 while evaluating."""
+
+    @property
+    def active_share(self) -> float: ...
+
+    def __call__(self, features: Tensor, /) -> Tensor: ...
+
+
+def add_layer_norm(
+    features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, dropout: DropoutModule, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """x + Dropout(f), and LayerNorm(x + Dropout(f)).
+    """Return x + Dropout(f), and LayerNorm(x + Dropout(f)).
 
-    While training in float32 on a CPU, with or without bfloat16 in autocast, the extension computes both in one sweep, and their
-    gradients in another. What is dropped is then the hash of `attent.ops.dropout`, of a seed from torch's generator; elsewhere
-    it is `dropout`'s own, so that the same seed drops other features there.
+    In training in float32 on a CPU, with or without bfloat16 autocast, the library computes both in one sweep, and their gradients in
+    another. Its dropout is the hash of `attent.ops.dropout`, with a seed from torch's generator; elsewhere it is the module's own, so
+    that the same seed drops other features there.
 
     Args:
         features: x, (…, E).
-        output: f, (…, E); None if there is nothing to add.
-        dropout: applied to f where PyTorch computes.
-        share: the share of f that is dropped, 0 while evaluating.
+        residual: f, (…, E); None if there is nothing to add.
         norm: over E.
-        dtype: what the norm is needed in; it is x's where PyTorch computes it.
+        dropout: applied to f.
+        dtype: the norm's type in the library; PyTorch returns x's.
     """
-    if _serves(features, output, norm, dtype):
-        share = 0.0 if output is None else share
+    if _can_run_native(features, residual, norm, dtype):
+        share = 0.0 if residual is None else dropout.active_share
         seed = int(torch.randint(2**31 - 1, ())) if share else 0
-        work = _Work(seed, share, norm.eps, dtype)
-        # made contiguous here, as what is kept for second derivatives must be an argument itself
-        together, normalised = _ResidualNorm.apply(features.contiguous(), output, norm.weight, norm.bias, work)
-        return features if together is None else together, normalised
-    together = features if output is None else features + dropout(output)
-    return together, norm(together)
+        # Contiguous here: second derivatives need the saved tensors to be the function's own arguments.
+        features = features.contiguous()
+        total, normalized = _AddLayerNorm.apply(features, residual, norm.weight, norm.bias, _Options(seed, share, norm.eps, dtype))
+        return features if total is None else total, normalized
+    return reference(features, residual, norm, dropout)
 
 
-def _serves(features: Tensor, output: Tensor | None, norm: nn.LayerNorm, dtype: torch.dtype) -> bool:
-    """Whether the extension does: without gradients to come PyTorch is used, which compilers and exporters can follow."""
-    if not (norm.training and torch.is_grad_enabled() and can_run_native()):
+def reference(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, dropout: DropoutModule) -> tuple[Tensor, Tensor]:
+    """Compute `add_layer_norm` in plain PyTorch."""
+    total = features if residual is None else features + dropout(residual)
+    return total, norm(total)
+
+
+def _can_run_native(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, dtype: torch.dtype) -> bool:
+    """Return whether gradients will follow; else PyTorch computes, which compilers and exporters can follow."""
+    if not norm.training or dtype not in DTYPES or norm.weight is None or norm.bias is None:
         return False
-    types = (torch.float32, torch.bfloat16)
-    if dtype not in types or (output is not None and (output.dtype not in types or output.shape != features.shape)):
+    if residual is not None and (residual.dtype not in DTYPES or residual.shape != features.shape):
         return False
-    exact = (features, norm.weight, norm.bias)
-    return features.numel() > 0 and all(one is not None and one.dtype == torch.float32 and one.device.type == "cpu" for one in exact)
+    return torch.is_grad_enabled() and features.numel() > 0 and can_run_native(features, norm.weight, norm.bias)
 
 
-class _Work(NamedTuple):
-    """What a sweep needs besides tensors."""
-
+class _Options(NamedTuple):
     seed: int
     share: float
     epsilon: float
     dtype: torch.dtype
 
-    def drops(self, number: int, width: int) -> Drops:
-        """Which features stay, as of the weights of one sequence and one head."""
-        return drops(number, width, self.share, self.seed)
-
-    def numbers(self) -> tuple[float, ...]:
-        """The seed, the threshold below which a hash says that a feature goes, and what is multiplied with those that stay."""
+    def dropout(self) -> tuple[float, ...]:
+        """Return the seed, the threshold of hashes, and the factor on features that stay."""
         return self.seed, int(self.share * 2**32), 1.0 / (1.0 - self.share)
 
 
-class _ResidualNorm(torch.autograd.Function):
+class _AddLayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, features: Tensor, output: Tensor | None, weight: Tensor, bias: Tensor, work: _Work
+        ctx: Any, features: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, options: _Options
     ) -> tuple[Tensor | None, Tensor]:
         width = features.shape[-1]
-        number = features.numel() // width
-        together = None if output is None else torch.empty_like(features)
-        normalised = torch.empty_like(features, dtype=work.dtype)
-        statistics = features.new_empty(number, 2)
-        halves = output is not None and output.dtype == torch.bfloat16, work.dtype == torch.bfloat16
-        nothing = features.new_empty(0)
-        tensors = (
-            features,
-            nothing if output is None else output.contiguous(),
-            weight.contiguous(),
-            bias.contiguous(),
-            nothing if together is None else together,
-            normalised,
-            statistics,
-        )
-        native.run("attent_residual_norm", tensors, number, width, *halves, *work.numbers(), work.epsilon)
-        ctx.save_for_backward(features if together is None else together, weight, statistics)
-        ctx.work, ctx.of_output = work, None if output is None else output.dtype
+        rows = features.numel() // width
+        total = None if residual is None else torch.empty_like(features)
+        normalized = torch.empty_like(features, dtype=options.dtype)
+        statistics, empty = features.new_empty(rows, 2), features.new_empty(0)
+        is_half = residual is not None and residual.dtype == torch.bfloat16, options.dtype == torch.bfloat16
+        inputs = (features, empty if residual is None else residual.contiguous(), weight.contiguous(), bias.contiguous())
+        outputs = (empty if total is None else total, normalized, statistics)
+        native.run("attent_residual_norm", (*inputs, *outputs), rows, width, *is_half, *options.dropout(), options.epsilon)
+        ctx.save_for_backward(features if total is None else total, weight, statistics)
+        ctx.options, ctx.residual_dtype = options, None if residual is None else residual.dtype
         ctx.set_materialize_grads(False)
-        return together, normalised
+        return total, normalized
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        dtogether, dnormalised = gradients
-        together, weight, statistics = ctx.saved_tensors
-        if dnormalised is None:
-            dnormalised = torch.zeros_like(together, dtype=ctx.work.dtype)
+        dtotal, dnormalized = gradients
+        (total, weight, statistics), options = ctx.saved_tensors, ctx.options
+        if dnormalized is None:
+            dnormalized = torch.zeros_like(total, dtype=options.dtype)
         if needs_double_backward(*gradients):
-            return *_differentiable(together, weight, dtogether, dnormalised, ctx.work, ctx.of_output), None
-        width = together.shape[-1]
-        dfeatures, dweight, dbias = torch.empty_like(together), torch.empty_like(weight), torch.empty_like(weight)
-        doutput = None if ctx.of_output is None else torch.empty_like(together, dtype=ctx.of_output)
-        nothing = together.new_empty(0)
-        tensors = (
-            together,
-            dnormalised.contiguous(),
-            nothing if dtogether is None else dtogether.contiguous(),
-            weight.contiguous(),
-            statistics,
-            dfeatures,
-            nothing if doutput is None else doutput,
-            dweight,
-            dbias,
-        )
-        halves = ctx.of_output == torch.bfloat16, ctx.work.dtype == torch.bfloat16
-        native.run("attent_residual_norm_gradients", tensors, len(statistics), width, *halves, *ctx.work.numbers())
-        return dfeatures, doutput, dweight, dbias, None
+            return *_plain_backward(total, weight, dtotal, dnormalized, options, ctx.residual_dtype), None
+        dfeatures, dweight, dbias = torch.empty_like(total), torch.empty_like(weight), torch.empty_like(weight)
+        dresidual = None if ctx.residual_dtype is None else torch.empty_like(total, dtype=ctx.residual_dtype)
+        empty = total.new_empty(0)
+        inputs = (total, dnormalized.contiguous(), empty if dtotal is None else dtotal.contiguous(), weight.contiguous(), statistics)
+        outputs = (dfeatures, empty if dresidual is None else dresidual, dweight, dbias)
+        is_half = ctx.residual_dtype == torch.bfloat16, options.dtype == torch.bfloat16
+        native.run("attent_residual_norm_gradients", (*inputs, *outputs), len(statistics), total.shape[-1], *is_half, *options.dropout())
+        return dfeatures, dresidual, dweight, dbias, None
 
 
-def _differentiable(
-    together: Tensor, weight: Tensor, dtogether: Tensor | None, dnormalised: Tensor, work: _Work, of_output: torch.dtype | None
+def _plain_backward(
+    total: Tensor, weight: Tensor, dtotal: Tensor | None, dnormalized: Tensor, options: _Options, residual_dtype: torch.dtype | None
 ) -> tuple[Tensor | None, ...]:
-    """The gradients in plain PyTorch, for those who differentiate them."""
-    variance, mean = torch.var_mean(together, -1, correction=0, keepdim=True)
-    unit, gradient = (together - mean) * torch.rsqrt(variance + work.epsilon), dnormalised.to(together.dtype)
-    weighted = gradient * weight
-    apart = weighted - weighted.mean(-1, keepdim=True) - unit * (weighted * unit).mean(-1, keepdim=True)
-    dfeatures = apart * torch.rsqrt(variance + work.epsilon)
-    if dtogether is not None:
-        dfeatures = dfeatures + dtogether
-    dweight, dbias = (one.reshape(-1, len(weight)).sum(0) for one in (gradient * unit, gradient))
-    if of_output is None:
+    def normalize(total: Tensor, weight: Tensor) -> Tensor:
+        return F.layer_norm(total, weight.shape, weight, torch.zeros_like(weight), options.epsilon).to(options.dtype)
+
+    needs_grad = total.requires_grad, weight.requires_grad
+    dfeatures, dweight = double_backward(normalize, (total, weight), dnormalized, needs_grad)
+    dbias = dnormalized.to(weight.dtype).reshape(-1, len(weight)).sum(0)
+    if dtotal is not None:
+        dfeatures = dfeatures + dtotal
+    if residual_dtype is None or dfeatures is None:
         return dfeatures, None, dweight, dbias
-    kept = work.drops(together.numel() // together.shape[-1], together.shape[-1]).kept().view_as(together)
-    return dfeatures, (dfeatures * kept / (1.0 - work.share)).to(of_output), dweight, dbias
+    mask = feature_mask(total, options.share, options.seed).keep_mask().view_as(total)
+    return dfeatures, (dfeatures * mask / (1.0 - options.share)).to(residual_dtype), dweight, dbias

@@ -1,95 +1,90 @@
-"""Which weights dropout keeps: a function of (seed, b, h, i, j), so that every implementation and every recomputation agree.
+"""Dropout whose mask is a function of (seed, b, h, i, j), so that every implementation and every recomputation agree.
 
 The bits are those of a counter run through the integer hash "lowbias32" (Wellons 2018), two rounds of multiply and
 xor-shift: once for the seed, once for the row (b, h, i), once for the column j and once more for their sum. The row is hashed
-whole: a hash of a hash of a hash, which each use their argument twice, takes compilers a minute.
+in one step: nested hashes, which each use their argument twice, take compilers a minute.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from attent.ops import native
+from attent.ops.eligibility import can_run_native, needs_plain_torch
 
 WORD = 0xFFFFFFFF
-# odd and far from small ratios: the primes of xxHash (Collet 2012), one for each axis of a row
+# Odd and far from small ratios: the primes of xxHash (Collet 2012), one for each axis of a row.
 _SEQUENCE, _HEAD, _ROW = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
-# keeps the column's hash from being that of a row of the same number
+# Keeps the hash of a column from being that of the row of the same number.
 _COLUMN = 0x5BD1E995
 
 Word = TypeVar("Word", int, Tensor)
 
 
-def _mixed(bits: Word) -> Word:
-    # 32-bit words held in int64 and cut after each product: compilers that fold constants do not wrap an int32
+def _hash(bits: Word) -> Word:
+    # 32-bit words in int64, cut after each product: compilers that fold constants do not wrap an int32.
     bits = ((bits ^ (bits >> 16)) * 0x7FEB352D) & WORD
     bits = ((bits ^ (bits >> 15)) * 0x846CA68B) & WORD
     return bits ^ (bits >> 16)
 
 
 @dataclass(frozen=True)
-class Drops:
-    """Which weights of a tile stay, hashed as far as that goes row by row and column by column."""
+class DropoutMask:
+    """The weights of a tile that stay, hashed row by row and column by column."""
 
     row: Tensor  # (B, H, Tq, 1)
     column: Tensor  # (Tk,)
     probability: float
 
     @classmethod
-    def of(cls, rows: Tensor, columns: Tensor, heads: int, batch: int, probability: float, seed: int | Tensor) -> Drops:
-        """Hash what `kept` takes."""
+    def of(cls, rows: Tensor, columns: Tensor, heads: int, batch: int, probability: float, seed: int | Tensor) -> DropoutMask:
+        """Hash the arguments of `keep_mask`."""
         device = columns.device
-        start = _mixed(seed & WORD) if isinstance(seed, int) else _mixed(seed.to(device, torch.int64).reshape(1) & WORD)
+        start = _hash(seed & WORD) if isinstance(seed, int) else _hash(seed.to(device, torch.int64).reshape(1) & WORD)
         sequences = torch.arange(batch, device=device).reshape(-1, 1, 1, 1)
         head = torch.arange(heads, device=device).reshape(1, -1, 1, 1)
-        row = _mixed((start + _SEQUENCE * sequences + _HEAD * head + _ROW * rows.reshape(1, 1, -1, 1)) & WORD)
-        return cls(row, _mixed((_COLUMN + columns) & WORD), probability)
+        row = _hash((start + _SEQUENCE * sequences + _HEAD * head + _ROW * rows.reshape(1, 1, -1, 1)) & WORD)
+        return cls(row, _hash((_COLUMN + columns) & WORD), probability)
 
     @property
-    def threshold(self) -> int:
-        """Below it, a hash of 32 bits says that the weight goes."""
-        return threshold(self.probability)
+    def _is_native(self) -> bool:
+        return self.column.device.type == "cpu" and threshold(self.probability) <= WORD and can_run_native()
 
-    @property
-    def compiled(self) -> bool:
-        """Whether the extension serves; compilers fuse the step with what comes before and after it."""
-        here = self.column.device.type == "cpu" and self.threshold <= WORD
-        return here and not torch.compiler.is_compiling() and native.library() is not None
+    def keep_mask(self) -> Tensor:
+        """Return which weights stay, boolean (B, H, Tq, Tk)."""
+        if self._is_native:
+            return torch.ops.attent.kept(self.row, self.column, threshold(self.probability))
+        return _hash((self.row + self.column) & WORD) >= threshold(self.probability)
 
-    def kept(self) -> Tensor:
-        """Which weights stay, boolean (B, H, Tq, Tk)."""
-        if self.compiled:
-            return torch.ops.attent.kept(self.row, self.column, self.threshold)
-        return _mixed((self.row + self.column) & WORD) >= self.threshold
-
-    def drop(self, weights: Tensor, groups: slice, rows: slice, out: Tensor) -> Tensor:
-        """Weights (groups, rows, Tk) in which those that go are 0 and those that stay are divided by 1 − probability.
+    def apply(self, weights: Tensor, groups: slice, rows: slice, out: Tensor) -> Tensor:
+        """Write weights (groups, rows, Tk) with those dropped set to 0 and the others divided by 1 − probability.
 
         Args:
             weights: contiguous, of some heads, counted sequence by sequence, and some rows.
-            groups: which heads.
-            rows: which rows.
-            out: where the result goes; may be `weights`.
+            groups: the heads.
+            rows: the rows.
+            out: receives the result; may be `weights`.
         """
         row, factor = self.row.flatten(0, 1)[groups, rows], 1.0 / (1.0 - self.probability)
-        if self.compiled and weights.dtype == torch.float32:
+        if self._is_native and weights.dtype == torch.float32:
             words = (row.to(torch.int32).contiguous(), self.column.to(torch.int32))
-            native.run("attent_dropped", (*words, weights, out), row.numel(), self.column.numel(), self.threshold, factor)
+            sizes = row.numel(), self.column.numel()
+            native.run("attent_dropped", (*words, weights, out), *sizes, threshold(self.probability), factor)
             return out
-        return torch.mul(weights, Drops(row[None], self.column, self.probability).kept()[0], out=out).mul_(factor)
+        return torch.mul(weights, DropoutMask(row[None], self.column, self.probability).keep_mask()[0], out=out).mul_(factor)
 
 
 def threshold(probability: float) -> int:
-    """Below it, a hash of 32 bits says that the weight goes."""
+    """Return the least 32-bit hash with which a weight stays."""
     return int(probability * (WORD + 1))
 
 
-def kept(rows: Tensor, columns: Tensor, heads: int, batch: int, probability: float, seed: int | Tensor) -> Tensor:
-    """Which weights stay, boolean (B, H, Tq, Tk).
+def keep_mask(rows: Tensor, columns: Tensor, heads: int, batch: int, probability: float, seed: int | Tensor) -> Tensor:
+    """Return which weights stay, boolean (B, H, Tq, Tk).
 
     Args:
         rows: (Tq,), the indices of the queries.
@@ -97,26 +92,51 @@ def kept(rows: Tensor, columns: Tensor, heads: int, batch: int, probability: flo
         heads: H.
         batch: B.
         probability: the share of weights that is dropped, from 0 to 1.
-        seed: a whole number, or a tensor that holds one; its lower 32 bits count.
+        seed: an integer, or a tensor that holds one; its lower 32 bits count.
     """
-    return Drops.of(rows, columns, heads, batch, probability, seed).kept()
+    return DropoutMask.of(rows, columns, heads, batch, probability, seed).keep_mask()
 
 
-def drops(number: int, width: int, share: float, seed: int) -> Drops:
-    """Which features of so many rows stay, as of the weights of one sequence and one head."""
-    return Drops.of(torch.arange(number), torch.arange(width), 1, 1, share, seed)
+def feature_mask(features: Tensor, probability: float, seed: int) -> DropoutMask:
+    """Return the mask of features (…, E), hashed as the weights of one sequence and one head."""
+    width = features.shape[-1] if features.dim() else 1
+    return DropoutMask.of(torch.arange(features.numel() // width), torch.arange(width), 1, 1, probability, seed)
+
+
+def dropout(features: Tensor, probability: float, seed: int) -> Tensor:
+    """Drop float32 features of any shape on a CPU, in one sweep of the library, and in another for the gradients."""
+    return _Dropout.apply(features, probability, seed)
+
+
+class _Dropout(torch.autograd.Function):
+    """Its gradient is itself, being linear: of any order."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, probability: float, seed: int) -> Tensor:
+        ctx.probability, ctx.seed = probability, seed
+        rows = features.contiguous().view(1, -1, features.shape[-1] if features.dim() else 1)
+        result = torch.empty_like(rows)
+        feature_mask(features, probability, seed).apply(rows, slice(0, 1), slice(None), result)
+        return result.view(features.shape)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if needs_plain_torch(gradient):
+            mask = feature_mask(gradient, ctx.probability, ctx.seed).keep_mask().view(gradient.shape)
+            return gradient * mask / (1.0 - ctx.probability), None, None
+        return _Dropout.apply(gradient, ctx.probability, ctx.seed), None, None
 
 
 @torch.library.custom_op("attent::kept", mutates_args=())
-def _kept(row: Tensor, column: Tensor, threshold: int) -> Tensor:
-    """The last step by the extension, of rows (B, H, Tq, 1) and columns (Tk,) hashed."""
-    found = torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool)
-    if found.numel():
+def _native_keep_mask(row: Tensor, column: Tensor, threshold: int) -> Tensor:
+    """Compare the hashes of rows (B, H, Tq, 1) and columns (Tk,) in the library."""
+    mask = torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool)
+    if mask.numel():
         words = (row.to(torch.int32).contiguous(), column.to(torch.int32).contiguous())
-        native.run("attent_kept", (*words, found), row.numel(), column.numel(), threshold)
-    return found
+        native.run("attent_kept", (*words, mask), row.numel(), column.numel(), threshold)
+    return mask
 
 
-@_kept.register_fake
+@_native_keep_mask.register_fake
 def _(row: Tensor, column: Tensor, threshold: int) -> Tensor:
     return torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool, device=row.device)

@@ -16,7 +16,7 @@ from attent.attention.masks import Causal, Padding, PerHead, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import Cosine
 from attent.ops import native
-from attent.ops.dropout import kept
+from attent.ops.dropout import keep_mask
 
 needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 B, H, TQ, TK = 2, 6, 37, 41
@@ -103,7 +103,7 @@ def test_weights_dropped_are_those_of_the_hash() -> None:
     identity = torch.eye(TK).expand(B, 1, TK, TK)
     weights = attend(query, key, identity, dropout=0.4, seed=7, implementation="short")
     call = prepare(query, key, identity).call
-    assert torch.equal(weights != 0, kept(torch.arange(call.queries), torch.arange(call.keys), call.heads, B, 0.4, 7))
+    assert torch.equal(weights != 0, keep_mask(torch.arange(call.queries), torch.arange(call.keys), call.heads, B, 0.4, 7))
 
 
 @pytest.mark.usefixtures("width")

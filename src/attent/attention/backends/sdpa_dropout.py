@@ -20,7 +20,7 @@ from attent.attention.base import DotScore, Side
 from attent.attention.call import Call
 from attent.attention.normalizers.softmax import Softmax
 from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
-from attent.ops.dropout import Drops
+from attent.ops.dropout import DropoutMask
 from attent.ops.eligibility import can_run_custom_function
 
 # Pairs that are held at a time: 1 MiB of float32 for their scores, and as much for their weights.
@@ -60,7 +60,7 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
 def context(call: Call, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     """The same of features in exact type, every head spread, times a factor; it serves without dropout too."""
     pairs, seed = call.pairs(), 0 if call.seed is None else call.seed
-    work = _Work(call, scale, Drops.of(pairs.rows, pairs.columns, pairs.heads, call.batch, call.dropout, seed))
+    work = _Work(call, scale, DropoutMask.of(pairs.rows, pairs.columns, pairs.heads, call.batch, call.dropout, seed))
     found = _Dropped.apply(query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), work)
     return found.unflatten(0, (call.batch, call.heads))
 
@@ -79,7 +79,7 @@ class _Work:
 
     call: Call
     scale: float
-    drops: Drops
+    dropout: DropoutMask
 
     def slices(self) -> Iterator[tuple[slice, list[slice]]]:
         """Rows, and the groups that are computed with them in turn."""
@@ -146,7 +146,7 @@ class _Dropped(torch.autograd.Function):
             ours = query[groups, some]
             scores, found = memory.of(ours)
             weights = work.weights(ours, key[groups], hidden, scores, found if kept is None else kept[groups, some])
-            context[groups, some] = torch.bmm(work.drops.drop(weights, groups, some, scores), value[groups])
+            context[groups, some] = torch.bmm(work.dropout.apply(weights, groups, some, scores), value[groups])
         ctx.save_for_backward(query, key, value, kept)
         ctx.work = work
         return context
@@ -169,10 +169,10 @@ class _Dropped(torch.autograd.Function):
             ours, theirs, up = query[groups, some], key[groups], gradient[groups, some]
             first, second, *third = memory.of(ours)
             weights = work.weights(ours, theirs, hidden, first, *third) if kept is None else kept[groups, some]
-            dv[groups].baddbmm_(work.drops.drop(weights, groups, some, first).mT, up)
+            dv[groups].baddbmm_(work.dropout.apply(weights, groups, some, first).mT, up)
             dweights = torch.bmm(up, value[groups].mT, out=second)
             dscores = torch._softmax_backward_data(  # pyright: ignore[reportPrivateImportUsage]
-                work.drops.drop(dweights, groups, some, dweights), weights, -1, weights.dtype, grad_input=first
+                work.dropout.apply(dweights, groups, some, dweights), weights, -1, weights.dtype, grad_input=first
             )
             dq[groups, some] = _times(dscores, theirs, work.scale)
             dk[groups].baddbmm_(dscores.mT, ours, alpha=work.scale)
@@ -185,7 +185,7 @@ def _plain(work: _Work, query: Tensor, key: Tensor, value: Tensor) -> list[Tenso
     def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, some: slice, hidden: Added) -> Tensor:
         weights = work.weights(query, key, hidden)
         factors = torch.ones_like(weights, requires_grad=False)
-        return (weights * work.drops.drop(factors, groups, some, factors)) @ value
+        return (weights * work.dropout.apply(factors, groups, some, factors)) @ value
 
     return [
         checkpointed(context, query[groups, some], key[groups], value[groups], groups, some, hidden)
