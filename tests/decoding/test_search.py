@@ -94,7 +94,7 @@ def test_finished_sentences_leave_in_eights() -> None:
 
 class EachRowAlone(Echo):
     @property
-    def rowwise(self) -> bool:
+    def batch_invariant(self) -> bool:
         return True
 
 

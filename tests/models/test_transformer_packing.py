@@ -41,7 +41,7 @@ def test_the_memory_and_steps_are_those_of_the_modules(variant: dict[str, object
         some = expected.select(LENGTHS.nonzero()[:, 0])
         features = model.decode(some, tokens)
     with torch.inference_mode():
-        assert model.rowwise
+        assert model.batch_invariant
         memory = model.encode(source, LENGTHS)
         for found, exact, length in zip(memory.features, expected.features, LENGTHS.tolist(), strict=True):
             torch.testing.assert_close(found[:length], exact[:length], atol=1e-5, rtol=1e-5)
@@ -87,7 +87,7 @@ def test_what_was_exchanged_or_is_listened_to_goes_the_general_way() -> None:
     assert not is_packable(model.decoder)
     model.encoder.layers[0].feed_forward.widen = nn.Sequential(nn.Linear(36, 67))
     assert not is_packable(model.encoder)
-    assert not model.rowwise
+    assert not model.batch_invariant
 
 
 def test_without_inference_mode_gradients_may_be_wanted() -> None:

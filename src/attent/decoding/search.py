@@ -54,7 +54,7 @@ def search(
     if not finished:
         return []
     limits = constraints.limits.repeat_interleave(copies).tolist()
-    multiple = 1 if model.rowwise else ROW_MULTIPLE
+    multiple = 1 if model.batch_invariant else ROW_MULTIPLE
     # The sentence that each group of K rows writes. At first a sentence has one hypothesis: the others would be equal to it.
     sentence_index = np.arange(len(finished))
     scores = np.full((len(sentence_index), beam), -np.inf, np.float32)

@@ -107,7 +107,7 @@ class StepwiseDecoding:
     def __iter__(self) -> Iterator[DecodingStep]:
         model, device = self.translator.model, self.translator.device
         sequences = Sequences([self.sources])
-        copies = 1 if model.rowwise or len(self.sources) > MAX_REPEATED_SOURCE else ROW_MULTIPLE
+        copies = 1 if model.batch_invariant or len(self.sources) > MAX_REPEATED_SOURCE else ROW_MULTIPLE
         limit = np.iinfo(np.int64).max if model.longest is None else model.longest - 1
         with torch.inference_mode():
             limits = torch.from_numpy(np.minimum(GREEDY.limits(sequences.lengths), limit)).to(device)

@@ -169,7 +169,7 @@ class Translator:
         batches = [*length_batches(sources.lengths, self.longest_source, batch)][::-1]
         with torch.inference_mode():
             # a model that computes each row by itself does not depend on the number of threads either
-            results = (parallel_map if self.model.rowwise else map)(search_batch, batches)
+            results = (parallel_map if self.model.batch_invariant else map)(search_batch, batches)
         for rows, hypotheses in zip(batches, results, strict=True):
             for row, best in zip(rows, hypotheses, strict=True):
                 translations[row] = [

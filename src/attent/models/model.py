@@ -96,7 +96,7 @@ class EncoderDecoder(Model, ABC, Generic[S]):
     to_logits: nn.Linear
 
     @property
-    def rowwise(self) -> bool:
+    def batch_invariant(self) -> bool:
         """True if, in its present mode, the numbers of a row do not depend on the number of rows in the batch."""
         return False
 

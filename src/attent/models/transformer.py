@@ -82,7 +82,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         return self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
 
     @property
-    def rowwise(self) -> bool:
+    def batch_invariant(self) -> bool:
         is_packed = transformer_packing.is_packable(self.encoder) and transformer_packing.is_packable(self.decoder)
         return is_packed and packed_linear.possible(self.to_logits.weight)
 
