@@ -7,6 +7,7 @@ The score of bandwidths h is CV(h) = Σᵢ (yᵢ − m₋ᵢ(xᵢ))² / n, m₋�
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +33,8 @@ class LearnedBandwidth(NamedTuple):
     score: float  # CV, a mean over outputs in the square of their unit
 
 
-class Candidate(NamedTuple):
-    """Log-bandwidths that were tried; candidates compare by their loss."""
+class BandwidthTrial(NamedTuple):
+    """Log-bandwidths and their loss."""
 
     loss: float
     log: np.ndarray  # (D,)
@@ -126,31 +127,27 @@ def learn_bandwidth(
     loss = LeaveOneOut(x, y, kernel, chosen)
     start = np.log(rule)
     tried = [_evaluate(loss, start + np.log(factor)) for factor in FACTORS]
-    tried.append(_vary_features(loss, min(tried, key=_loss)))
-    starts = [*sorted(tried, key=_loss)[:STARTS], _evaluate(loss, start)]
+    tried.append(_vary_features(loss, min(tried, key=itemgetter(0))))
+    starts = [*sorted(tried, key=itemgetter(0))[:STARTS], _evaluate(loss, start)]
     bounds = [(log + LOG_MIN, log + LOG_MAX) for log in start]
-    best = min(starts, key=_loss)
+    best = min(starts, key=itemgetter(0))
     for _, log in starts:
         result = minimize(loss, log, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100, "ftol": 1e-11, "gtol": 1e-8})
-        best = min(best, Candidate(float(result.fun), result.x), key=_loss)
+        best = min(best, BandwidthTrial(float(result.fun), result.x), key=itemgetter(0))
     bandwidth = np.exp(best.log)
     return LearnedBandwidth(bandwidth, loss.score(bandwidth))
 
 
-def _loss(candidate: Candidate) -> float:
-    return candidate.loss
+def _evaluate(loss: LeaveOneOut, log: np.ndarray) -> BandwidthTrial:
+    return BandwidthTrial(loss(log)[0], log)
 
 
-def _evaluate(loss: LeaveOneOut, log: np.ndarray) -> Candidate:
-    return Candidate(loss(log)[0], log)
-
-
-def _vary_features(loss: LeaveOneOut, start: Candidate) -> Candidate:
-    """Return the best candidate after changing the bandwidth of one feature after the other."""
+def _vary_features(loss: LeaveOneOut, start: BandwidthTrial) -> BandwidthTrial:
+    """Return the best trial after changing the bandwidth of one feature after the other."""
     best = start
     for feature in range(len(start.log) if len(start.log) > 1 else 0):
         for factor in (*FACTORS, 32.0, 1024.0):
             log = best.log.copy()
             log[feature] = start.log[feature] + np.log(factor)
-            best = min(best, _evaluate(loss, log), key=_loss)
+            best = min(best, _evaluate(loss, log), key=itemgetter(0))
     return best

@@ -208,7 +208,7 @@ def _projected_map(
     return DeferredMap(prepare)
 
 
-class Target(NamedTuple):
+class PatchTarget(NamedTuple):
     """A function of PyTorch's: the module that owns it, its name, and the function that captures a call of it."""
 
     owner: object
@@ -217,12 +217,12 @@ class Target(NamedTuple):
 
 
 TARGETS = (
-    Target(F, "scaled_dot_product_attention", scaled_dot_product_attention),
+    PatchTarget(F, "scaled_dot_product_attention", scaled_dot_product_attention),
     # nn.MultiheadAttention calls these two when it returns its weights
-    Target(torch, "bmm", bmm),
-    Target(torch, "baddbmm", baddbmm),
-    Target(torch, "_transformer_encoder_layer_fwd", encoder_layer),
-    Target(torch, "_native_multi_head_attention", multi_head),
+    PatchTarget(torch, "bmm", bmm),
+    PatchTarget(torch, "baddbmm", baddbmm),
+    PatchTarget(torch, "_transformer_encoder_layer_fwd", encoder_layer),
+    PatchTarget(torch, "_native_multi_head_attention", multi_head),
 )
 
 
@@ -272,7 +272,7 @@ class Patcher:
         self._active.clear()
 
 
-def _patched(original: Callable[..., Any], target: Target, receive: Callable[[CapturedCall], None]) -> Callable[..., Any]:
+def _patched(original: Callable[..., Any], target: PatchTarget, receive: Callable[[CapturedCall], None]) -> Callable[..., Any]:
     capture = target.capture
 
     @functools.wraps(original)
