@@ -70,19 +70,31 @@ def read_entries(name: str, data: Any) -> Entries:
     return Entries(name, items, next(iter(kinds), None))
 
 
-def read_columns(keys: Any, values: Any) -> tuple[list[Any], list[Any]]:
-    """Read keys and values as two lists.
+def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tuple[Entries, Entries, list[Any]]:
+    """Read the arguments of a lookup: queries, keys, and a value for each key.
 
     Raises:
-        ArgumentError: values are missing, or given beside a dict.
+        ArgumentError: values are missing, or given beside a dict; or entries that `read_entries` refuses.
+        ShapeError: not as many values as keys.
     """
     if isinstance(keys, Mapping):
         if values is not None:
             raise ArgumentError("a dict has its values with it: give either a dict, or keys and values")
-        return list(keys), list(keys.values())
-    if values is None:
+        keys, values = list(keys), list(keys.values())
+    elif values is None:
         raise ArgumentError("values are missing: give a dict, or keys and values")
-    return to_list("keys", keys), to_list("values", values)
+    else:
+        keys, values = to_list("keys", keys), to_list("values", values)
+    if inverse:
+        keys, values = values, keys
+    query_entries, key_entries = read_entries("queries", queries), read_entries("keys", keys)
+    is_scalar = isinstance(queries, Real) or getattr(queries, "ndim", None) == 0
+    if query_entries.kind == "numbers" and key_entries.kind == "vectors" and not is_scalar:
+        # a single vector, given as its numbers
+        query_entries = read_entries("queries", [queries])
+    if len(values) != len(key_entries):
+        raise ShapeError(f"there must be a value for each of {len(key_entries)} keys, got {len(values)}")
+    return query_entries, key_entries, values
 
 
 def to_list(name: str, data: Any) -> list[Any]:
@@ -95,11 +107,6 @@ def to_list(name: str, data: Any) -> list[Any]:
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
         raise ArgumentError(f"{name} must be a number, a string or a sequence of them, got {type(data).__name__}")
     return list(data)
-
-
-def is_scalar(data: Any) -> bool:
-    """Return whether this is a single number, not a sequence."""
-    return isinstance(data, Real) or getattr(data, "ndim", None) == 0
 
 
 def common_kind(queries: Entries, keys: Entries) -> Kind | None:

@@ -15,7 +15,7 @@ from attent.attention.call import prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.gaussian import Gaussian
 from attent.database.answer import Answer
-from attent.database.entries import Entries, common_kind, is_scalar, numeric_values, read_columns, read_entries, to_hashable
+from attent.database.entries import Entries, common_kind, numeric_values, read_database, to_hashable
 from attent.database.matching import Equal, StringScore, TrigramCosine
 from attent.errors import ArgumentError, ShapeError, UnknownNameError
 from attent.registry import keyword_aliases
@@ -72,21 +72,12 @@ def lookup(
     """
     if method not in get_args(Method):
         raise UnknownNameError("lookup method", str(method), get_args(Method))
-    keys, values = read_columns(keys, values)
-    if inverse:
-        keys, values = values, keys
-    query_entries, key_entries = read_entries("queries", queries), read_entries("keys", keys)
-    if query_entries.kind == "numbers" and key_entries.kind == "vectors" and not is_scalar(queries):
-        # a single vector, given as its numbers
-        query_entries = read_entries("queries", [queries])
-    if len(values) != len(key_entries):
-        raise ShapeError(f"there must be a value for each of {len(key_entries)} keys, got {len(values)}")
+    query_entries, key_entries, values = read_database(queries, keys, values, inverse=inverse)
     kind = common_kind(query_entries, key_entries)
     _check_options(method, kind, bandwidth, score, temperature)
     numbers = numeric_values(values)
-    mask = None
-    if method == "exact":
-        mask = Equal.of(query_entries.items, key_entries.items)
+    mask = Equal.of(query_entries.items, key_entries.items) if method == "exact" else None
+    if mask is not None:
         query, key, score = *_zeros(query_entries, key_entries), "dot"
     elif kind == "strings":
         query, key, score = _strings(query_entries, key_entries, method, score, temperature)
