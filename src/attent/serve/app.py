@@ -29,7 +29,6 @@ from attent.serve.requests import (
     TranslateRequest,
 )
 from attent.serve.security import Guard, refusal
-from attent.serve.tiles import MapRegion
 
 # Threads that wait for the scheduler; each needs some memory of its own.
 THREADS = 2
@@ -49,12 +48,7 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         hosts: the names and addresses of this server, each with its port.
         token: the secret that requests must bring.
     """
-    regions: dict[str, tuple[type[BaseModel], Callable[[int, Any], MapRegion]]] = {
-        "row": (RowRequest, explorer.row),
-        "column": (ColumnRequest, explorer.column),
-        "tile": (TileRequest, explorer.tile),
-        "thumbnail": (HeadRequest, explorer.thumbnail),
-    }
+    regions: dict[str, type[HeadRequest]] = {"row": RowRequest, "column": ColumnRequest, "tile": TileRequest, "thumbnail": HeadRequest}
     scene = "/api/scenes/{scene:str}"
     routes = [
         Route("/", _page),
@@ -62,7 +56,7 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         _route("/api/about", lambda request, body: _Json(explorer.describe())),
         _route(scene, lambda request, body: _Json(explorer.scenes[_scene(request)].describe())),
         _route(f"{scene}/summary", lambda request, body: _Json(explorer.summary(_scene(request), _query(request, SummaryRequest).group))),
-        *(_route(f"{scene}/{name}", partial(_region, kind, compute)) for name, (kind, compute) in regions.items()),
+        *(_route(f"{scene}/{name}", partial(_region, explorer, kind)) for name, kind in regions.items()),
         _route(f"{scene}/picture", lambda request, body: _binary(explorer.pixels(_scene(request)))),
         Route("/api/translate", _translation(explorer), methods=["POST"]),
         _route("/api/fill", lambda request, body: _Json(explorer.fill(TextRequest.model_validate_json(body))), "POST"),
@@ -102,9 +96,9 @@ async def _web(request: Request) -> Response:
     return Response(folder.joinpath(name).read_text(encoding="utf-8"), media_type=media_type)
 
 
-def _region(kind: type[BaseModel], compute: Callable[[int, Any], MapRegion], request: Request, body: bytes) -> Response:
+def _region(explorer: Explorer, kind: type[HeadRequest], request: Request, body: bytes) -> Response:
     """Send numbers as little-endian 32-bit floats, row by row."""
-    region = compute(_scene(request), _query(request, kind))
+    region = explorer.region(_scene(request), _query(request, kind))
     height, width = region.values.shape
     header = json.dumps({"height": height, "width": width, "exact": region.is_exact, "note": region.note})
     return _binary(region.values.contiguous().numpy().astype("<f4").tobytes(), {REGION_HEADER: header})

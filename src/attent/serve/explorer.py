@@ -14,7 +14,7 @@ import torch
 from attent.data.tokenizer import EOS
 from attent.data.typed import as_known
 from attent.decoding.settings import SearchSettings
-from attent.decoding.stepwise import DecodingStep, StepwiseDecoding
+from attent.decoding.stepwise import StepwiseDecoding
 from attent.errors import ArgumentError, DataError
 from attent.serve.loaded_run import LoadedRun
 from attent.serve.lru_cache import LRUCache
@@ -103,23 +103,18 @@ class Explorer:
         scenes = list(range(len(self.scenes.fixed)))
         return {"runs": [run.describe() for run in self.runs], "scenes": scenes, "text": self.text, "longest": self.longest}
 
-    def row(self, scene: int, request: RowRequest) -> MapRegion:
-        """Return the weights of a query."""
+    def region(self, scene: int, request: HeadRequest) -> MapRegion:
+        """Return the row, the column or the tile that a request names; the whole map, pooled, if it names none."""
         view = self._view(scene, request)
-        return self._now(lambda: view.row(_checked(request.query, view.shape[0], "query")))
-
-    def column(self, scene: int, request: ColumnRequest) -> MapRegion:
-        """Return the weights on a key."""
-        view = self._view(scene, request)
-        return self._now(lambda: view.column(_checked(request.key, view.shape[1], "key")))
-
-    def tile(self, scene: int, request: TileRequest) -> MapRegion:
-        """Return a tile of a level."""
-        return self.tiles.tile(self._view(scene, request), request.level, request.y, request.x, request.reduction)
-
-    def thumbnail(self, scene: int, request: HeadRequest) -> MapRegion:
-        """Return a whole map, pooled."""
-        return self._now(self._view(scene, request).thumbnail)
+        match request:
+            case RowRequest():
+                return self._now(lambda: view.row(_checked(request.query, view.shape[0], "query")))
+            case ColumnRequest():
+                return self._now(lambda: view.column(_checked(request.key, view.shape[1], "key")))
+            case TileRequest():
+                return self.tiles.tile(view, request.level, request.y, request.x, request.reduction)
+            case _:
+                return self._now(view.thumbnail)
 
     def summary(self, scene: int, name: str) -> dict[str, Any]:
         """Return the statistics of every head of a group, and of how many queries one was computed at most."""
@@ -162,9 +157,10 @@ class Explorer:
             tokens = self._now(lambda: translator.search([text], settings, prefixes=[growing.prefix])[0][0].tokens)
             growing = StepwiseDecoding(translator, text, tokens, top_k=request.best, forced_length=len(growing.prefix))
         steps = iter(growing)
-        while (grown := self._now(lambda: next(steps, None))) is not None:
-            weights = self._now(partial(_last_weights, growing, request.view, has_ended=grown.chosen.token == EOS))
-            yield {"kind": "token", **_token(grown), "weights": weights}
+        while (step := self._now(lambda: next(steps, None))) is not None:
+            weights = self._now(partial(_last_weights, growing, request.view, has_ended=step.chosen.token == EOS))
+            best = [asdict(candidate) for candidate in step.candidates]
+            yield {"kind": "token", "said": asdict(step.chosen), "best": best, "forced": step.is_forced, "weights": weights}
         scene = self._now(lambda: scene_of(growing.map()))
         translation = translator.target_tokenizer.decode(growing.tokens)
         yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": translation, "tokens": growing.tokens}
@@ -234,10 +230,6 @@ def _checked(number: int, count: int, name: str) -> int:
     if number >= count:
         raise ArgumentError(f"{name} must be from 0 to {count - 1}, got {number}")
     return number
-
-
-def _token(grown: DecodingStep) -> dict[str, Any]:
-    return {"said": asdict(grown.chosen), "best": [asdict(candidate) for candidate in grown.candidates], "forced": grown.is_forced}
 
 
 def _last_weights(growing: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:

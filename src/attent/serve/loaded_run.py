@@ -42,8 +42,7 @@ class LoadedRun:
 
     def describe(self) -> dict[str, Any]:
         """Describe the run for JSON."""
-        count = 0 if self.examples is None else len(self.examples)
-        return {"name": self.name, "task": self.task, "reads": self.input_kind, "examples": count}
+        return {"name": self.name, "task": self.task, "reads": self.input_kind, "examples": len(self.examples or ())}
 
     def example(self, row: int) -> Pictures | VectorSequences:
         """Return one example, as a batch of one.

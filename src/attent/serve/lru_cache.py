@@ -8,17 +8,15 @@ from collections.abc import Hashable
 
 from torch import Tensor
 
-MEBIBYTE = 2**20
-
 
 class LRUCache:
     """Tensors by key; beyond the bound the least recently used ones are dropped.
 
     Args:
-        bound: bytes of all tensors; one that is larger by itself is not stored.
+        bound: bytes of all tensors, 32 MiB unless given; one that is larger by itself is not stored.
     """
 
-    def __init__(self, bound: int = 32 * MEBIBYTE) -> None:
+    def __init__(self, bound: int = 2**25) -> None:
         self.bound, self.size = bound, 0
         self._tensors: OrderedDict[Hashable, Tensor] = OrderedDict()
         self._lock = threading.Lock()
@@ -41,6 +39,3 @@ class LRUCache:
             self.size += tensor.nbytes
             while self.size > self.bound:
                 self.size -= self._tensors.popitem(last=False)[1].nbytes
-
-    def __len__(self) -> int:
-        return len(self._tensors)

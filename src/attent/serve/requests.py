@@ -18,7 +18,7 @@ class RequestModel(BaseModel):
 
 
 class HeadRequest(RequestModel):
-    """One head of one layer of a group, or the mean over its heads."""
+    """A head of a layer of a group, or the mean over its heads."""
 
     group: str
     layer: Index
@@ -38,7 +38,7 @@ class ColumnRequest(HeadRequest):
 
 
 class TileRequest(HeadRequest):
-    """One tile of one level."""
+    """A tile of a level."""
 
     level: Index
     y: Index
@@ -60,7 +60,7 @@ class TextRequest(RequestModel):
 
 
 class ExampleRequest(RequestModel):
-    """One of the examples that a run was started with."""
+    """An example among those that a run was started with."""
 
     run: Index = 0
     row: Index

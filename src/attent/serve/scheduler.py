@@ -103,10 +103,8 @@ class Scheduler:
 def _step(steps: Iterator[None]) -> bool:
     """Run one step; return whether the job has ended. A failure ends it, and the next request for its result raises the error again."""
     try:
-        next(steps)
-    except StopIteration:
-        return True
+        # jobs yield None; the iterator itself marks the end
+        return next(steps, steps) is steps
     except Exception:
         logging.getLogger(__name__).exception("what was prepared in the background failed")
         return True
-    return False

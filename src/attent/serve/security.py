@@ -51,6 +51,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str, max_body: int = MAX_BODY) -> None:
         self.app, self.hosts, self.token, self.max_body = app, hosts, token, max_body
+        self._too_large = 413, f"a request may have at most {max_body:,} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse with the reason."""
@@ -70,7 +71,7 @@ class Guard:
                 raise HTTPException(408, "the body did not come")
             size, is_complete = size + len(message.get("body", b"")), not message.get("more_body", False)
             if size > self.max_body:
-                raise HTTPException(*self._too_large())
+                raise HTTPException(*self._too_large)
             return message
 
         reason = self.refusal_reason(scope["method"], scope["path"], Headers(scope=scope))
@@ -93,13 +94,10 @@ class Guard:
         if not length.isdecimal():
             return 400, f"the length of the body must be a number, got {length[:20]!r}"
         if int(length[:20]) > self.max_body:
-            return self._too_large()
+            return self._too_large
         if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return 415, "the body must be application/json"
         return None
-
-    def _too_large(self) -> tuple[int, str]:
-        return 413, f"a request may have at most {self.max_body:,} bytes"
 
 
 def refusal(status: int, reason: str) -> JSONResponse:

@@ -60,7 +60,7 @@ class MapRegion:
 
 @dataclass(frozen=True)
 class HeadView:
-    """One head of a layer, or the mean over its heads.
+    """A head of a layer, or the mean over its heads.
 
     Args:
         name: a key that no other layer has.
@@ -209,10 +209,10 @@ class TilePyramid:
         """Return some tiles side by side, and of how many rows one was computed."""
         if (strip := self._exact(view, level, y, block, reduction)) is not None:
             return strip, 1
-        key, rows = (view.key, level, y, block), _rows(view, level, y)
+        key, (rows, keys) = (view.key, level, y, block), _ranges(view, level, (y, block))
         if level == 0:
             with self.scheduler.now():
-                strip = view.block(rows, _keys(view, level, block))
+                strip = view.block(rows, keys)
             self.cache.put((key, "", 1), strip)
             return strip, 1
         if level >= view.base_level and view.weight_count(view.shape[0]) <= MAP_WEIGHTS:
@@ -227,7 +227,7 @@ class TilePyramid:
             self.scheduler.later((view.key, *target), lambda: self._prepare(view, *target))
         if (strip := self.cache.get((key, reduction, step))) is None:
             with self.scheduler.now():
-                pooler = _pooler(view, level, (y, block), (reduction,))
+                pooler = _pooler(rows, keys, level, (reduction,))
                 view.add_to(pooler, rows[step // 2 :: step])
             strip = pooler.result(reduction)
             self.cache.put((key, reduction, step), strip)
@@ -248,16 +248,17 @@ class TilePyramid:
 
     def _prepare(self, view: HeadView, level: int, strip: tuple[int, int] | None) -> Iterator[None]:
         """Compute a strip (y, block) exactly, or without one the whole level; a little at each step."""
-        keys = {name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1) for name in REDUCTIONS}
-        if all(self.cache.get(key) is not None for key in keys.values()):
+        names = {name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1) for name in REDUCTIONS}
+        if all(self.cache.get(name) is not None for name in names.values()):
             return
-        pooler, rows = _pooler(view, level, strip, REDUCTIONS), _rows(view, level, None if strip is None else strip[0])
+        rows, keys = _ranges(view, level, strip)
+        pooler = _pooler(rows, keys, level, REDUCTIONS)
         step = max(STEP_WEIGHTS // view.weight_count(1), 1)
         for begin in range(0, len(rows), step):
             view.add_to(pooler, rows[begin : begin + step])
             yield
-        for name, key in keys.items():
-            self.cache.put(key, pooler.result(name))
+        for reduction, name in names.items():
+            self.cache.put(name, pooler.result(reduction))
 
 
 def layer_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[list[dict[str, float | None]], int]:
@@ -286,19 +287,14 @@ def _level(length: int, bound: int) -> int:
     return max(-(-length // bound) - 1, 0).bit_length()
 
 
-def _rows(view: HeadView, level: int, y: int | None) -> range:
-    return _tile_range(view.shape[0], TILE_SIDE << level, y)
+def _ranges(view: HeadView, level: int, strip: tuple[int, int] | None) -> list[range]:
+    """Return the rows and the keys of a strip (y, block), or of the whole map."""
+    if strip is None:
+        return [range(length) for length in view.shape]
+    sizes = TILE_SIDE << level, (TILES_PER_STRIP * TILE_SIDE) << level
+    return [range(n * size, min((n + 1) * size, length)) for n, size, length in zip(strip, sizes, view.shape, strict=True)]
 
 
-def _keys(view: HeadView, level: int, block: int | None) -> range:
-    return _tile_range(view.shape[1], (TILES_PER_STRIP * TILE_SIDE) << level, block)
-
-
-def _tile_range(length: int, size: int, number: int | None) -> range:
-    return range(length) if number is None else range(number * size, min((number + 1) * size, length))
-
-
-def _pooler(view: HeadView, level: int, strip: tuple[int, int] | None, reductions: Sequence[str]) -> BlockPooler:
-    y, block = (None, None) if strip is None else strip
-    first = 0 if y is None else y * TILE_SIDE
-    return BlockPooler(first, block_count(_rows(view, level, y).stop, level) - first, _keys(view, level, block), level, reductions)
+def _pooler(rows: range, keys: range, level: int, reductions: Sequence[str]) -> BlockPooler:
+    first = rows.start >> level
+    return BlockPooler(first, block_count(rows.stop, level) - first, keys, level, reductions)

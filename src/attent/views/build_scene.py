@@ -182,8 +182,7 @@ def _notes(passes: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]
 
 
 def _reason(maps: object) -> str:
-    report = str(maps) if hasattr(maps, "concatenated") else "no map was given"
-    return re.sub(r"\s*\n\s*", "; ", report)
+    return re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"
 
 
 # the former name

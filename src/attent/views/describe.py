@@ -13,8 +13,6 @@ from torch import nn
 from attent.attention.multihead import MultiHeadAttention
 from attent.views.step import equation_of
 
-MEBIBYTE = 2**20
-
 
 def describe(model: nn.Module, title: str = "") -> RenderableType:
     """Build the tree, for rich to print.
@@ -28,7 +26,7 @@ def describe(model: nn.Module, title: str = "") -> RenderableType:
     tree = Tree(Text(title or type(model).__name__, "bold"))
     _add_children(tree, model, set())
     parameters = list(model.parameters())
-    size = sum(parameter.numel() * parameter.element_size() for parameter in parameters) / MEBIBYTE
+    size = sum(parameter.numel() * parameter.element_size() for parameter in parameters) / 2**20
     total = Text(f"{sum(parameter.numel() for parameter in parameters):,} parameters in all, {size:,.1f} MiB")
     return Group(tree, total)
 

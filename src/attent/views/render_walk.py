@@ -5,8 +5,10 @@ The HTML has no script, style sheet or id, so that a page can hold any number of
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from torch import Tensor
@@ -30,46 +32,54 @@ MATRIX_DIV = '<div style="margin-right:2em">'
 SHADED = ("weights", "dropped")
 
 
-def as_text(
-    title: str, parts: str, parameters: Mapping[str, WalkStep], steps: Mapping[str, WalkStep], *, head: int | None, columns: int
-) -> str:
-    """Return a walk as text.
+@dataclass(frozen=True)
+class Walk:
+    """Every step of one attention; `print` shows it as text, a notebook as tables.
 
     Args:
         title: the attention that the steps are of.
-        parts: the parts of attention, in words.
-        parameters: the matrices, printed side by side after the first step.
+        parts: the score, the normalizer and the heads, in words.
+        parameters: the matrices that the steps use, by name; shown after the first step.
         steps: the steps by name, in order.
-        head: the head to show, from 0; all if None.
-        columns: the width of a line.
+        head: the head to show, from 0; all of them if None.
     """
-    labels = [*(step.rows for step in steps.values()), *(step.columns for step in steps.values())]
-    lines = [title, parts, *filter(None, [legend(label for group in labels for label in group)])]
-    for number, step in enumerate(steps.values(), start=1):
-        lines += ["", *_wrap(f"{number:>2} {step}", columns), *_wrap(INDENT + step.meaning, columns)]
-        lines += _wrap(f"{INDENT}For example {step.example}", columns) if step.example else []
-        blocks = MAX_BLOCKS if step.axes.endswith("Tk)") else 1
-        for name, matrix, sums in matrices(step, head):
-            lines += ["", *([f"{INDENT}{name}"] if name else [])]
-            rendered = table(matrix, step.rows, step.columns, width_limit=columns - len(INDENT), sums=sums, blocks=blocks)
-            lines += [INDENT + line for line in rendered]
-        if number == 1 and parameters:
-            lines += ["", f"{INDENT}The matrices, random here, learnt in a model:", "", *_side_by_side(parameters, columns)]
-    weights = steps["weights"]
-    panels = {name: panel(matrix, weights.rows, weights.columns, title=name) for name, matrix, _ in matrices(weights, head)}
-    return "\n".join([*(line.rstrip() for line in lines), "", f"{INDENT}The weights at a glance", "", heat_map(panels, columns=columns)])
 
+    title: str
+    parts: str
+    parameters: Mapping[str, WalkStep]
+    steps: Mapping[str, WalkStep]
+    head: int | None = None
 
-def as_html(title: str, parts: str, parameters: Mapping[str, WalkStep], steps: Mapping[str, WalkStep], *, head: int | None) -> str:
-    """Return a walk as HTML; arguments as for `as_text`."""
-    sections = [_html_section(number, step, head) for number, step in enumerate(steps.values(), start=1)]
-    if parameters:
-        tables = "".join(
-            f'<div style="margin-right:2em">{escape(name)}{_html_tables(step, head)}</div>' for name, step in parameters.items()
-        )
-        sections[1:1] = [f'<p>The matrices, random here, learnt in a model:</p><div style="display:flex;flex-wrap:wrap">{tables}</div>']
-    heading = f'<div style="font-weight:bold" dir="auto">{escape(title)}</div><div>{escape(parts)}</div>'
-    return f'<div style="font-family:sans-serif;line-height:1.4">{heading}{"".join(sections)}</div>'
+    def text(self, columns: int | None = None) -> str:
+        """Return the walk for a terminal; its width is detected unless given."""
+        columns = shutil.get_terminal_size().columns if columns is None else columns
+        labels = [*(step.rows for step in self.steps.values()), *(step.columns for step in self.steps.values())]
+        lines = [self.title, self.parts, *filter(None, [legend(label for group in labels for label in group)])]
+        for number, step in enumerate(self.steps.values(), start=1):
+            lines += ["", *_wrap(f"{number:>2} {step}", columns), *_wrap(INDENT + step.meaning, columns)]
+            lines += _wrap(f"{INDENT}For example {step.example}", columns) if step.example else []
+            blocks = MAX_BLOCKS if step.axes.endswith("Tk)") else 1
+            for name, matrix, sums in matrices(step, self.head):
+                lines += ["", *([f"{INDENT}{name}"] if name else [])]
+                rendered = table(matrix, step.rows, step.columns, width_limit=columns - len(INDENT), sums=sums, blocks=blocks)
+                lines += [INDENT + line for line in rendered]
+            if number == 1 and self.parameters:
+                lines += ["", f"{INDENT}The matrices, random here, learnt in a model:", "", *_side_by_side(self.parameters, columns)]
+        weights = self.steps["weights"]
+        panels = {name: panel(matrix, weights.rows, weights.columns, title=name) for name, matrix, _ in matrices(weights, self.head)}
+        lines = [*(line.rstrip() for line in lines), "", f"{INDENT}The weights at a glance", "", heat_map(panels, columns=columns)]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        sections = [_html_section(number, step, self.head) for number, step in enumerate(self.steps.values(), start=1)]
+        if self.parameters:
+            tables = "".join(f"{MATRIX_DIV}{escape(name)}{_html_tables(step, self.head)}</div>" for name, step in self.parameters.items())
+            sections[1:1] = [f'<p>The matrices, random here, learnt in a model:</p><div style="display:flex;flex-wrap:wrap">{tables}</div>']
+        heading = f'<div style="font-weight:bold" dir="auto">{escape(self.title)}</div><div>{escape(self.parts)}</div>'
+        return f'<div style="font-family:sans-serif;line-height:1.4">{heading}{"".join(sections)}</div>'
 
 
 def matrices(step: WalkStep, head: int | None) -> list[tuple[str, Tensor, Tensor | None]]:
@@ -80,14 +90,14 @@ def matrices(step: WalkStep, head: int | None) -> list[tuple[str, Tensor, Tensor
     if step.values.dim() < 4:
         return [("", step.values.reshape(step.values.shape[-2:]), None)]
     count = step.values.shape[1]
-    shown = []
+    parts = []
     for number in range(count) if head is None else [head]:
         values = step.values[0, number]
         name = f"head {number}" if count > 1 and head is None else ""
         if values.dim() == 3:
             values, name = values[0], ", ".join(filter(None, (name, "of the first query; rows are the keys")))
-        shown.append((name, values, None if step.sums is None else step.sums[0, number]))
-    return shown
+        parts.append((name, values, None if step.sums is None else step.sums[0, number]))
+    return parts
 
 
 def table(

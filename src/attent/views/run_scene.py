@@ -47,5 +47,4 @@ def scene_of_example(classifier: Classifier, examples: Any, row: int = 0, *, tit
             assert classifier.tokenizer is not None and isinstance(data, tuple)
             return build_scene(maps, (CLS, *classifier.tokenizer.pieces(data[row])), title=title)
         case _:
-            length = next(iter(maps.values())).shape[-1] - 1
-            return build_scene(maps, (CLS, *map(str, range(length))), title=title)
+            return build_scene(maps, (CLS, *map(str, range(next(iter(maps.values())).shape[-1] - 1))), title=title)

@@ -36,7 +36,7 @@ TEXTS = {
 
 @dataclass(frozen=True)
 class WalkStep:
-    """One step of an attention: its name, its equation and its numbers.
+    """A step of an attention: its name, its equation and its numbers.
 
     Args:
         name: such as "scores".

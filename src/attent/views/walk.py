@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
@@ -22,41 +21,11 @@ from attent.attention.scores import ScaledDot
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError
 from attent.registry import keyword_aliases
-from attent.views import render_walk
 from attent.views.panel import choose
+from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, equation_of, features, formula_steps, name_of, vectors
 
 UNSCALED = "dot"
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Every step of one attention; `print` shows it, a notebook shows it as tables.
-
-    Args:
-        title: the attention that the steps are of.
-        parts: the score, the normalizer and the heads, in words.
-        parameters: the matrices that the steps use, by name.
-        steps: the steps by name, in order.
-        head: the head to show, from 0; all of them if None.
-    """
-
-    title: str
-    parts: str
-    parameters: Mapping[str, WalkStep]
-    steps: Mapping[str, WalkStep]
-    head: int | None = None
-
-    def text(self, columns: int | None = None) -> str:
-        """Return the walk for a terminal; its width is detected unless given."""
-        columns = shutil.get_terminal_size().columns if columns is None else columns
-        return render_walk.as_text(self.title, self.parts, self.parameters, self.steps, head=self.head, columns=columns)
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def _repr_html_(self) -> str:
-        return render_walk.as_html(self.title, self.parts, self.parameters, self.steps, head=self.head)
 
 
 @torch.no_grad()
@@ -99,7 +68,10 @@ def walk(
     if heads < 1 or width % heads:
         raise ArgumentError(f"heads must divide the width, {width}, got {heads}")
     if not scale:
-        score = _unscaled(score)
+        if not isinstance(score, str) or score not in (UNSCALED, "scaled_dot", *ScaledDot.aliases):
+            name = score if isinstance(score, str) else name_of(score)
+            raise ArgumentError(f"only the scaled dot product has a scale to leave out, got score {name!r}")
+        score = UNSCALED
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         attention = MultiHeadAttention(width, heads, bias=False, output=None, score=score, normalizer=normalizer).eval()
@@ -107,10 +79,10 @@ def walk(
             # variance 1 in, variance 1 out: the weights come out neither uniform nor one-hot
             nn.init.normal_(projection.weight, std=width**-0.5)
     embeddings = torch.stack([_vector(word, width) for word in words])[None]  # (1, T, E)
-    with AttentionTrace(attention) as trace, watch(attention) as seen:
+    with AttentionTrace(attention) as trace, watch(attention) as maps:
         attention(embeddings, mask=mask)
     meaning = f"Each word is a row of {width} numbers: made up, but the same word always has the same row."
-    steps = trace.steps(seen[""], words, words)
+    steps = trace.steps(maps[""], words, words)
     steps["X"] = replace(steps["X"], equation="X", meaning=meaning)
     parts = f"{_parts(attention)} · mask {mask if isinstance(mask, str) else type(mask).__name__ if mask else 'none'} · seed {seed}"
     return Walk(f"Self-attention, step by step: {' '.join(words)}", parts, _parameters(attention), steps)
@@ -188,8 +160,12 @@ class AttentionTrace:
             # a cache holds lowered keys; the score shows more of its steps when it gets the keys themselves
             call, key = replace(call, lowered=False), key if call.score.lowers_exactly else Side(raw_key)
         keys = call.spread(raw_key if call.lowered else key.features)
-        steps = [
-            *self._inputs(rows, columns),
+        inputs, memory = self.inputs["query_projection"], self.inputs["key_projection"]
+        steps = [vectors("X", "X = what the attention is given", "A row of numbers for each query.", "(B, Tq, E)", inputs, rows)]
+        if memory is not inputs:
+            equation = "M = what the encoder made of the source"
+            steps.append(vectors("M", equation, "A row of numbers for each key.", "(B, Tk, E)", memory, columns))
+        steps += [
             self._projected("Q", query, rows, "(B, H, Tq, Dk)", "The queries: what each row looks for.", has_rotation=has_rotation),
             self._projected("K", keys, columns, "(B, H, Tk, Dk)", "The keys: what each row can be found by.", has_rotation=has_rotation),
             self._projected(
@@ -205,15 +181,6 @@ class AttentionTrace:
             equation = f"result = {steps[-1].name}·W_O" + (" + b_O" if getattr(attention.output, "bias", None) is not None else "")
             steps.append(vectors("result", equation, "What the attention passes on.", "(B, Tq, E)", self.outputs["output"], rows))
         return {step.name: step for step in steps}
-
-    def _inputs(self, rows: Sequence[str], columns: Sequence[str]) -> list[WalkStep]:
-        """Return X, and M in cross-attention."""
-        inputs, memory = self.inputs["query_projection"], self.inputs["key_projection"]
-        steps = [vectors("X", "X = what the attention is given", "A row of numbers for each query.", "(B, Tq, E)", inputs, rows)]
-        if memory is not inputs:
-            equation = "M = what the encoder made of the source"
-            steps.append(vectors("M", equation, "A row of numbers for each key.", "(B, Tk, E)", memory, columns))
-        return steps
 
     def _projected(
         self, letter: str, values: Tensor, labels: Sequence[str], axes: str, meaning: str, *, has_rotation: bool = False
@@ -237,14 +204,6 @@ def _vector(word: str, width: int) -> Tensor:
     """Return an invented embedding, a function of the word alone."""
     seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=7).digest(), "big")
     return torch.randn(width, generator=torch.Generator().manual_seed(seed))
-
-
-def _unscaled(score: str | Score) -> str | Score:
-    if isinstance(score, str) and score in (UNSCALED, "scaled_dot", *ScaledDot.aliases):
-        return UNSCALED
-    raise ArgumentError(
-        f"only the scaled dot product has a scale to leave out, got score {score if isinstance(score, str) else name_of(score)!r}"
-    )
 
 
 def _parameters(attention: MultiHeadAttention) -> dict[str, WalkStep]:

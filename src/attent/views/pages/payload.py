@@ -83,7 +83,9 @@ def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary],
         "level": plan.level(group),
         "kept": [min(plan.top, group.shape[2]), min(plan.top, group.shape[1])],
         "note": _note(plan, group),
-        "summary": [[_describe_head(head) for head in layer.statistics.tolist()] for layer in layers],
+        "summary": [
+            [dict(zip(HEAD_STATISTICS, map(_json_number, head), strict=True)) for head in layer.statistics.tolist()] for layer in layers
+        ],
         "thumbnails": {
             "height": layers[0].thumbnails.shape[1],
             "width": layers[0].thumbnails.shape[2],
@@ -92,8 +94,8 @@ def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary],
         },
     }
     maps: dict[str, Any] = {"tops": [], "signed": []}
-    for index, layer in enumerate(layers):
-        name = f"{number}.{index}"
+    for position, layer in enumerate(layers):
+        name = f"{number}.{position}"
         if layer.dense is not None:
             packs[f"{name}.map"] = pack(layer.dense.astype(np.float32) if plan.numbers == "float32" else to_half(layer.dense))
             continue
@@ -103,8 +105,8 @@ def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary],
         maps["tops"].append(largest)
         maps["signed"].append(is_signed)
         if plan.top:
-            for axis, (places, weights), length in (("rows", layer.rows, group.shape[2]), ("columns", layer.columns, group.shape[1])):
-                packs[f"{name}.{axis}"] = pack_top(places[..., : plan.top], weights[..., : plan.top], length)
+            for axis, (index, weights), length in (("rows", layer.rows, group.shape[2]), ("columns", layer.columns, group.shape[1])):
+                packs[f"{name}.{axis}"] = pack_top(index[..., : plan.top], weights[..., : plan.top], length)
     return description if plan.is_full else description | {"maps": maps}
 
 
@@ -120,8 +122,8 @@ def _note(plan: PagePlan, group: LayerGroup) -> str:
     return f"{note}Tokens show the {plan.top} largest weights of each row and column, as 16-bit numbers; {EXPLORE}"
 
 
-def _describe_head(statistics: list[float]) -> dict[str, float | None]:
-    return {name: None if math.isnan(value) else to_float32(value) for name, value in zip(HEAD_STATISTICS, statistics, strict=True)}
+def _json_number(value: float) -> float | None:
+    return None if math.isnan(value) else to_float32(value)
 
 
 def rgb(picture: Picture) -> np.ndarray:
