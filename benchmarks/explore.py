@@ -93,7 +93,7 @@ def _looked(weights: attent.AttentionMap, head: str, browser: Any) -> list[str]:
         lines.append(f"head {head} chosen: all that is seen {milliseconds + 200:6.0f} ms  (server {computed:.2f} s)")
         for name in ("at once", "after the exact numbers are there"):
             lines += _moves(page, name)
-            exploring.explorer.turns.settle(600)
+            exploring.explorer.scheduler.settle(600)
             while page.evaluate(MOVED, ["out", 300, 300])[1] < 5:
                 pass
         page.close()

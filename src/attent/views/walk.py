@@ -25,8 +25,6 @@ from attent.views.panel import choose
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, equation_of, features, formula_steps, name_of, vectors
 
-UNSCALED = "dot"
-
 
 @torch.no_grad()
 @keyword_aliases(normaliser="normalizer")
@@ -68,10 +66,10 @@ def walk(
     if heads < 1 or width % heads:
         raise ArgumentError(f"heads must divide the width, {width}, got {heads}")
     if not scale:
-        if not isinstance(score, str) or score not in (UNSCALED, "scaled_dot", *ScaledDot.aliases):
+        if not isinstance(score, str) or score not in ("dot", "scaled_dot", *ScaledDot.aliases):
             name = score if isinstance(score, str) else name_of(score)
             raise ArgumentError(f"only the scaled dot product has a scale to leave out, got score {name!r}")
-        score = UNSCALED
+        score = "dot"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         attention = MultiHeadAttention(width, heads, bias=False, output=None, score=score, normalizer=normalizer).eval()
