@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.attention.base import DotScore, Mask, Normalizer, Pairs, Position, Score, Side, Weighting
+from attent.attention.base import DotScore, KeyRange, LoweredSide, Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.masks import Causal, Selected, Table, Window
 from attent.attention.normalizers import Softmax
 from attent.attention.scores import General, ScaledDot
@@ -37,8 +37,8 @@ class Wrong(torch.autograd.Function):
 
 
 class Lowered(DotScore):
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
-        return Side(2 * key)
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
+        return LoweredSide(2 * key)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return query @ key.mT
@@ -47,28 +47,28 @@ class Lowered(DotScore):
 class Detached(DotScore):
     """Whose key half has the right numbers and no gradients."""
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
-        return Side(key.detach())
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
+        return LoweredSide(key.detach())
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return query @ key.mT
 
 
 class Centred(DotScore):
-    """Whose origin is that of all keys, not of the visible ones alone, so that hidden ones change the scores."""
+    """Whose center is that of all keys, not of the visible ones alone, so that hidden ones change the scores."""
 
-    def origin(self, key: Tensor, visible: Tensor | None = None) -> Tensor:
+    def center(self, key: Tensor, visible: Tensor | None = None) -> Tensor:
         return key.mean(-2, keepdim=True)
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
-        origin = self.origin(key) if origin is None else origin
-        return Side(key - origin, origin=origin)
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
+        center = self.center(key) if center is None else center
+        return LoweredSide(key - center, center=center)
 
-    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
-        return Side(query if origin is None else query - origin)
+    def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
+        return LoweredSide(query if center is None else query - center)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.between(self.lower_query(query, self.origin(key)), self.lower_key(key))
+        return self.score_lowered(self.lower_query(query, self.center(key)), self.lower_key(key))
 
 
 class OneHead(ScaledDot):
@@ -77,8 +77,8 @@ class OneHead(ScaledDot):
 
 
 class Later(DotScore):
-    def lower_later_key(self, key: Tensor, start: int, origin: Tensor | None = None) -> Side:
-        return Side(key + start)
+    def lower_later_key(self, key: Tensor, start: int, center: Tensor | None = None) -> LoweredSide:
+        return LoweredSide(key + start)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         return query @ key.mT
@@ -101,18 +101,18 @@ class Unnamed(Steps):
 class Places(Score):
     """Which says nothing of places, and adds them."""
 
-    def between(self, query: Side, key: Side) -> Tensor:
+    def score_lowered(self, query: LoweredSide, key: LoweredSide) -> Tensor:
         return query.features @ key.features[..., 1:].mT + key.features[..., 0][..., None, :]
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
         return self.lower_later_key(key, 0)
 
-    def lower_later_key(self, key: Tensor, start: int, origin: Tensor | None = None) -> Side:
+    def lower_later_key(self, key: Tensor, start: int, center: Tensor | None = None) -> LoweredSide:
         places = torch.arange(start, start + key.shape[-2], dtype=key.dtype)
-        return Side(torch.cat((places[:, None].expand(*key.shape[:-1], 1), key), -1))
+        return LoweredSide(torch.cat((places[:, None].expand(*key.shape[:-1], 1), key), -1))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.between(Side(query), self.lower_key(key))
+        return self.score_lowered(LoweredSide(query), self.lower_key(key))
 
 
 class Own(Normalizer):
@@ -120,7 +120,7 @@ class Own(Normalizer):
 
     def __init__(self, function: Callable[[Tensor], Tensor], *, distribution: bool = False, shift_invariant: bool = False) -> None:
         self.function = function
-        self.distribution, self.shift_invariant = distribution, shift_invariant  # pyright: ignore[reportAttributeAccessIssue]
+        self.is_distribution, self.shift_invariant = distribution, shift_invariant  # pyright: ignore[reportAttributeAccessIssue]
 
     def normalise(self, scores: Tensor) -> Tensor:
         return self.function(scores)
@@ -150,19 +150,32 @@ class Neighbourly(Mask):
     def allowed(self, pairs: Pairs) -> Tensor:
         return self.broken["allowed"](pairs) if "allowed" in self.broken else Window(1, 1).allowed(pairs)
 
-    def span(self, pairs: Pairs) -> Any:
-        return self.broken["span"](pairs) if "span" in self.broken else None
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
+        return self.broken["key_range"](pairs) if "key_range" in self.broken else None
 
-    def reach(self, pairs: Pairs) -> Any:
-        return self.broken["reach"](pairs) if "reach" in self.broken else self.span(pairs)
-
-    def seen(self, pairs: Pairs) -> Tensor | None:
-        return self.broken["seen"](pairs) if "seen" in self.broken else None
+    def visible_keys(self, pairs: Pairs) -> Tensor | None:
+        return self.broken["visible_keys"](pairs) if "visible_keys" in self.broken else None
 
 
 class Alone(Window):
-    def alone(self, sequence: int, keys: int) -> Mask | None:
-        return None
+    def for_sequence(self, sequence: int) -> Mask | None:
+        return Window(0, 0)
+
+
+def loose(left: int, right: int) -> Callable[[Pairs], Any]:
+    """The range of a window, as one that may have gaps."""
+    return lambda pairs: Window(left, right).key_range(pairs)._replace(exact=False)  # pyright: ignore[reportOptionalMemberAccess]
+
+
+class Ends(Neighbourly):
+    """A mask written before `key_range`: the first and the last key of each query."""
+
+    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        query, _ = pairs.between()
+        return query - 1, query + 1
+
+    def seen(self, pairs: Pairs) -> Tensor:
+        return pairs.columns >= 0
 
 
 class Added(Position):
@@ -177,13 +190,13 @@ class Added(Position):
 
 
 class Turned(Position):
-    turns: ClassVar[bool] = True
+    rotates: ClassVar[bool] = True
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function
 
-    def turn(self, features: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, features: Tensor, positions: Tensor) -> Tensor:
         return self.function(features, positions)
 
 
@@ -197,13 +210,13 @@ class Factors(Weighting):
 
 def table_of(pairs: Pairs) -> Tensor:
     """A window, by a table of all pairs though few are asked for."""
-    places = torch.arange(max(int(pairs.columns.max()), int(pairs.positions.max())) + 1)
+    places = torch.arange(max(int(pairs.key_index.max()), int(pairs.query_position.max())) + 1)
     table = (places[:, None] - places).abs() <= 1
-    return table[pairs.positions[0]][:, pairs.columns][None, None]
+    return table[pairs.query_position[0]][:, pairs.key_index][None, None]
 
 
 def apart(pairs: Pairs) -> Tensor:
-    query, key = pairs.between()
+    query, key = pairs.broadcast_positions()
     return (query - key).abs().double()
 
 
@@ -235,7 +248,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
         lambda query, key: query @ (torch.eye(key.shape[-2], dtype=key.dtype) @ key).mT, "a row's scores must grow linearly with the keys",
     ),
     "a score that raises": (lambda query, key: query @ key, "raises RuntimeError"),
-    "an origin of hidden keys": (Centred(), "must not depend on a key that no query sees, of which NaN was made, by formula"),
+    "an center of hidden keys": (Centred(), "must not depend on a key that no query sees, of which NaN was made, by formula"),
     "a score of NaN": (lambda query, key: distance(query, key).sqrt(), "must be finite"),
     "a normalizer's shape": (
         Own(lambda scores: scores.sum(-1, keepdim=True)),
@@ -270,15 +283,15 @@ FAULTY: dict[str, tuple[Any, str]] = {
         Neighbourly(allowed=lambda pairs: Window(1, 1).allowed(pairs)[0, 0]), "allowed must broadcast to (2, 3, 5, 7), got (5, 7)",
     ),
     "a mask that counts tiles": (
-        Neighbourly(allowed=lambda pairs: torch.eye(len(pairs.rows), len(pairs.columns)).bool()[None, None]),
+        Neighbourly(allowed=lambda pairs: torch.eye(len(pairs.query_index), len(pairs.key_index)).bool()[None, None]),
         "allowed of some rows and keys must be those of all",
     ),
     "a mask's memory": (Neighbourly(allowed=table_of), "allowed of one row must grow linearly with the keys"),
-    "a short reach": (Neighbourly(reach=Window(0, 1).span), "reach leaves out 30 of 84 pairs that may attend"),
-    "a short span": (Neighbourly(span=Window(1, 0).span), "span leaves out"),
-    "a wide span": (Neighbourly(span=Window(2, 1).span), "span holds"),
-    "unseen keys": (Neighbourly(seen=lambda pairs: pairs.columns > 2), "seen leaves out keys that one of its queries may see"),
-    "a mask alone": (Alone(1, 0), "alone must say the same of sequence 0"),
+    "a short reach": (Neighbourly(key_range=loose(0, 1)), "key_range leaves out 30 of 84 pairs that may attend"),
+    "a short span": (Neighbourly(key_range=Window(1, 0).key_range), "key_range leaves out"),
+    "a wide span": (Neighbourly(key_range=Window(2, 1).key_range), "an exact key_range holds"),
+    "unseen keys": (Neighbourly(visible_keys=lambda pairs: pairs.key_index > 2), "visible_keys leaves out keys that one of its queries may see"),
+    "a mask alone": (Alone(1, 0), "for_sequence must mask sequence 0 as the batch does"),
     "a position of nothing": (Position(), "it must say turns or biases"),
     "a bias that is infinite": (Added(lambda pairs: apart(pairs).masked_fill(apart(pairs) > 2, -torch.inf)), "bias must be finite numbers"),
     "a bias of tiles": (Added(lambda pairs: apart(pairs) - apart(pairs).mean()), "bias of some rows and keys must be those of all"),
@@ -308,7 +321,8 @@ GOOD = {
     "a score whose parameters are frozen": General(4, 4).requires_grad_(False),
     "a score": ScaledDot(),
     "a normalizer": Own(lambda scores: F.relu(scores)),
-    "a mask": Neighbourly(reach=Window(2, 3).span, seen=lambda pairs: pairs.columns >= 0),
+    "a mask": Neighbourly(key_range=loose(2, 3), visible_keys=lambda pairs: pairs.key_index >= 0),
+    "a mask by its ends": Ends(),
     "a bias": Added(lambda pairs: -apart(pairs)),
     "a turn": Turned(lambda features, places: features * torch.cos(places[:, None, :, None].to(features.dtype))),
     "factors": Factors(lambda pairs: torch.exp(-apart(pairs))),

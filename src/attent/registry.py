@@ -14,7 +14,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from attent.errors import ArgumentError, UnknownNameError
 
@@ -135,6 +135,21 @@ def keyword_aliases(**aliases: str) -> Callable[[Function], Function]:
         return renamed  # pyright: ignore[reportReturnType]
 
     return accept
+
+
+class FormerNames:
+    """A base class whose subclasses may define, and callers use, methods and attributes by `former_names`: {former: present}."""
+
+    former_names: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give what a class defines under one name the other name too."""
+        super().__init_subclass__(**kwargs)
+        for former, name in cls.former_names.items():
+            own = vars(cls).get(name, vars(cls).get(former))
+            if own is not None:
+                setattr(cls, former, own)
+                setattr(cls, name, own)
 
 
 def with_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

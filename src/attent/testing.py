@@ -17,6 +17,7 @@ from attent.attention.backends.row_tiles import some
 from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.call import Prepared
 from attent.attention.checks import row_sums
+from attent.attention.mask_info import can_split, for_sequence
 from attent.attention.masks import Table
 from attent.errors import ArgumentError, PartError, ShapeError
 
@@ -159,15 +160,17 @@ def _score(trial: _Trial) -> None:
         trial.fail(f"its steps must end in 'scores', got {name!r}")
     trial.equal("the last of its steps must be what forward returns", last, expected)
     key_side = score.lower_key(key)
-    query_side = score.lower_query(query, key_side.origin)
-    trial.equal("between of the lowered sides must be what forward returns", score.between(query_side, key_side), expected)
+    query_side = score.lower_query(query, key_side.center)
+    trial.equal("between of the lowered sides must be what forward returns", score.score_lowered(query_side, key_side), expected)
     start = trial.keys // 2
-    later = score.lower_later_key(key[:, :, start:], start, key_side.origin)
-    trial.equal("lower_later_key must lower keys as lower_key does among others", score.between(query_side, later), expected[..., start:])
+    later = score.lower_later_key(key[:, :, start:], start, key_side.center)
+    trial.equal(
+        "lower_later_key must lower keys as lower_key does among others", score.score_lowered(query_side, later), expected[..., start:]
+    )
     rows, columns = torch.arange(1, trial.queries, 2), torch.arange(0, trial.keys, 2)
-    part = score.between(some(query_side, rows), some(key_side, columns))
+    part = score.score_lowered(some(query_side, rows), some(key_side, columns))
     trial.equal("a pair's score must depend on its query and key alone", part, expected[:, :, rows][..., columns])
-    first = score.between(*(side.through(lambda tensor: tensor[:1]) for side in (query_side, key_side)))
+    first = score.score_lowered(*(side.map(lambda tensor: tensor[:1]) for side in (query_side, key_side)))
     trial.equal("a sequence's scores must not depend on its batch neighbours", first, expected[:1])
     if score.maximum_length is None:
         order = torch.randperm(trial.keys, generator=trial.generator)
@@ -192,7 +195,7 @@ def _normalizer(trial: _Trial) -> None:
     for garbage in (1e6, torch.nan):
         other = normalizer(scores.masked_fill(~allowed, garbage), allowed)
         trial.equal(f"the weights must not depend on hidden scores, of which {garbage} was made", other, masked, 0.0)
-    if normalizer.distribution:
+    if normalizer.is_distribution:
         for name, rows in (("", weights), (" of what is seen", masked[..., 1:, :])):
             low, high, least = row_sums(rows)
             if max(1.0 - low, high - 1.0, -least) > CLOSE:
@@ -216,37 +219,38 @@ def _mask(trial: _Trial) -> None:
     mask: Mask = trial.part
     call = trial.prepared().call
     allowed, pairs = _tile(trial, "allowed", mask.allowed, torch.bool), call.pairs()
-    for name, ends in (("span", mask.span(pairs)), ("reach", mask.reach(pairs))):
-        if ends is None:
-            continue
-        within = (pairs.columns >= ends[0]) & (pairs.columns <= ends[1])
+    key_range = mask.key_range(pairs)
+    if key_range is not None:
+        within = (pairs.key_index >= key_range.begin) & (pairs.key_index < key_range.end)
         if (allowed & ~within).any():
-            trial.fail(f"{name} leaves out {int((allowed & ~within).sum())} of {int(allowed.sum())} pairs that may attend")
-        if name == "span" and (within & ~allowed).any():
-            trial.fail(f"span holds {int((within & ~allowed).sum())} pairs that may not attend; what has gaps has a reach")
+            trial.fail(f"key_range leaves out {int((allowed & ~within).sum())} of {int(allowed.sum())} pairs that may attend")
+        if key_range.exact and (within & ~allowed).any():
+            trial.fail(f"an exact key_range holds {int((within & ~allowed).sum())} pairs that may not attend; one with gaps is not exact")
     for rows in (torch.arange(trial.queries), torch.arange(1)):
-        visible = mask.seen(call.pairs(rows))
-        if visible is not None and (allowed[:, :, rows] & ~trial.shaped("seen", visible, (trial.keys,), torch.bool)).any():
-            trial.fail("seen leaves out keys that one of its queries may see")
-    for sequence in range(trial.batch if mask.splits else 0):
-        needed = int(allowed[sequence].any(0).any(0).cumsum(0).argmax()) + 1
-        alone, expected = mask.alone(sequence, needed), allowed[sequence : sequence + 1, ..., :needed]
-        part = torch.ones_like(expected) if alone is None else alone.allowed(replace(pairs, columns=pairs.columns[:needed]))
-        trial.equal(f"alone must say the same of sequence {sequence}", part.expand_as(expected), expected)
+        visible = mask.visible_keys(call.pairs(rows))
+        if visible is not None and (allowed[:, :, rows] & ~trial.shaped("visible_keys", visible, (trial.keys,), torch.bool)).any():
+            trial.fail("visible_keys leaves out keys that one of its queries may see")
+    for sequence in range(trial.batch if can_split(mask, pairs) else 0):
+        keys = int(allowed[sequence].any(0).any(0).cumsum(0).argmax()) + 1
+        positions = pairs.query_position[sequence : sequence + 1] if len(pairs.query_position) > 1 else pairs.query_position
+        alone_pairs = replace(pairs, key_index=pairs.key_index[:keys], query_position=positions)
+        alone, expected = for_sequence(mask, sequence, alone_pairs), allowed[sequence : sequence + 1, ..., :keys]
+        part = torch.ones_like(expected) if alone is None else alone.allowed(alone_pairs)
+        trial.equal(f"for_sequence must mask sequence {sequence} as the batch does", part.expand_as(expected), expected)
 
 
 def _position(trial: _Trial) -> None:
     position: Position = trial.part
-    if not (position.turns or position.biases):
+    if not (position.rotates or position.biases):
         trial.fail("it must say turns or biases")
     if position.biases:
         bias = _tile(trial, "bias", position.bias, None)
         if not bias.is_floating_point() or not bias.isfinite().all():
             trial.fail(f"bias must be finite numbers, got {bias.dtype}")
-    if position.turns:
+    if position.rotates:
         features, positions = trial.sides()[0], torch.arange(trial.queries)[None]
-        turned = trial.shaped("turn of float64", position.turn(features, positions), tuple(features.shape))
-        part = position.turn(features[:1, :, 1::2], positions[:, 1::2])
+        turned = trial.shaped("turn of float64", position.rotate(features, positions), tuple(features.shape))
+        part = position.rotate(features[:1, :, 1::2], positions[:, 1::2])
         trial.equal("a token must turn by its own position, whatever its neighbours", part, turned[:1, :, 1::2])
 
 

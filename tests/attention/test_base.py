@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention.base import Both, DotScore, Either, Mask, Normalizer, Pairs, Position, Score, Side, TanhScore
+from attent.attention.base import And, DotScore, LoweredSide, Mask, Normalizer, Or, Pairs, Position, Score, TanhScore
 from attent.attention.masks import Causal, Padding, PerHead, Prefix, Table, Window
 from attent.errors import ShapeError
 
@@ -27,7 +27,7 @@ def pairs_of(queries: int, keys: int, start: int = 0) -> Pairs:
 
 
 def test_pairs_are_compared_by_position() -> None:
-    query, key = pairs_of(3, 5, start=2).between()
+    query, key = pairs_of(3, 5, start=2).broadcast_positions()
     assert query.shape == (1, 1, 3, 1)
     assert (query - key)[0, 0].tolist() == [[2, 1, 0, -1, -2], [3, 2, 1, 0, -1], [4, 3, 2, 1, 0]]
 
@@ -35,9 +35,9 @@ def test_pairs_are_compared_by_position() -> None:
 def test_a_score_needs_no_more_than_forward() -> None:
     score, query, key = Sum(), torch.randn(2, 3, 5, 2), torch.randn(2, 3, 7, 11)
     expected = score(query, key)
-    assert torch.equal(score.between(score.lower_query(query), score.lower_key(key)), expected)
+    assert torch.equal(score.score_lowered(score.lower_query(query), score.lower_key(key)), expected)
     assert torch.equal(score.steps(query, key)["scores"], expected)
-    assert score.origin(key) is None
+    assert score.center(key) is None
     assert isinstance(Sum.for_widths(2, 11, 3), Sum)
     score.check(2, 11, 3)
     assert score.per_pair(2) == 2
@@ -65,10 +65,10 @@ def test_a_dot_form_is_scale_times_product_plus_biases() -> None:
         def scale(self, width: int) -> float:
             return 0.5
 
-    query = Side(torch.tensor([[[[1.0, 2.0]]]]), bias=torch.tensor([[[10.0]]]))
-    key = Side(torch.tensor([[[[3.0, 4.0], [5.0, 6.0]]]]), bias=torch.tensor([[[100.0, 200.0]]]))
+    query = LoweredSide(torch.tensor([[[[1.0, 2.0]]]]), bias=torch.tensor([[[10.0]]]))
+    key = LoweredSide(torch.tensor([[[[3.0, 4.0], [5.0, 6.0]]]]), bias=torch.tensor([[[100.0, 200.0]]]))
     # ½·(1·3 + 2·4) + 10 + 100 = 115.5 and ½·(1·5 + 2·6) + 10 + 200 = 218.5
-    assert Halved().between(query, key).tolist() == [[[[115.5, 218.5]]]]
+    assert Halved().score_lowered(query, key).tolist() == [[[[115.5, 218.5]]]]
     assert Halved().per_pair(64) == 1
 
 
@@ -76,12 +76,12 @@ def test_a_tanh_form_is_v_times_the_tanh_of_the_sum() -> None:
     class Weighted(TanhScore):
         hidden = 2
 
-        def direction(self, like: Tensor) -> Tensor:
+        def output_weights(self, like: Tensor) -> Tensor:
             return like.new_tensor([2.0, 3.0]).reshape(1, 1, 1, 2)
 
-    query, key = Side(torch.tensor([[[[0.5, 1.0]]]])), Side(torch.tensor([[[[0.5, -1.0]]]]))
+    query, key = LoweredSide(torch.tensor([[[[0.5, 1.0]]]])), LoweredSide(torch.tensor([[[[0.5, -1.0]]]]))
     # 2·tanh(0.5 + 0.5) + 3·tanh(1 − 1) = 2·0.761594 + 0
-    torch.testing.assert_close(Weighted().between(query, key), torch.full((1, 1, 1, 1), 1.5231883))
+    torch.testing.assert_close(Weighted().score_lowered(query, key), torch.full((1, 1, 1, 1), 1.5231883))
     assert Weighted().per_pair(64) == 2
 
 
@@ -103,8 +103,8 @@ def test_no_keys_no_weights() -> None:
 
 def test_masks_join() -> None:
     either, both = Causal() | Prefix(3), Causal() & Window(1, 0)
-    assert isinstance(either, Either)
-    assert isinstance(both, Both)
+    assert isinstance(either, Or)
+    assert isinstance(both, And)
     assert either.draw(4) == "■■■·\n■■■·\n■■■·\n■■■■"
     assert both.draw(4) == "■···\n■■··\n·■■·\n··■■"
     assert repr(both) == "(Causal() & Window(left=1, right=0))"
@@ -133,7 +133,7 @@ def test_a_mask_prints_its_picture_where_it_has_one() -> None:
 
 def test_a_position_does_nothing_of_itself() -> None:
     position, features = Position.for_heads(3), torch.randn(2, 3, 5, 7)
-    assert position.turn(features, torch.arange(5)[None]) is features
+    assert position.rotate(features, torch.arange(5)[None]) is features
     position.check(3, 7)
-    assert not position.turns
+    assert not position.rotates
     assert not position.biases

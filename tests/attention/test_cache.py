@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import torch
 
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.cache import KeyValueCache
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import Gaussian
 
 
 def cache_of(length: int) -> KeyValueCache:
-    side = Side(torch.randn(2, 3, length, 5), torch.randn(2, 3, length), torch.randn(2, 3, 1, 5))
+    side = LoweredSide(torch.randn(2, 3, length, 5), torch.randn(2, 3, length), torch.randn(2, 3, 1, 5))
     return KeyValueCache(side, torch.randn(2, 3, length, 7))
 
 
@@ -21,7 +21,7 @@ def test_appending_lays_keys_and_values_behind_and_changes_nothing() -> None:
     assert torch.equal(both.key.features[:, :, 11:], second.key.features)
     assert torch.equal(both.key.bias, torch.cat((first.key.bias, second.key.bias), 2))
     assert torch.equal(both.value, torch.cat((first.value, second.value), 2))
-    assert both.key.origin is first.key.origin
+    assert both.key.center is first.key.center
 
 
 def test_a_cache_without_keys_takes_the_origin_of_the_first() -> None:
@@ -38,8 +38,8 @@ def test_selecting_takes_sequences_in_order() -> None:
         assert torch.equal(chosen.value, cache.value[rows])
         for part, whole in zip(chosen.key, cache.key, strict=True):
             assert torch.equal(part, whole[rows])
-    bare = KeyValueCache(Side(cache.key.features), cache.value).select(torch.tensor([1]))
-    assert bare.key.bias is bare.key.origin is None
+    bare = KeyValueCache(LoweredSide(cache.key.features), cache.value).select(torch.tensor([1]))
+    assert bare.key.bias is bare.key.center is None
     assert bare.length == 11
 
 

@@ -10,7 +10,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from attent.attention import attend, prepare
-from attent.attention.base import Both, Normalizer, Side
+from attent.attention.base import And, LoweredSide, Normalizer
 from attent.attention.call import lower_key
 from attent.attention.masks import Causal, Padding
 from attent.attention.normalizers import Softmax
@@ -28,10 +28,10 @@ def test_every_tensor_gets_four_axes() -> None:
     assert (call.query_width, call.value_width, call.axes, call.lowered) == (3, 11, 4, False)
     call, query, key, value = prepare(QUERY[:, 0], KEY[:, 0], VALUE[:, 0])
     assert (query.shape, key.features.shape, value.shape) == ((2, 1, 5, 3), (2, 1, 7, 3), (2, 1, 7, 11))
-    assert call.restored(query).shape == (2, 5, 3)
+    assert call.restore_axes(query).shape == (2, 5, 3)
     call, query, key, value = prepare(QUERY[0, 0], KEY[0, 0], VALUE[0, 0])
     assert (query.shape, key.features.shape, value.shape) == ((1, 1, 5, 3), (1, 1, 7, 3), (1, 1, 7, 11))
-    assert call.restored(query).shape == (5, 3)
+    assert call.restore_axes(query).shape == (5, 3)
 
 
 def test_calls_of_names_alone_are_remembered_and_still_checked() -> None:
@@ -53,10 +53,10 @@ def test_calls_of_names_alone_are_remembered_and_still_checked() -> None:
 def test_shared_keys_are_spread_in_runs() -> None:
     call = prepare(QUERY, KEY[:, :2], VALUE[:, :2]).call
     assert (call.heads, call.key_heads) == (4, 2)
-    assert torch.equal(call.spread(KEY[:, :2]), KEY[:, [0, 0, 1, 1]])
-    side = call.spread_side(Side(KEY[:, :2], bias=KEY[:, :2, :, 0]))
+    assert torch.equal(call.repeat_kv(KEY[:, :2]), KEY[:, [0, 0, 1, 1]])
+    side = call.repeat_kv_side(LoweredSide(KEY[:, :2], bias=KEY[:, :2, :, 0]))
     assert torch.equal(side.bias, KEY[:, [0, 0, 1, 1], :, 0])
-    assert side.origin is None
+    assert side.center is None
 
 
 def test_queries_stand_at_the_end_unless_said() -> None:
@@ -75,7 +75,7 @@ def test_queries_stand_at_the_end_unless_said() -> None:
 def test_lengths_join_the_mask() -> None:
     lengths = torch.tensor([6, 3])
     assert isinstance(prepare(QUERY, KEY, VALUE, lengths=lengths).call.mask, Padding)
-    assert isinstance(prepare(QUERY, KEY, VALUE, lengths=lengths, mask="causal").call.mask, Both)
+    assert isinstance(prepare(QUERY, KEY, VALUE, lengths=lengths, mask="causal").call.mask, And)
     assert isinstance(prepare(QUERY, KEY, VALUE, mask="causal").call.mask, Causal)
 
 
@@ -94,7 +94,7 @@ def test_a_bias_of_minus_infinity_hides() -> None:
 
 def test_scores_are_summed_in_float32_at_least() -> None:
     for dtype, exact in ((torch.bfloat16, torch.float32), (torch.float32, torch.float32), (torch.float64, torch.float64)):
-        assert prepare(*(tensor.to(dtype) for tensor in (QUERY, KEY, VALUE))).call.exact == exact
+        assert prepare(*(tensor.to(dtype) for tensor in (QUERY, KEY, VALUE))).call.accumulation_dtype == exact
 
 
 def test_rotary_turns_both_sides_and_biases_stay_in_the_call() -> None:
@@ -102,10 +102,10 @@ def test_rotary_turns_both_sides_and_biases_stay_in_the_call() -> None:
     query, key = QUERY[..., :2], KEY[..., :2]
     prepared = prepare(query, key, VALUE, position=rotary)
     assert prepared.call.position is None
-    torch.testing.assert_close(prepared.query, rotary.turn(query, torch.arange(2, 7)[None]))
-    torch.testing.assert_close(prepared.key.features, rotary.turn(key, torch.arange(7)[None]))
+    torch.testing.assert_close(prepared.query, rotary.rotate(query, torch.arange(2, 7)[None]))
+    torch.testing.assert_close(prepared.key.features, rotary.rotate(key, torch.arange(7)[None]))
     # keys from a cache were turned when they were remembered
-    assert prepare(query, Side(key), VALUE, position=rotary).key.features is key
+    assert prepare(query, LoweredSide(key), VALUE, position=rotary).key.features is key
     assert isinstance(prepare(QUERY, KEY, VALUE, position="alibi").call.position, Alibi)
 
 
@@ -116,8 +116,8 @@ def test_keys_are_lowered_as_a_cache_keeps_them() -> None:
     additive = Additive(3, 3, 5, heads=4)
     assert lower_key(additive, key, 4).features.shape == (2, 4, 7, 5)
     assert torch.equal(lower_key(additive, key, 4).features[:, 1], lower_key(additive, key[:, [0, 0, 1, 1]], 4).features[:, 1])
-    origin = torch.ones(2, 2, 1, 3)
-    assert lower_key(Gaussian(), key, 4, origin).origin is origin
+    center = torch.ones(2, 2, 1, 3)
+    assert lower_key(Gaussian(), key, 4, center).center is center
     call = prepare(QUERY.bfloat16(), lower_key(General(3, 3), key, 4), VALUE[:, :2].bfloat16(), score=General(3, 3)).call
     assert call.lowered
     assert call.dtype == torch.bfloat16
@@ -178,14 +178,14 @@ def test_a_key_of_another_dtype_is_taken_only_lowered() -> None:
     query, key, value = QUERY.bfloat16(), KEY, VALUE.bfloat16()
     with pytest.raises(DTypeError, match=r"got torch.bfloat16, torch.float32, torch.bfloat16$"):
         prepare(query, key, value)
-    assert prepare(query, Side(key), value).key.features.dtype == torch.float32
+    assert prepare(query, LoweredSide(key), value).key.features.dtype == torch.float32
 
 
 def test_under_autocast_mixed_inputs_are_brought_together_but_lowered_keys_stay_exact() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         call, query, key, value = prepare(QUERY, KEY.bfloat16(), VALUE)
         assert call.dtype == query.dtype == key.features.dtype == value.dtype == torch.bfloat16
-        assert prepare(QUERY.bfloat16(), Side(KEY), VALUE.bfloat16()).key.features.dtype == torch.float32
+        assert prepare(QUERY.bfloat16(), LoweredSide(KEY), VALUE.bfloat16()).key.features.dtype == torch.float32
         assert prepare(QUERY, KEY, VALUE).call.dtype == torch.float32
 
 
@@ -203,11 +203,11 @@ def test_rows_that_are_not_the_distribution_they_are_said_to_be_are_refused() ->
             ArgumentError, match=r"^normalizer Share says that each row's weights are nonnegative and sum to one, but .* the least is -0\."
         ):
             attend(query, key, key, normalizer=Share())
-    Share.distribution = False
+    Share.is_distribution = False
     try:
         assert attend(query, key, key, normalizer=Share(), return_map=True)[0].shape == (2, 3, 5, 4)
     finally:
-        del Share.distribution
+        del Share.is_distribution
 
 
 def test_a_normalizer_is_asked_once_for_each_class_without_a_die_thrown() -> None:
@@ -220,7 +220,7 @@ def test_a_normalizer_is_asked_once_for_each_class_without_a_die_thrown() -> Non
 
     query, state = torch.rand(1, 3, 5, 4), torch.get_rng_state()
     for _ in range(3):
-        assert prepare(query, query, query, normalizer=Gumbel()).call.distribution
+        assert prepare(query, query, query, normalizer=Gumbel()).call.is_distribution
     assert asked == [(1, 3, 1, 5)]
     assert torch.equal(torch.get_rng_state(), state)
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from attent.attention import AttentionMap, attend, explain, prepare, reference
 from attent.attention.backends import row_tiles as by_rows
-from attent.attention.base import Mask, Normalizer, Position, Side
+from attent.attention.base import LoweredSide, Mask, Normalizer, Position
 from attent.attention.masks import MASKS, Around, Blocks, Causal, Documents, Excluded, Padding, PerHead, Prefix, Selected, Table, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalizers import NORMALIZERS, TopK
@@ -258,7 +258,7 @@ def test_sums_are_exact_and_results_are_of_the_inputs_type(case: Case) -> None:
     arguments = case.arguments() | {"bias": None if case.bias is None else case.bias.bfloat16()}
     call, turned, keys, _ = prepare(query, key, value, **arguments)
     exactly = replace(call, dtype=torch.float64, bias=None if call.bias is None else call.bias.double())
-    exact = reference.run(exactly, turned.double(), Side(keys.features.double()), value.double())
+    exact = reference.run(exactly, turned.double(), LoweredSide(keys.features.double()), value.double())
     for implementation in ("formula", "tiled"):
         found = attend(query, key, value, **arguments, implementation=implementation)
         assert found.dtype == torch.bfloat16

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from attent.attention import attend, explain, mask_info, prepare
+from attent.attention.mask_info import additive
 from attent.attention.masks import Causal, Padding, PerHead, Prefix, Window
 
 QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 11)
@@ -11,7 +12,7 @@ QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zero
 
 @pytest.mark.parametrize("tile", [1, 100, 10000])
 def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) -> None:
-    monkeypatch.setattr(mask_info, "PAIRS", tile)
+    monkeypatch.setattr(mask_info, "CHUNK", tile)
 
     def keys(**arguments) -> list[list[int]] | None:
         seen = mask_info.visible(prepare(QUERY, KEY, VALUE, **arguments).call)
@@ -61,3 +62,35 @@ def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtyp
     how = {"score": "gaussian", "lengths": lengths}
     assert explain(query, spoilt, value, **how).chosen == explain(query, key, value, **how).chosen
     assert torch.equal(attend(query, spoilt, value, **how), attend(query, key, value, **how))
+
+
+def test_nothing_hidden_adds_nothing() -> None:
+    assert additive(None, None, torch.float32) == (None, None)
+    assert additive(torch.ones(1, 1, 2, 3, dtype=torch.bool), None, torch.float32) == (None, None)
+
+
+def test_a_mask_is_minus_infinity_and_a_row_that_sees_nothing_is_open() -> None:
+    allowed = torch.tensor([[True, False], [False, False]])
+    term, dead = additive(allowed, None, torch.float64)
+    assert term is not None
+    assert dead is not None
+    assert term.dtype == torch.float64
+    assert term.tolist() == [[0.0, -torch.inf], [0.0, 0.0]]
+    assert dead.tolist() == [[False], [True]]
+
+
+def test_a_bias_joins_it_and_its_infinities_are_the_masks() -> None:
+    bias = torch.tensor([[1.0, 2.0], [-torch.inf, 3.0]])
+    term, dead = additive(torch.tensor([[True, False], [False, True]]), bias, torch.float32)
+    assert term is not None
+    assert dead is None
+    assert term.tolist() == [[1.0, -torch.inf], [-torch.inf, 3.0]]
+    term, _ = additive(None, torch.tensor([[1.0, 2.0]]), torch.float32)
+    assert term is not None
+    assert term.tolist() == [[1.0, 2.0]]
+    # a row hidden by its bias alone
+    term, dead = additive(torch.tensor([[False, False], [True, True]]), torch.tensor([[-torch.inf, -torch.inf], [1.0, 2.0]]), torch.float32)
+    assert term is not None
+    assert dead is not None
+    assert term.tolist() == [[0.0, 0.0], [1.0, 2.0]]
+    assert dead.tolist() == [[True], [False]]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import AttentionMap, attend, prepare, reference
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.masks import Causal, Table
 from attent.attention.normalizers import NORMALIZERS, TopK
 from attent.attention.positions import Alibi
@@ -58,7 +58,7 @@ def test_the_steps_of_a_score_come_first() -> None:
 
 
 def test_it_serves_every_call() -> None:
-    assert reference.why_not(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2)).call) is None
+    assert reference.unsupported(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2)).call) is None
 
 
 def test_self_attention_of_introductory_texts() -> None:
@@ -88,7 +88,7 @@ def test_values_of_another_width_and_no_keys_at_all() -> None:
 
 
 def test_emptying_hidden_keys() -> None:
-    side = Side(torch.full((2, 1, 3, 2), torch.nan), torch.full((2, 1, 3), torch.nan))
+    side = LoweredSide(torch.full((2, 1, 3, 2), torch.nan), torch.full((2, 1, 3), torch.nan))
     key, value = reference.without_hidden(torch.tensor([True, False, True]), side, torch.full((2, 1, 3, 5), torch.nan))
     for tensor in (key.features, key.bias, value):
         assert torch.equal(

@@ -72,11 +72,11 @@ def test_nothing_is_seen_beyond_its_reach() -> None:
     mask, rows = Equal.of(query, key), torch.arange(30)
     pairs = Pairs(rows, torch.arange(60), rows[None], 1)
     allowed = mask.allowed(pairs)[0, 0]
-    first, last = (end[0, 0] for end in mask.reach(pairs))
+    first, end = (bound[0, 0] for bound in mask.key_range(pairs)[:2])
     places = torch.arange(60)
-    assert not bool((allowed & ((places < first) | (places > last))).any())
-    assert bool((allowed.any(1) == (first <= last)[:, 0]).all())
-    assert torch.equal(mask.seen(pairs), allowed.any(0))
+    assert not bool((allowed & ((places < first) | (places >= end))).any())
+    assert bool((allowed.any(1) == (first < end)[:, 0]).all())
+    assert torch.equal(mask.visible_keys(pairs), allowed.any(0))
 
 
 def test_only_what_may_be_equal_is_computed() -> None:

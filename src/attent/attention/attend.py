@@ -150,9 +150,9 @@ def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
     chosen = IMPLEMENTATIONS[_choose(call) if implementation == "auto" else _asked(implementation, call)]
     needed = varlen.lengths(call)
     if needed is not None:
-        return call.restored(varlen.run(prepared, needed, lambda one: run(one, implementation)))
+        return call.restore_axes(varlen.run(prepared, needed, lambda one: run(one, implementation)))
     with without_autocast(call.device):
-        return call.restored(chosen.run(*prepared))
+        return call.restore_axes(chosen.run(*prepared))
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def explain(
 
 
 def _objection(name: str, call: Call) -> str | None:
-    return IMPLEMENTATIONS[name].why_not(call) or select.slower(name, call)
+    return IMPLEMENTATIONS[name].unsupported(call) or select.slower(name, call)
 
 
 def _choose(call: Call) -> str:
@@ -213,7 +213,7 @@ def _choose(call: Call) -> str:
 def _asked(name: str, call: Call) -> str:
     if name not in IMPLEMENTATIONS:
         raise UnknownNameError("implementation", name, ("auto", *IMPLEMENTATIONS))
-    reason = IMPLEMENTATIONS[name].why_not(call)
+    reason = IMPLEMENTATIONS[name].unsupported(call)
     if reason is not None:
         raise ImplementationError(f"implementation {name!r} cannot serve this call: {reason}")
     return name

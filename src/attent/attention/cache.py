@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class KeyValueCache:
     Nothing in it changes; `append` and `select` return another.
     """
 
-    key: Side  # features (B, G, T, D')
+    key: LoweredSide  # features (B, G, T, D')
     value: Tensor  # (B, G, T, Dv)
 
     @property
@@ -25,14 +25,14 @@ class KeyValueCache:
         """How many keys there are, T, in tokens."""
         return self.value.shape[2]
 
-    def append(self, key: Side, value: Tensor) -> KeyValueCache:
-        """The cache with more keys and values behind those it has, lowered about the same origin."""
+    def append(self, key: LoweredSide, value: Tensor) -> KeyValueCache:
+        """The cache with more keys and values behind those it has, lowered about the same center."""
         if not self.length:
-            # what was lowered before there was a key has no origin
+            # what was lowered before there was a key has no center
             return KeyValueCache(key, value)
         features = torch.cat((self.key.features, key.features), 2)
         bias = None if self.key.bias is None or key.bias is None else torch.cat((self.key.bias, key.bias), 2)
-        return KeyValueCache(Side(features, bias, self.key.origin), torch.cat((self.value, value), 2))
+        return KeyValueCache(LoweredSide(features, bias, self.key.center), torch.cat((self.value, value), 2))
 
     def select(self, rows: Tensor) -> KeyValueCache:
         """The cache of some sequences of the batch, in that order: a search's survivors.
@@ -40,5 +40,5 @@ class KeyValueCache:
         Args:
             rows: (B',) whole numbers below B, or (B,) booleans.
         """
-        key = Side(*(None if part is None else part[rows] for part in self.key))  # pyright: ignore[reportArgumentType]
+        key = LoweredSide(*(None if part is None else part[rows] for part in self.key))  # pyright: ignore[reportArgumentType]
         return KeyValueCache(key, self.value[rows])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import checks, choices
-from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Side, Weighting
+from attent.attention.base import LoweredSide, Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.mask_info import visible
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
@@ -52,9 +52,9 @@ class Call:
     weighting: Weighting | None = None
 
     @property
-    def distribution(self) -> bool:
+    def is_distribution(self) -> bool:
         """Whether each row's weights are nonnegative and sum to one, where it sees anything."""
-        return self.normalizer.distribution and self.weighting is None
+        return self.normalizer.is_distribution and self.weighting is None
 
     @property
     def is_empty(self) -> bool:
@@ -62,7 +62,7 @@ class Call:
         return not (self.batch and self.heads and self.queries and self.keys)
 
     @property
-    def exact(self) -> torch.dtype:
+    def accumulation_dtype(self) -> torch.dtype:
         """The type in which scores are summed and normalised: float32 at least."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
@@ -84,25 +84,25 @@ class Call:
 
     def bias_of(self, pairs: Pairs, bias: Tensor) -> Tensor:
         """The part of a bias tensor that belongs to these pairs."""
-        if bias.shape[3] != 1 and len(pairs.columns) != self.keys:
-            bias = bias[..., pairs.columns]
-        return bias if bias.shape[2] == 1 else bias[:, :, pairs.rows]
+        if bias.shape[3] != 1 and len(pairs.key_index) != self.keys:
+            bias = bias[..., pairs.key_index]
+        return bias if bias.shape[2] == 1 else bias[:, :, pairs.query_index]
 
     def bias_term(self, bias: Tensor) -> Tensor:
         """A bias as scores take it: of their type, finite, and half the lowest number at least, so that no pair ties with a hidden one."""
-        return bias.to(self.exact).clamp(min=torch.finfo(self.exact).min / 2)
+        return bias.to(self.accumulation_dtype).clamp(min=torch.finfo(self.accumulation_dtype).min / 2)
 
-    def spread(self, features: Tensor) -> Tensor:
+    def repeat_kv(self, features: Tensor) -> Tensor:
         """Keys or values (B, G, …) repeated for the query heads that share them: (B, H, …)."""
         return features if features.shape[1] == self.heads else features.repeat_interleave(self.heads // features.shape[1], 1)
 
-    def spread_side(self, side: Side) -> Side:
+    def repeat_kv_side(self, side: LoweredSide) -> LoweredSide:
         """A side of the score repeated for the query heads that share it."""
         if side.features.shape[1] == self.heads:
             return side
-        return side.through(self.spread)
+        return side.map(self.repeat_kv)
 
-    def restored(self, output: Tensor) -> Tensor:
+    def restore_axes(self, output: Tensor) -> Tensor:
         """A result (B, H, …) with as many axes as the caller's tensors had."""
         return output if self.axes == 4 else output[:, 0] if self.axes == 3 else output[0, 0]
 
@@ -112,14 +112,14 @@ class Prepared(NamedTuple):
 
     call: Call
     query: Tensor  # (B, H, Tq, Dq)
-    key: Side  # features (B, G, Tk, D')
+    key: LoweredSide  # features (B, G, Tk, D')
     value: Tensor  # (B, G, Tk, Dv)
 
 
 @keyword_aliases(normaliser="normalizer")
 def prepare(
     query: Tensor,
-    key: Tensor | Side,
+    key: Tensor | LoweredSide,
     value: Tensor,
     *,
     score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
@@ -136,10 +136,10 @@ def prepare(
 ) -> Prepared:
     """Check the arguments of `attend` (see there) and give every tensor its four axes.
 
-    A key that is a Side was lowered, and turned, before; its axes are four already.
+    A key that is a LoweredSide was lowered, and turned, before; its axes are four already.
     """
-    features = key.features if isinstance(key, Side) else key
-    lowered = isinstance(key, Side)
+    features = key.features if isinstance(key, LoweredSide) else key
+    lowered = isinstance(key, LoweredSide)
     query, features, value = checks.agreeing(query, features, value, lowered=lowered)
     axes = query.dim()
     if axes != 4 or features.dim() != 4 or value.dim() != 4:
@@ -149,19 +149,19 @@ def prepare(
     given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normalizer, mask)
     more = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
     if not more and choices.ready(score, normalizer, mask) and not torch.compiler.is_compiling():
-        return Prepared(_for_inputs(_remembered(*given), query, features), query, Side(features), value)
+        return Prepared(_for_inputs(_remembered(*given), query, features), query, LoweredSide(features), value)
     where = choices.position(position)
     call = _call(
         *given, lowered=lowered, bias=bias, soft_cap=soft_cap, position=where,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
-    if where is not None and where.turns:
+    if where is not None and where.rotates:
         pairs = call.pairs()
-        query = where.turn(query, pairs.positions)
-        features = features if lowered else where.turn(features, pairs.columns[None])
-    if isinstance(key, Side):
+        query = where.rotate(query, pairs.query_position)
+        features = features if lowered else where.rotate(features, pairs.key_index[None])
+    if isinstance(key, LoweredSide):
         return Prepared(call, query, key._replace(features=features), value)
-    return Prepared(_for_inputs(call, query, features), query, Side(features), value)
+    return Prepared(_for_inputs(call, query, features), query, LoweredSide(features), value)
 
 
 def _for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
@@ -265,18 +265,18 @@ def _weighting(weighting: Weighting | None, shape: tuple[int, int, int, int]) ->
     return weighting
 
 
-def lower_key(score: Score, key: Tensor, heads: int, origin: Tensor | None = None, start: int = 0) -> Side:
+def lower_key(score: Score, key: Tensor, heads: int, center: Tensor | None = None, start: int = 0) -> LoweredSide:
     """The key side of a score, lowered as a cache keeps it: in float32 at least where lowering rounds.
 
     Args:
         score: the score.
         key: (B, G, Tk, Dk).
         heads: H; a score with parameters of its own for each head gets a key side for each.
-        origin: that of the keys lowered before, if there were any.
+        center: that of the keys lowered before, if there were any.
         start: how many these are.
     """
     if score.heads is not None and key.shape[1] != heads:
         key = key.repeat_interleave(heads // key.shape[1], 1)
     if not score.lowers_exactly and key.dtype in (torch.bfloat16, torch.float16):
         key = key.float()
-    return score.lower_later_key(key, start, origin) if start else score.lower_key(key, origin)
+    return score.lower_later_key(key, start, center) if start else score.lower_key(key, center)

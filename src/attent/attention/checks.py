@@ -119,7 +119,7 @@ def distribution(normalizer: Normalizer, heads: int, keys: int, device: torch.de
     It is asked for one row of a head, once for each class; ours, which the tests hold to it, are not asked.
     """
     kind = type(normalizer)
-    if kind in _DISTRIBUTIONS or not normalizer.distribution or not (heads and keys):
+    if kind in _DISTRIBUTIONS or not normalizer.is_distribution or not (heads and keys):
         return
     scores = torch.linspace(-1.0, 2.0, keys, device=device, dtype=dtype).expand(1, heads, 1, keys)
     if not is_readable(scores):

@@ -1,63 +1,143 @@
-"""Which keys any query of a call sees."""
+"""Key ranges, visible keys and additive terms of a call's mask: whatever backends ask, derived from `Mask.allowed` and `Mask.key_range`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from attent.attention.base import Either, Mask, Pairs
+from attent.attention.base import And, KeyRange, Mask, Or, Pairs
 
-# A `Call`, which is made with the help of this.
+# A `Call`, whose module imports this one.
 Call = Any
-# Pairs that are looked at together.
-PAIRS = 2**20
+# Pairs per chunk, where every pair is looked at.
+CHUNK = 2**20
+
+
+class AdditiveMask(NamedTuple):
+    """A term added to some scores, and their fully masked rows (…, rows, 1); None for no term or no such row."""
+
+    term: Tensor | None
+    fully_masked: Tensor | None
+
+
+def additive(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> AdditiveMask:
+    """Merge a mask and a bias into one term of this type, −∞ where a pair may not attend: on a CPU ten times as fast as filling in.
+
+    In the term a fully masked row sees every key; set its result to zero afterwards.
+    """
+    finite = None if bias is None else bias.to(dtype).masked_fill(bias == -torch.inf, 0.0)
+    if allowed is None or bool(allowed.all()):
+        return AdditiveMask(finite, None)
+    sees_any = allowed.any(-1, keepdim=True)
+    fully_masked = None if bool(sees_any.all()) else ~sees_any
+    hidden = ~allowed if fully_masked is None else ~allowed & sees_any
+    if finite is None:
+        return AdditiveMask(torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf), fully_masked)
+    return AdditiveMask(finite.masked_fill(hidden, -torch.inf), fully_masked)
+
+
+def key_bounds(call: Call, *, exact: bool = False) -> tuple[Tensor, Tensor] | None:
+    """Return the first key of each query and the end of its range, (B|1, H|1, Tq) each, from 0 to Tk.
+
+    A fully masked query has (Tk, 0). None if the mask knows no range, or, with `exact`, if a range has gaps.
+    """
+    key_range = None if call.mask is None else call.mask.key_range(call.pairs())
+    if key_range is None or (exact and not key_range.exact):
+        return None
+    begin, end = (bound.expand(-1, -1, call.queries, 1)[..., 0].clamp(0, call.keys) for bound in key_range[:2])
+    is_empty = end <= begin
+    return begin.masked_fill(is_empty, call.keys), end.masked_fill(is_empty, 0)
 
 
 def visible(call: Call) -> Tensor | None:
-    """Which keys any query sees, (B|1, H|1, Tk); None where nothing hides any."""
-    # a bias that is the same for every query hides whole keys, whatever else does
-    alike = call.bias is not None and call.bias.shape[2] == 1
-    if call.bias is not None and not alike:
-        return _looked_at(call, call.allowed)
-    seen = None if call.mask is None else _seen(call, call.mask)
+    """Return which keys any query sees, (B|1, H|1, Tk); None if no key is hidden."""
+    if call.bias is not None and call.bias.shape[2] != 1:
+        return _visible_by_pairs(call, call.allowed)
+    keys = None if call.mask is None else _visible_by_mask(call, call.mask)
     if call.bias is None:
-        return seen
-    shown = (call.bias != -torch.inf).expand(*call.bias.shape[:2], 1, call.keys)[:, :, 0]
-    return shown if seen is None else seen & shown
+        return keys
+    # a bias that is the same for every query hides whole keys
+    finite = (call.bias != -torch.inf).expand(*call.bias.shape[:2], 1, call.keys)[:, :, 0]
+    return finite if keys is None else keys & finite
 
 
-def _seen(call: Call, mask: Mask) -> Tensor | None:
-    """Which keys any query sees through a mask; pair by pair only where the mask knows no shorter way."""
-    if isinstance(mask, Either):
-        one, other = _seen(call, mask.one), _seen(call, mask.other)
-        return one | other if one is not None and other is not None else None
-    pairs = call.pairs()
-    spans = mask.span(pairs)
-    if spans is None or not call.queries:
-        return _looked_at(call, mask.allowed)
-    first, last = spans
-    # each query adds one where it begins to see and takes one where it ends; what is left above zero is seen
-    begin, end = first.clamp(0, call.keys)[..., 0], (last + 1).clamp(0, call.keys)[..., 0]
+def _visible_by_mask(call: Call, mask: Mask) -> Tensor | None:
+    if isinstance(mask, Or):
+        left, right = _visible_by_mask(call, mask.left), _visible_by_mask(call, mask.right)
+        return left | right if left is not None and right is not None else None
+    key_range = mask.key_range(call.pairs())
+    if key_range is None or not key_range.exact or not call.queries:
+        return _visible_by_pairs(call, mask.allowed)
+    # count +1 where a range begins and −1 where it ends; a key is visible where the running sum is positive
+    begin, end = (bound.clamp(0, call.keys)[..., 0] for bound in key_range[:2])
     begin, end = torch.broadcast_tensors(begin, torch.maximum(begin, end))
     counts = torch.zeros(*begin.shape[:2], call.keys + 1, dtype=torch.int64, device=call.device)
-    one = torch.ones_like(begin)
-    counts.scatter_add_(-1, begin, one).scatter_add_(-1, end, -one)
+    ones = torch.ones_like(begin)
+    counts.scatter_add_(-1, begin, ones).scatter_add_(-1, end, -ones)
     return counts[..., :-1].cumsum(-1) > 0
 
 
-def _looked_at(call: Call, allowed: Callable[[Pairs], Tensor | None]) -> Tensor | None:
-    """The same, by looking at every pair."""
-    seen, step = None, max(PAIRS // max(call.batch * call.heads * call.keys, 1), 2)
+def _visible_by_pairs(call: Call, allowed: Callable[[Pairs], Tensor | None]) -> Tensor | None:
+    total, step = None, max(CHUNK // max(call.batch * call.heads * call.keys, 1), 2)
     for first in range(0, call.queries, step):
         rows = range(first, min(first + step, call.queries))
-        found = allowed(call.pairs(torch.arange(rows.start, rows.stop, device=call.device)))
-        if found is None:
+        pairs = allowed(call.pairs(torch.arange(rows.start, rows.stop, device=call.device)))
+        if pairs is None:
             return None
-        here = found.any(-2)
-        seen = here if seen is None else seen | here
-        if found.shape[-2] < len(rows):  # the same for every query
+        keys = pairs.any(-2)
+        total = keys if total is None else total | keys
+        if pairs.shape[-2] < len(rows):  # the same for every query
             break
-    return seen
+    return total
+
+
+def can_split(mask: Mask, pairs: Pairs) -> bool:
+    """Return whether each sequence of a batch can be masked alone without looking at every pair of the others."""
+    if isinstance(mask, And):
+        return can_split(mask.left, pairs) and can_split(mask.right, pairs)
+    if type(mask).for_sequence is not Mask.for_sequence:
+        return True
+    key_range = mask.key_range(pairs)
+    return key_range is not None and key_range.exact
+
+
+def for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
+    """Return the mask of one sequence, given its pairs with the keys that it needs; None if it hides none of these."""
+    if isinstance(mask, And):
+        left, right = for_sequence(mask.left, sequence, pairs), for_sequence(mask.right, sequence, pairs)
+        return left & right if left is not None and right is not None else left if right is None else right
+    own = mask.for_sequence(sequence)
+    if own is not None:
+        return own
+    key_range = mask.key_range(pairs)
+    if key_range is not None and len(key_range.begin) == len(key_range.end) == 1:
+        return mask
+    alone = _OneSequence(mask, sequence)
+    key_range = alone.key_range(pairs)
+    if key_range is None or not key_range.exact:
+        return alone
+    return None if bool((key_range.begin <= 0).all() & (key_range.end >= len(pairs.key_index)).all()) else alone
+
+
+@dataclass(frozen=True, eq=False)
+class _OneSequence(Mask):
+    """One sequence of a batch under a mask of all."""
+
+    mask: Mask
+    sequence: int
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """Return the sequence's part."""
+        return self._of(self.mask.allowed(pairs))
+
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
+        """Return the sequence's part."""
+        key_range = self.mask.key_range(pairs)
+        return None if key_range is None else KeyRange(self._of(key_range.begin), self._of(key_range.end), key_range.exact)
+
+    def _of(self, tensor: Tensor) -> Tensor:
+        return tensor[self.sequence : self.sequence + 1] if len(tensor) > 1 else tensor

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attent.attention import choices
 from attent.attention.attend import run
-from attent.attention.base import Mask, Normalizer, Position, Score, Side
+from attent.attention.base import LoweredSide, Mask, Normalizer, Position, Score
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import lower_key, prepare
 from attent.attention.capture.watch import is_watched, report
@@ -163,10 +163,10 @@ class MultiHeadAttention(nn.Module):
         """The keys and values of a memory (B, Tk, memory_width), lowered once, behind those of a cache if one is given."""
         key, value = self._keys_and_values(memory, value_memory)
         start = 0 if cache is None else cache.length
-        if self.position is not None and self.position.turns:
-            key = self.position.turn(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
+        if self.position is not None and self.position.rotates:
+            key = self.position.rotate(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
         with without_autocast(key.device):
-            lowered = lower_key(self.score, key, self.heads, None if cache is None else cache.key.origin, start)
+            lowered = lower_key(self.score, key, self.heads, None if cache is None else cache.key.center, start)
         # a score with parameters for each head has a key side for each
         value = value if lowered.features.shape[1] == value.shape[1] else value.repeat_interleave(self.heads // value.shape[1], 1)
         return KeyValueCache(lowered, value) if cache is None else cache.append(lowered, value)
@@ -190,7 +190,7 @@ class MultiHeadAttention(nn.Module):
     def _attend(
         self,
         query: Tensor,
-        key: Tensor | Side,
+        key: Tensor | LoweredSide,
         value: Tensor,
         *,
         mask: str | Mask | Tensor | None,

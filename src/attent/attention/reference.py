@@ -11,18 +11,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attent.attention.base import Pairs, Side
+from attent.attention.base import LoweredSide, Pairs
 from attent.attention.call import Call
 from attent.ops.dropout import keep_mask
 from attent.ops.eligibility import is_known_true
 
 
-def why_not(call: Call) -> str | None:
+def unsupported(call: Call) -> str | None:
     """The formula serves every call."""
     return None
 
 
-def steps(call: Call, query: Tensor, key: Side, value: Tensor) -> dict[str, Tensor]:
+def steps(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> dict[str, Tensor]:
     """Every intermediate by name, in order: those of the score, then `scores` and what follows up to `output`.
 
     `capped`, `biased`, `masked`, `normalised` (what a weighting is yet to multiply) and `dropped` are there only where the call has
@@ -39,15 +39,19 @@ def steps(call: Call, query: Tensor, key: Side, value: Tensor) -> dict[str, Tens
     """
     pairs = call.pairs()
     allowed = call.allowed(pairs)
-    ours, theirs, value = Side(query.to(call.exact)), exact_keys(call, key), call.spread(value).to(call.exact)
+    ours, theirs, value = (
+        LoweredSide(query.to(call.accumulation_dtype)),
+        exact_keys(call, key),
+        call.repeat_kv(value).to(call.accumulation_dtype),
+    )
     if allowed is not None:
         theirs, value = without_hidden(allowed.any(-2), theirs, value)
     if call.lowered:
-        ours = call.score.lower_query(ours.features, theirs.origin)
+        ours = call.score.lower_query(ours.features, theirs.center)
     return steps_of(call, pairs, ours, theirs, value, allowed, lowered=call.lowered)
 
 
-def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
     return steps(call, query, key, value)["output"].to(call.dtype)
 
@@ -55,22 +59,22 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
 def steps_of(
     call: Call,
     pairs: Pairs,
-    query: Side,
-    key: Side,
+    query: LoweredSide,
+    key: LoweredSide,
     value: Tensor,
     allowed: Tensor | None,
     *,
     lowered: bool,
-    between: Callable[[Side, Side], Tensor] | None = None,
+    score_lowered: Callable[[LoweredSide, LoweredSide], Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """The steps for some rows; both sides raw or both lowered, in exact type, all heads spread, hidden keys emptied.
 
-    `between` computes the scores of two lowered sides in the place of the score's own.
+    `score_lowered` computes the scores of two lowered sides in the place of the score's own.
     """
-    found = weights_of(call, pairs, query, key, allowed, lowered=lowered, between=between)
+    found = weights_of(call, pairs, query, key, allowed, lowered=lowered, score_lowered=score_lowered)
     weights = found["weights"]
     if call.dropout and call.seed is not None:
-        stays = keep_mask(pairs.rows, pairs.columns, pairs.heads, call.batch, call.dropout, call.seed)
+        stays = keep_mask(pairs.query_index, pairs.key_index, pairs.heads, call.batch, call.dropout, call.seed)
         found["dropped"] = weights = weights * stays / (1.0 - call.dropout)
     found["output"] = weights @ value  # (B, H, Tq, Dv)
     return found
@@ -79,15 +83,17 @@ def steps_of(
 def weights_of(
     call: Call,
     pairs: Pairs,
-    query: Side,
-    key: Side,
+    query: LoweredSide,
+    key: LoweredSide,
     allowed: Tensor | None,
     *,
     lowered: bool,
-    between: Callable[[Side, Side], Tensor] | None = None,
+    score_lowered: Callable[[LoweredSide, LoweredSide], Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """The steps up to the weights."""
-    found = {"scores": (between or call.score.between)(query, key)} if lowered else call.score.steps(query.features, key.features)
+    found = (
+        {"scores": (score_lowered or call.score.score_lowered)(query, key)} if lowered else call.score.steps(query.features, key.features)
+    )
     if call.soft_cap is not None:
         found["capped"] = call.soft_cap * torch.tanh(_last(found) / call.soft_cap)
     bias = _bias(call, pairs)
@@ -103,12 +109,12 @@ def weights_of(
     return found
 
 
-def exact_keys(call: Call, key: Side) -> Side:
+def exact_keys(call: Call, key: LoweredSide) -> LoweredSide:
     """The keys, for every query head, in the type that scores are summed in."""
-    return call.spread_side(key).through(lambda part: part.to(call.exact))
+    return call.repeat_kv_side(key).map(lambda part: part.to(call.accumulation_dtype))
 
 
-def without_hidden(visible: Tensor, key: Side, value: Tensor) -> tuple[Side, Tensor]:
+def without_hidden(visible: Tensor, key: LoweredSide, value: Tensor) -> tuple[LoweredSide, Tensor]:
     """Keys and values with those emptied that no query sees, so that nothing they hold, NaN even, can leak.
 
     Args:
@@ -124,7 +130,7 @@ def without_hidden(visible: Tensor, key: Side, value: Tensor) -> tuple[Side, Ten
     hidden = ~visible
     bias = None if key.bias is None else key.bias.masked_fill(hidden, 0.0)
     return (
-        Side(key.features.masked_fill(hidden[..., None], 0.0), bias, key.origin),
+        LoweredSide(key.features.masked_fill(hidden[..., None], 0.0), bias, key.center),
         value.masked_fill(hidden[..., None], 0.0),
     )
 
@@ -134,7 +140,7 @@ def _bias(call: Call, pairs: Pairs) -> Tensor | None:
     if call.bias is not None:
         bias = call.bias_term(call.bias_of(pairs, call.bias))
     if call.position is not None:
-        where = call.position.bias(pairs).to(call.exact)
+        where = call.position.bias(pairs).to(call.accumulation_dtype)
         bias = where if bias is None else bias + where
     return bias
 

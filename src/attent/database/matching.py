@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.attention.base import Mask, Pairs, Score
+from attent.attention.base import KeyRange, Mask, Pairs, Score
 from attent.errors import ArgumentError
 
 
@@ -39,18 +39,18 @@ class Equal(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """Return (1, 1, Tq, Tk), True where key and query are equal."""
-        return (self.query[pairs.rows][:, None] == self.key[pairs.columns])[None, None]
+        return (self.query[pairs.query_index][:, None] == self.key[pairs.key_index])[None, None]
 
-    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Return the first and the last of the equal keys."""
+    def key_range(self, pairs: Pairs) -> KeyRange:
+        """From the first of the equal keys to the last."""
         first, last = self._ends
         # −1, a query that equals nothing, indexes the last entry
-        query = self.query[pairs.rows]
-        return first[query][None, None, :, None], last[query][None, None, :, None]
+        query = self.query[pairs.query_index]
+        return KeyRange(first[query][None, None, :, None], last[query][None, None, :, None] + 1, exact=False)
 
-    def seen(self, pairs: Pairs) -> Tensor:
+    def visible_keys(self, pairs: Pairs) -> Tensor:
         """Return the keys that equal any of these queries."""
-        return torch.isin(self.key, self.query[pairs.rows])
+        return torch.isin(self.key, self.query[pairs.query_index])
 
     @property
     def has_match(self) -> Tensor:

@@ -198,7 +198,7 @@ def _packed_embedding(embedding: Embedding, attention: MultiHeadAttention, start
 def _angles(base: float, width: int, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return cosine and sine of rotary positions from start on, (T, D/2)."""
     ones = torch.tensor([1.0, 0.0], device=device).repeat(width // 2).expand(1, 1, count, -1)
-    rotated = Rotary(base).turn(ones, torch.arange(start, start + count, device=device)[None])
+    rotated = Rotary(base).rotate(ones, torch.arange(start, start + count, device=device)[None])
     cosine, sine = rotated[0, 0].unflatten(-1, (-1, 2)).permute(2, 0, 1).contiguous().unbind()
     return cosine, sine
 

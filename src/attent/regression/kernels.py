@@ -119,7 +119,7 @@ class Within(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """Return (1, 1, Tq, Tk), True where the key is within one bandwidth."""
-        query, key = self.query[pairs.rows], self.key[pairs.columns]
+        query, key = self.query[pairs.query_index], self.key[pairs.key_index]
         allowed = torch.ones(len(query), len(key), dtype=torch.bool, device=query.device)
         for feature in range(query.shape[-1]):
             distance = (query[:, None, feature] - key[None, :, feature]).abs()

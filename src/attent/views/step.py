@@ -175,7 +175,7 @@ def _score(call: Call, names: set[str]) -> str:
 
 def _weights(call: Call, name: str, before: str) -> tuple[str, str]:
     normalizer = name_of(call.normalizer)
-    if call.normalizer.distribution:
+    if call.normalizer.is_distribution:
         meaning = "How each query divides its attention: every row sums to 1."
     else:
         meaning = f"How much each query looks at each key; under {normalizer} a row need not sum to 1."

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import reference
-from attent.attention.base import Mask, Normalizer, Score, Side
+from attent.attention.base import LoweredSide, Mask, Normalizer, Score
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.multihead import MultiHeadAttention
@@ -153,11 +153,11 @@ class AttentionTrace:
             self.outputs[name].unflatten(-1, (attention.key_value_heads, -1)).transpose(1, 2)
             for name in ("key_projection", "value_projection")
         )  # (B, G, Tk, D)
-        has_rotation = attention.position is not None and attention.position.turns
+        has_rotation = attention.position is not None and attention.position.rotates
         if call.lowered and (call.score.lowers_exactly or not has_rotation):
             # a cache holds lowered keys; the score shows more of its steps when it gets the keys themselves
-            call, key = replace(call, lowered=False), key if call.score.lowers_exactly else Side(raw_key)
-        keys = call.spread(raw_key if call.lowered else key.features)
+            call, key = replace(call, lowered=False), key if call.score.lowers_exactly else LoweredSide(raw_key)
+        keys = call.repeat_kv(raw_key if call.lowered else key.features)
         inputs, memory = self.inputs["query_projection"], self.inputs["key_projection"]
         steps = [vectors("X", "X = what the attention is given", "A row of numbers for each query.", "(B, Tq, E)", inputs, rows)]
         if memory is not inputs:
@@ -167,7 +167,7 @@ class AttentionTrace:
             self._projected("Q", query, rows, "(B, H, Tq, Dk)", "The queries: what each row looks for.", has_rotation=has_rotation),
             self._projected("K", keys, columns, "(B, H, Tk, Dk)", "The keys: what each row can be found by.", has_rotation=has_rotation),
             self._projected(
-                "V", call.spread(value), columns, "(B, H, Tk, Dv)", "The values: what each row gives to those that look at it."
+                "V", call.repeat_kv(value), columns, "(B, H, Tk, Dv)", "The values: what each row gives to those that look at it."
             ),
             *formula_steps(call, reference.steps(call, query, key, value), query, keys, rows, columns, head=head),
         ]

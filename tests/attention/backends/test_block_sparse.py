@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from attent.attention import prepare
+from attent.attention import mask_info, prepare
 from attent.attention.backends import block_sparse, row_tiles
 from attent.attention.backends.block_sparse import Band
 from attent.attention.base import Mask
@@ -95,10 +95,9 @@ def test_rows_go_by_a_tiles_size_without_a_reach() -> None:
 
 def test_the_ends_of_a_span_lie_within_the_keys() -> None:
     some = prepare(torch.zeros(5, 1), torch.zeros(7, 1), torch.zeros(7, 1), mask=Window(1, 1), query_start=5).call
-    assert some.mask is not None
-    span = some.mask.span(some.pairs())
-    assert span is not None
-    first, behind = block_sparse.ends(some, span)
+    bounds = mask_info.key_bounds(some, exact=True)
+    assert bounds is not None
+    first, behind = bounds
     # queries at 5 … 9, of which the last two see nothing
     assert first.flatten().tolist() == [4, 5, 6, 7, 7]
     assert behind.flatten().tolist() == [7, 7, 7, 0, 0]

@@ -208,11 +208,11 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"position": "alibi"}, "it has neither a soft cap nor a bias of position"),
         ({"bias": torch.zeros(TQ, TK, requires_grad=True)}, "it has no gradient for a bias"),
     ):
-        assert dense.why_not(prepare(*tensors, **arguments).call) == reason
-    assert dense.why_not(prepare(*(one.half() for one in tensors)).call) == "it takes float32 and bfloat16, not torch.float16"
-    assert dense.why_not(prepare(tensors[0][:, :, :0], *tensors[1:]).call) == "there is nothing to attend to"
+        assert dense.unsupported(prepare(*tensors, **arguments).call) == reason
+    assert dense.unsupported(prepare(*(one.half() for one in tensors)).call) == "it takes float32 and bfloat16, not torch.float16"
+    assert dense.unsupported(prepare(tensors[0][:, :, :0], *tensors[1:]).call) == "there is nothing to attend to"
     monkeypatch.setattr(native, "library", lambda: None)
-    assert dense.why_not(prepare(*tensors).call) == "its extension was not compiled when attent was installed"
+    assert dense.unsupported(prepare(*tensors).call) == "its extension was not compiled when attent was installed"
     assert explain(*tensors).chosen == "sdpa"
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attent.attention import prepare
 from attent.attention.backends import probe, row_tiles
 from attent.attention.backends.block_sparse import Band
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 from attent.attention.positions import RelativeBias
 from attent.attention.scores import Additive, Gated
@@ -49,10 +49,10 @@ def test_nothing_is_thrown_and_nothing_kept() -> None:
         assert probe.per_pair(*prepared(lambda query, key: query @ key.mT)) is None
 
 
-def leaves_of(between: Callable[[Side, Side], Tensor]) -> list[Tensor] | None:
+def leaves_of(between: Callable[[LoweredSide, LoweredSide], Tensor]) -> list[Tensor] | None:
     call, lowered = prepared("dot")
 
-    def tile(query: Side, key: Side, value: Tensor, band: Band) -> Tensor:
+    def tile(query: LoweredSide, key: LoweredSide, value: Tensor, band: Band) -> Tensor:
         return between(query, key).softmax(-1) @ value
 
     return probe.besides(tile, call, lowered, Band(range(5), range(37)))
@@ -78,7 +78,7 @@ def test_a_learnt_position_is_found() -> None:
     position = RelativeBias(3)
     call, *tensors = prepare(QUERY, KEY, VALUE, position=position)
     found = probe.besides(
-        lambda query, key, value, band: (call.score.between(query, key) + position.bias(call.pairs(*band.pairs_of(call)))) @ value,
+        lambda query, key, value, band: (call.score.score_lowered(query, key) + position.bias(call.pairs(*band.pairs_of(call)))) @ value,
         call, row_tiles.lower(call, *tensors), Band(range(5), range(37)),
     )  # fmt: skip
     assert found is not None

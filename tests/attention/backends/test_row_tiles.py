@@ -5,7 +5,7 @@ import torch
 
 from attent.attention import prepare
 from attent.attention.backends import row_tiles
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.scores import Additive, Gated, Gaussian, General
 
 QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 11)
@@ -59,15 +59,17 @@ def test_hidden_keys_do_not_move_the_centre() -> None:
     call, *tensors = prepare(query, key, VALUE, score=score, lengths=torch.tensor([5, 2]))
     lowered = row_tiles.lower(call, *tensors)
     for place, length in enumerate((5, 2)):
-        found = score.between(Side(*(part[place] for part in lowered.query)), Side(*(part[place] for part in lowered.key)))[..., :length]
+        found = score.score_lowered(
+            LoweredSide(*(part[place] for part in lowered.query)), LoweredSide(*(part[place] for part in lowered.key))
+        )[..., :length]
         torch.testing.assert_close(found, score(query[place], key[place, :, :length]), rtol=1e-3, atol=1e-3)
 
 
 def test_some_rows_of_a_query_side() -> None:
-    side = Side(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5), torch.randn(2, 3, 1, 4))
+    side = LoweredSide(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5), torch.randn(2, 3, 1, 4))
     for which in (slice(1, 3), torch.tensor([4, 0])):
         part = row_tiles.some(side, which)
         assert torch.equal(part.features, side.features[:, :, which])
         assert torch.equal(part.bias, side.bias[:, :, which])
-        assert part.origin is side.origin
-    assert row_tiles.some(Side(side.features), slice(0, 1)).bias is None
+        assert part.center is side.center
+    assert row_tiles.some(LoweredSide(side.features), slice(0, 1)).bias is None

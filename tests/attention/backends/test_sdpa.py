@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from attent.attention import attend, prepare
 from attent.attention.backends import sdpa, select
-from attent.attention.base import DotScore, Side
+from attent.attention.base import DotScore, LoweredSide
 from attent.attention.masks import Causal, Padding
 from attent.attention.positions import Alibi, Rotary
 from attent.attention.scores import Additive, Cosine, Gaussian, General, ScaledDot
@@ -34,19 +34,19 @@ QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5,
     ],
 )
 def test_why_not(arguments: dict[str, Any], reason: str | None) -> None:
-    assert sdpa.why_not(prepare(QUERY, KEY, VALUE, **arguments).call) == reason
+    assert sdpa.unsupported(prepare(QUERY, KEY, VALUE, **arguments).call) == reason
 
 
 def test_in_16_bits_it_takes_what_lowering_does_not_round() -> None:
     tensors = [tensor.bfloat16() for tensor in (QUERY, KEY, VALUE)]
     reason = "the lowered form of Cosine would be rounded to torch.bfloat16"
-    assert sdpa.why_not(prepare(*tensors, score=Cosine()).call) == reason
-    assert sdpa.why_not(prepare(*tensors, score="dot").call) is None
+    assert sdpa.unsupported(prepare(*tensors, score=Cosine()).call) == reason
+    assert sdpa.unsupported(prepare(*tensors, score="dot").call) is None
 
 
 def test_with_nothing_to_attend_to_it_declines() -> None:
-    assert sdpa.why_not(prepare(QUERY[:, :, :0], KEY, VALUE).call) == "there is nothing to attend to"
-    assert sdpa.why_not(prepare(QUERY, KEY[:, :, :0], VALUE[:, :, :0]).call) == "there is nothing to attend to"
+    assert sdpa.unsupported(prepare(QUERY[:, :, :0], KEY, VALUE).call) == "there is nothing to attend to"
+    assert sdpa.unsupported(prepare(QUERY, KEY[:, :, :0], VALUE[:, :, :0]).call) == "there is nothing to attend to"
 
 
 def test_the_plain_call_is_pytorchs() -> None:
@@ -116,13 +116,13 @@ class Biased(DotScore):
         return 0.5
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        return self.between(self.lower_query(query), self.lower_key(key))
+        return self.score_lowered(self.lower_query(query), self.lower_key(key))
 
-    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
-        return Side(query, query[..., 0])
+    def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
+        return LoweredSide(query, query[..., 0])
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
-        return Side(key, key[..., 0])
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
+        return LoweredSide(key, key[..., 0])
 
 
 def test_biases_stand_beside_the_scale() -> None:

@@ -99,7 +99,7 @@ def test_auto_takes_it_and_says_why_not() -> None:
         ({"bias": BIAS.clone().requires_grad_()}, "it has no gradient for a bias"),
     ):
         together: dict[str, Any] = {"dropout": 0.1, "seed": 1, **arguments}
-        assert sdpa_dropout.why_not(prepare(*tensors, **together).call) == reason
+        assert sdpa_dropout.unsupported(prepare(*tensors, **together).call) == reason
 
 
 def test_transforms_of_functions_go_another_way() -> None:

@@ -58,7 +58,7 @@ def test_it_is_the_formula(score: Any, case: dict[str, Any], size: int, compiled
 def test_auto_takes_it_and_others_say_why_not() -> None:
     query = torch.randn(1, 1, 9, 5)
     assert explain(query, query, query, score=Additive(5, 5, 7)).chosen == "tanh"
-    assert tanh.why_not(prepare(query, query, query, score="gaussian").call) == "score Gaussian has no tanh form"
+    assert tanh.unsupported(prepare(query, query, query, score="gaussian").call) == "score Gaussian has no tanh form"
 
 
 def test_keys_that_came_lowered_from_a_cache_serve() -> None:

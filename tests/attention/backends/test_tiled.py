@@ -83,7 +83,7 @@ def test_without_gradients_nothing_is_computed_twice(monkeypatch: pytest.MonkeyP
 
 
 def test_it_serves_every_call() -> None:
-    assert tiled.why_not(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2), dropout=0.5, seed=1).call) is None
+    assert tiled.unsupported(prepare(torch.randn(2, 3), torch.randn(5, 3), torch.randn(5, 2), dropout=0.5, seed=1).call) is None
 
 
 def test_one_number_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:

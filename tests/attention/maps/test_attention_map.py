@@ -176,13 +176,13 @@ def test_keys_are_lowered_once_and_only_the_queries_looked_at() -> None:
     keys, queries = [], []
 
     class Counting(General):
-        def lower_key(self, key: Tensor, origin: Tensor | None = None):
+        def lower_key(self, key: Tensor, center: Tensor | None = None):
             keys.append(key.shape[-2])
-            return super().lower_key(key, origin)
+            return super().lower_key(key, center)
 
-        def lower_query(self, query: Tensor, origin: Tensor | None = None):
+        def lower_query(self, query: Tensor, center: Tensor | None = None):
             queries.append(query.shape[-2])
-            return super().lower_query(query, origin)
+            return super().lower_query(query, center)
 
     weights = a_map(score=Counting(7, 7)).detach()
     keys.clear()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attent.attention import attend
+from attent.attention import attend, mask_info
 from attent.attention.backends import row_tiles as by_rows
 from attent.attention.maps.lazy_matrix import row_runs
 from attent.attention.masks import Documents
@@ -22,8 +22,8 @@ def test_a_row_does_not_ask_what_all_queries_see(monkeypatch: pytest.MonkeyPatch
         asked.append(call.keys)
         return visible(call)
 
-    visible = by_rows.visible
-    monkeypatch.setattr(by_rows, "visible", recording)
+    visible = mask_info.visible
+    monkeypatch.setattr(mask_info, "visible", recording)
     mask = Documents(torch.zeros(1, 11).long())
     attend(QUERY, KEY, VALUE, mask=mask, return_map=True)[1][0, 0, 3]
     assert not asked

@@ -36,10 +36,10 @@ MASKS: dict[str, Mask] = {
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 def test_nothing_beyond_the_reach_is_seen(mask: Mask) -> None:
     pairs = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call.pairs()
-    reach = mask.reach(pairs)
+    reach = mask.key_range(pairs)
     assert reach is not None
     allowed = mask.allowed(pairs).expand(B, H, TQ, TK)
-    beyond = (pairs.columns < reach[0]) | (pairs.columns > reach[1])
+    beyond = (pairs.key_index < reach.begin) | (pairs.key_index >= reach.end)
     assert not (allowed & beyond).any()
     assert beyond.any()
 
@@ -63,8 +63,8 @@ def test_a_table_has_no_reach_and_either_needs_both() -> None:
     pairs = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4)).call.pairs()
     table = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4), mask=torch.ones(TQ, TK, dtype=torch.bool)).call.mask
     assert table is not None
-    assert table.reach(pairs) is (table | Causal()).reach(pairs) is None
-    assert (table & Causal()).reach(pairs) is not None
+    assert table.key_range(pairs) is (table | Causal()).key_range(pairs) is None
+    assert (table & Causal()).key_range(pairs) is not None
 
 
 @pytest.mark.parametrize("window", [8, 64])
@@ -90,7 +90,7 @@ SCATTERED = {
 def test_what_is_not_seen_is_hidden(mask: Mask, rows: list[int]) -> None:
     call = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=mask).call
     pairs = call.pairs(torch.tensor(rows))
-    seen = mask.seen(pairs)
+    seen = mask.visible_keys(pairs)
     assert seen is not None
     assert seen.shape == (TK,)
     assert not (mask.allowed(pairs) & ~seen).any()
@@ -99,7 +99,7 @@ def test_what_is_not_seen_is_hidden(mask: Mask, rows: list[int]) -> None:
 def test_of_few_choices_few_keys_are_seen() -> None:
     call = prepare(torch.randn(TQ, 4), torch.randn(TK, 4), torch.randn(TK, 4)).call
     mask = Selected(torch.tensor([[3, 20]] * TQ)) & Causal() | Blocks(torch.eye(6) > 0, 5)
-    seen = mask.seen(call.pairs(torch.tensor([0])))  # which stands at 12, in the third block
+    seen = mask.visible_keys(call.pairs(torch.tensor([0])))  # which stands at 12, in the third block
     assert seen is not None
     assert seen.nonzero().flatten().tolist() == [3, 10, 11, 12, 13, 14, 20]
 
@@ -107,7 +107,7 @@ def test_of_few_choices_few_keys_are_seen() -> None:
 @pytest.mark.parametrize("name", [name for name in MASKS if name not in SCATTERED])
 def test_where_the_reach_says_it_all_nothing_more_is_asked(name: str) -> None:
     call = prepare(torch.randn(B, H, TQ, 4), torch.randn(B, H, TK, 4), torch.randn(B, H, TK, 4), mask=MASKS[name]).call
-    assert MASKS[name].seen(call.pairs()) is None
+    assert MASKS[name].visible_keys(call.pairs()) is None
 
 
 @pytest.mark.parametrize("mask", (MASKS | SCATTERED).values(), ids=MASKS | SCATTERED)

@@ -19,7 +19,7 @@ def test_products_depend_on_distance_alone(halves: bool) -> None:
     rotary, query, key = Rotary(interleaved=not halves), torch.randn(1, 1, 1, 6).double(), torch.randn(1, 1, 1, 6).double()
 
     def score(p: int, j: int) -> float:
-        return Dot()(rotary.turn(query, torch.tensor([[p]])), rotary.turn(key, torch.tensor([[j]]))).item()
+        return Dot()(rotary.rotate(query, torch.tensor([[p]])), rotary.rotate(key, torch.tensor([[j]]))).item()
 
     assert score(3, 5) == pytest.approx(score(13, 15), abs=1e-5)
     assert score(3, 5) == pytest.approx(score(0, 2), abs=1e-5)
@@ -56,9 +56,9 @@ def test_it_is_exact_in_float64() -> None:
 
 def test_each_sequence_has_its_own_positions() -> None:
     rotary, features, where = Rotary(), torch.randn(2, 3, 5, 4), torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
-    turned = rotary.turn(features, where)
+    turned = rotary.rotate(features, where)
     for place in range(2):
-        torch.testing.assert_close(turned[place : place + 1], rotary.turn(features[place : place + 1], where[place : place + 1]))
+        torch.testing.assert_close(turned[place : place + 1], rotary.rotate(features[place : place + 1], where[place : place + 1]))
 
 
 def test_where_both_start_does_not_matter() -> None:
@@ -66,7 +66,7 @@ def test_where_both_start_does_not_matter() -> None:
     one = attend(features[:, 3:5], features[:, 2:6], features[:, 2:6], position="rotary", query_start=1)
     rotary = Rotary()
     query, key = (
-        rotary.turn(part[:, None], where[None])
+        rotary.rotate(part[:, None], where[None])
         for part, where in ((features[:, 3:5], torch.arange(3, 5)), (features[:, 2:6], torch.arange(2, 6)))
     )
     torch.testing.assert_close(one, attend(query[:, 0], key[:, 0], features[:, 2:6]), rtol=1e-6, atol=1e-6)
@@ -87,11 +87,11 @@ def test_with_gradients_the_same_turn(dtype: torch.dtype, transposed: bool) -> N
     leaf = features.detach().requires_grad_()
     turned, rotary = Rotary().turn(leaf, positions), Rotary()
     assert turned.dtype == dtype
-    torch.testing.assert_close(turned.detach(), rotary.turn(features, positions))
+    torch.testing.assert_close(turned.detach(), rotary.rotate(features, positions))
     # turning back is the gradient
     up = torch.randn(2, 3, 5, 6, dtype=dtype)
     (gradient,) = torch.autograd.grad(turned, leaf, up)
-    torch.testing.assert_close(gradient, rotary.turn(up, -positions))
+    torch.testing.assert_close(gradient, rotary.rotate(up, -positions))
 
 
 LAYOUTS: dict[str, Callable[[Callable[..., Tensor]], Tensor]] = {

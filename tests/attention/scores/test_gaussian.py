@@ -35,20 +35,22 @@ def test_one_number_by_hand() -> None:
 def test_lowered_far_from_zero_it_does_not_cancel() -> None:
     score, query, key = Gaussian(), torch.randn(2, 3, 5, 4) + 3e3, torch.randn(2, 3, 7, 4) + 3e3
     theirs = score.lower_key(key)
-    torch.testing.assert_close(theirs.origin, key.mean(-2, keepdim=True))
-    torch.testing.assert_close(score.between(score.lower_query(query, theirs.origin), theirs), score(query, key), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(theirs.center, key.mean(-2, keepdim=True))
+    torch.testing.assert_close(
+        score.score_lowered(score.lower_query(query, theirs.center), theirs), score(query, key), rtol=1e-4, atol=1e-4
+    )
     # about 0 the squares of 3000 leave nothing right
-    plain = score.between(score.lower_query(query), score.lower_key(key, torch.zeros(2, 3, 1, 4)))
+    plain = score.score_lowered(score.lower_query(query), score.lower_key(key, torch.zeros(2, 3, 1, 4)))
     assert (plain - score(query, key)).abs().max() > 1e-2
 
 
 def test_the_centre_is_the_mean_of_the_visible_keys() -> None:
     key = torch.tensor([[[[1.0], [3.0], [100.0], [torch.nan]]]])
     score = Gaussian()
-    assert score.origin(key[:, :, :3]).item() == pytest.approx(104 / 3)
-    assert score.origin(key, torch.tensor([[[True, True, False, False]]])).item() == 2.0
-    assert score.origin(key, torch.tensor([[[False] * 4]])).item() == 0.0
-    assert score.origin(key[:, :, :0]) is None
+    assert score.center(key[:, :, :3]).item() == pytest.approx(104 / 3)
+    assert score.center(key, torch.tensor([[[True, True, False, False]]])).item() == 2.0
+    assert score.center(key, torch.tensor([[[False] * 4]])).item() == 0.0
+    assert score.center(key[:, :, :0]) is None
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "tiled", "formula"])

@@ -22,7 +22,7 @@ def test_keys_that_come_later_have_later_places() -> None:
     score, query, key = Location(5, 11), torch.randn(3, 1, 7, 5), torch.randn(3, 1, 9, 6)
     first, rest = lower_key(score, key[:, :, :4], 1), lower_key(score, key[:, :, 4:], 1, None, 4)
     features = torch.cat((first.features, rest.features), 2)
-    found = score.between(score.lower_query(query), first._replace(features=features))
+    found = score.score_lowered(score.lower_query(query), first._replace(features=features))
     torch.testing.assert_close(found, score(query, key))
 
 

@@ -6,7 +6,7 @@ import torch
 from attent.attention.attend import attend
 from attent.attention.call import prepare
 from attent.attention.masks import Causal
-from attent.export.onnx.tracing import run, tracing, why_not
+from attent.export.onnx.tracing import run, tracing, unsupported
 
 CALLS: list[dict[str, Any]] = [
     {"mask": Causal()},
@@ -20,7 +20,7 @@ def test_it_computes_what_attend_computes(arguments: dict[str, Any]) -> None:
     query, key, value = torch.randn(2, 4, 3, 7), torch.randn(2, 2, 5, 7), torch.randn(2, 2, 5, 11)
     expected = attend(query, key, value, **arguments)
     prepared = prepare(query, key, value, **arguments)
-    assert why_not(prepared.call) is None
+    assert unsupported(prepared.call) is None
     torch.testing.assert_close(run(*prepared), expected)
     with tracing():
         torch.testing.assert_close(attend(query, key, value, **arguments), expected)

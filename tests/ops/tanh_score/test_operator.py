@@ -7,7 +7,7 @@ from torch.autograd import forward_ad
 
 from attent.attention import attend
 from attent.attention.backends.tanh import between
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.scores import Additive
 from attent.ops import native
 from attent.ops.tanh_score import eager, operator
@@ -68,8 +68,8 @@ def test_forward_mode_takes_the_plain_formula() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_it_is_the_scores_own_formula(bias: bool) -> None:
     score = Additive(3, 5, 7, heads=2, bias=bias, v=bias)
-    query, key = Side(torch.randn(3, 2, 11, 7)), Side(torch.randn(3, 2, 13, 7))
-    torch.testing.assert_close(between(score, query, key), score.between(query, key))
+    query, key = LoweredSide(torch.randn(3, 2, 11, 7)), LoweredSide(torch.randn(3, 2, 13, 7))
+    torch.testing.assert_close(between(score, query, key), score.score_lowered(query, key))
 
 
 @needs_extension

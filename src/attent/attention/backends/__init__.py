@@ -1,1 +1,1 @@
-"""The implementations besides the formula; each file offers `why_not(call)` and `run(call, query, key, value)`."""
+"""The implementations besides the formula; each file offers `unsupported(call)` and `run(call, query, key, value)`."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attent.attention import mask_info
 from attent.attention.backends import row_tiles as by_rows
 from attent.attention.call import Call
 
@@ -68,7 +69,7 @@ def bands(call: Call, per_pair: int | None = None, tile: int | None = None) -> l
         return [Band(rows, range(call.keys)) for rows in by_rows.tiles(call, per_pair, tile)]
     found = _side_by_side(*reach, by_rows.per_row(call, per_pair) // call.keys, tile)
     assert call.mask is not None
-    scattered = call.mask.seen(call.pairs(torch.arange(min(1, call.queries)))) is not None
+    scattered = call.mask.visible_keys(call.pairs(torch.arange(min(1, call.queries)))) is not None
     return [part for band in found for part in _gathered(call, band)] if scattered else found
 
 
@@ -120,7 +121,7 @@ def _gathered(call: Call, band: Band) -> list[Band]:
     found: list[Band] = []
     for start in range(band.rows.start, band.rows.stop, GATHERED_ROWS):
         rows = range(start, min(start + GATHERED_ROWS, band.rows.stop))
-        seen = call.mask.seen(call.pairs(torch.arange(rows.start, rows.stop)))
+        seen = call.mask.visible_keys(call.pairs(torch.arange(rows.start, rows.stop)))
         if seen is None:
             return [band]
         found.append(Band(rows, seen.nonzero()[:, 0]))
@@ -131,19 +132,10 @@ def _reach(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
     """Of each row the first key that any sequence or head sees, and the one behind the last; None where it is not worth asking."""
     if call.mask is None or by_rows.per_row(call, 1) * call.queries <= LEAST or call.device.type != "cpu" or torch.compiler.is_compiling():
         return None
-    found = call.mask.reach(call.pairs())
-    if found is None:
+    bounds = mask_info.key_bounds(call)
+    if bounds is None:
         return None
-    first, behind = ends(call, found)
-    if first.shape[0] == first.shape[1] == 1 == behind.shape[0] == behind.shape[1]:
-        return first[0, 0].numpy(), behind[0, 0].numpy()
-    return first.amin((0, 1)).numpy(), behind.amax((0, 1)).numpy()
-
-
-def ends(call: Call, found: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """A mask's span or reach as the first key and the one behind the last, (B|1, H|1, Tq) within the keys there are."""
-    first, last = (end.expand(-1, -1, call.queries, 1)[..., 0] for end in found)
-    first, behind = first.clamp(0, call.keys), (last + 1).clamp(0, call.keys)
-    # a row that sees nothing asks for nothing
-    nothing = behind <= first
-    return first.masked_fill(nothing, call.keys), behind.masked_fill(nothing, 0)
+    begin, end = bounds
+    if begin.shape[0] == begin.shape[1] == 1 == end.shape[0] == end.shape[1]:
+        return begin[0, 0].numpy(), end[0, 0].numpy()
+    return begin.amin((0, 1)).numpy(), end.amax((0, 1)).numpy()

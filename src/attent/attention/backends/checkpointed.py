@@ -16,13 +16,13 @@ from torch import Tensor
 from attent.attention.backends import probe
 from attent.attention.backends import row_tiles as by_rows
 from attent.attention.backends.block_sparse import Band
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
 from attent.ops.eligibility import can_run_custom_function
 
 # The context of a band's rows, given its part of the lowered queries, keys and values.
-Tile = Callable[[Side, Side, Tensor, Band], Tensor]
+Tile = Callable[[LoweredSide, LoweredSide, Tensor, Band], Tensor]
 
 
 @dataclass(frozen=True)
@@ -54,23 +54,23 @@ class Tiles:
         leaves = probe.besides(self.tile, self.call, lowered, self.bands[0]) if can_run_custom_function() else None
         if leaves is None:
             return self.checkpointed(lowered)
-        return _InPlace.apply(self, lowered.key.origin, *_flat(lowered), *leaves)
+        return _InPlace.apply(self, lowered.key.center, *_flat(lowered), *leaves)
 
 
 def _flat(lowered: by_rows.Lowered) -> list[Tensor | None]:
     return [lowered.query.features, lowered.query.bias, lowered.key.features, lowered.key.bias, lowered.value]
 
 
-def _lowered(tensors: list[Any], origin: Tensor | None) -> by_rows.Lowered:
-    return by_rows.Lowered(Side(tensors[0], tensors[1], origin), Side(tensors[2], tensors[3], origin), tensors[4])
+def _lowered(tensors: list[Any], center: Tensor | None) -> by_rows.Lowered:
+    return by_rows.Lowered(LoweredSide(tensors[0], tensors[1], center), LoweredSide(tensors[2], tensors[3], center), tensors[4])
 
 
 class _InPlace(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tiles: Tiles, origin: Tensor | None, *tensors: Tensor | None) -> Tensor:
-        ctx.tiles, ctx.origin = tiles, origin
+    def forward(ctx: Any, tiles: Tiles, center: Tensor | None, *tensors: Tensor | None) -> Tensor:
+        ctx.tiles, ctx.center = tiles, center
         ctx.save_for_backward(*tensors)
-        return tiles.once(_lowered(list(tensors[:5]), origin))
+        return tiles.once(_lowered(list(tensors[:5]), center))
 
     @staticmethod
     @no_autocast
@@ -79,7 +79,7 @@ class _InPlace(torch.autograd.Function):
         if needs_double_backward(gradient):
 
             def plain(*sides: Tensor | None) -> Tensor:
-                return ctx.tiles.checkpointed(_lowered(list(sides), ctx.origin))
+                return ctx.tiles.checkpointed(_lowered(list(sides), ctx.center))
 
             return None, None, *double_backward(plain, tensors[:5], gradient, wanted[:5], captured=tensors[5:])
         return None, None, *_by_tiles(ctx, tensors, wanted, gradient)
@@ -96,7 +96,7 @@ def _by_tiles(ctx: Any, tensors: list[Tensor | None], wanted: tuple[bool, ...], 
         for place in inputs:
             parts[place].requires_grad_()  # pyright: ignore[reportOptionalMemberAccess]
         with torch.enable_grad():
-            lowered = _lowered(parts, ctx.origin)
+            lowered = _lowered(parts, ctx.center)
             context = ctx.tiles.tile(lowered.query, lowered.key, lowered.value, band)
         if not context.requires_grad:
             continue

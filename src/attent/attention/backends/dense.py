@@ -11,17 +11,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attent.attention import reference
-from attent.attention.backends import row_tiles, sdpa_dropout
+from attent.attention import mask_info, reference
+from attent.attention.backends import sdpa_dropout
 from attent.attention.backends.sdpa import PLAIN
-from attent.attention.base import DotScore, Side
+from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call
 from attent.attention.normalizers.softmax import Softmax
 from attent.ops.dense_attention import DTYPES, DenseAttention, is_compiled
 from attent.ops.eligibility import can_run_native, is_transformed
 
 
-def why_not(call: Call) -> str | None:
+def unsupported(call: Call) -> str | None:
     """What keeps this implementation from a call; None if nothing does."""
     if call.device.type != "cpu":
         return "it runs on a CPU"
@@ -46,7 +46,7 @@ def why_not(call: Call) -> str | None:
     return "its extension was not compiled when attent was installed"
 
 
-def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
     assert isinstance(call.score, DotScore)
     scale = call.score.scale(call.query_width)
@@ -59,12 +59,11 @@ def _mask_of(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the mask as key ranges, (B, H, Tq) each, where it has such, else as what is added to the scores, (B, H, Tk, Tq|1)."""
     if call.mask is None and call.bias is None:
         return None, None, None
-    pairs = call.pairs()
-    spans = None if call.mask is None or call.bias is not None else call.mask.span(pairs)
-    if spans is not None:
-        begin, end = (bound.expand(call.batch, call.heads, call.queries, 1)[..., 0] for bound in (spans[0], spans[1] + 1))
-        return begin.to(torch.int64), end.to(torch.int64), None
-    allowed = call.allowed(pairs)
+    bounds = None if call.bias is not None else mask_info.key_bounds(call, exact=True)
+    if bounds is not None:
+        begin, end = (bound.to(torch.int64).expand(call.batch, call.heads, call.queries) for bound in bounds)
+        return begin, end, None
+    allowed = call.allowed(call.pairs())
     assert allowed is not None
     bias = torch.zeros(()) if call.bias is None else call.bias.detach().float()
     bias = bias.where(allowed, -torch.inf).mT.contiguous()  # (B|1, H|1, Tk|1, Tq|1)
@@ -74,9 +73,9 @@ def _mask_of(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
 def _plain(call: Call, scale: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """The context by steps that PyTorch differentiates."""
     if is_transformed():
-        return reference.run(call, query, Side(key), value)
-    query, key, value = (call.spread(tensor).to(call.exact) for tensor in (query, key, value))
-    seen, side = row_tiles.visible(call), Side(key)
+        return reference.run(call, query, LoweredSide(key), value)
+    query, key, value = (call.repeat_kv(tensor).to(call.accumulation_dtype) for tensor in (query, key, value))
+    seen, side = mask_info.visible(call), LoweredSide(key)
     if seen is not None:
         side, value = reference.without_hidden(seen, side, value)
     return sdpa_dropout.context(call, query, side.features, value, scale).to(call.dtype)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attent.attention.backends import row_tiles as by_rows
 from attent.attention.backends.block_sparse import Band
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 from attent.ops.eligibility import can_run_custom_function
 
@@ -31,7 +31,7 @@ def per_pair(call: Call, lowered: by_rows.Lowered) -> int | None:
 
 
 def _kept(call: Call, lowered: by_rows.Lowered, rows: int) -> int:
-    query, key = (side.through(lambda part: part.detach().requires_grad_()) for side in (lowered.query, lowered.key))
+    query, key = (side.map(lambda part: part.detach().requires_grad_()) for side in (lowered.query, lowered.key))
     storages: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -39,19 +39,21 @@ def _kept(call: Call, lowered: by_rows.Lowered, rows: int) -> int:
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        scores = call.score.between(by_rows.some(query, slice(0, rows)), key)
+        scores = call.score.score_lowered(by_rows.some(query, slice(0, rows)), key)
     given = {part.untyped_storage().data_ptr() for side in (query, key) for part in side if part is not None}
     del scores
     return sum(numbers for storage, numbers in storages.items() if storage not in given)
 
 
-def besides(tile: Callable[[Side, Side, Tensor, Band], Tensor], call: Call, lowered: by_rows.Lowered, band: Band) -> list[Tensor] | None:
+def besides(
+    tile: Callable[[LoweredSide, LoweredSide, Tensor, Band], Tensor], call: Call, lowered: by_rows.Lowered, band: Band
+) -> list[Tensor] | None:
     """The leaves, other than the lowered sides, that a tile's gradients go to; None where more than they can reach must be gone through.
 
     A score may have captured what was computed of a leaf before, or throw dice, which a second computation must throw again.
     """
     few = Band(band.rows[:1], band.keys)
-    query, key, value = lowered.query.through(Tensor.detach), lowered.key.through(Tensor.detach), lowered.value.detach()
+    query, key, value = lowered.query.map(Tensor.detach), lowered.key.map(Tensor.detach), lowered.value.detach()
     before = torch._C._autograd._get_sequence_nr()  # pyright: ignore[reportAttributeAccessIssue]
     with _as_before(call.device) as thrown, torch.enable_grad():
         context = tile(by_rows.some(query, few.own), by_rows.some(key, few.theirs), value[:, :, few.theirs], few)

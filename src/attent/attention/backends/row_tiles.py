@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import reference
-from attent.attention.base import DotScore, Side
+from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, lower_key
 from attent.attention.mask_info import visible
 
@@ -20,8 +20,8 @@ TILE, WHOLE = 2**20, 4
 class Lowered(NamedTuple):
     """Both sides lowered, every head spread, in exact type, with the keys that no query sees emptied."""
 
-    query: Side
-    key: Side
+    query: LoweredSide
+    key: LoweredSide
     value: Tensor
 
 
@@ -36,21 +36,21 @@ def tiles(call: Call, per_pair: int | None = None, tile: int | None = None) -> l
     return [range(first, min(first + step, call.queries)) for first in range(0, call.queries, step)]
 
 
-def lower(call: Call, query: Tensor, key: Side, value: Tensor) -> Lowered:
+def lower(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered:
     """Lower both sides once, for all rows.
 
     Keys that no query sees are emptied before, so that nothing they hold reaches a gradient of the score's parameters.
     """
-    theirs, value = reference.exact_keys(call, key), call.spread(value).to(call.exact)
+    theirs, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
     seen = visible(call)
     if seen is not None:
         theirs, value = reference.without_hidden(seen, theirs, value)
     if not call.lowered:
-        theirs = lower_key(call.score, theirs.features, call.heads, call.score.origin(theirs.features, seen))
-    return Lowered(call.score.lower_query(query.to(call.exact), theirs.origin), theirs, value)
+        theirs = lower_key(call.score, theirs.features, call.heads, call.score.center(theirs.features, seen))
+    return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), theirs.center), theirs, value)
 
 
-def products_of(call: Call, query: Side, key: Side) -> tuple[Tensor, Tensor, float]:
+def products_of(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:
     """Features of two lowered sides of a dot form whose product times the scale, also returned, is the score under softmax.
 
     The key's bias is one more feature, against a constant: it keeps its gradient and the fused kernel; the query's own bias shifts
@@ -64,6 +64,6 @@ def products_of(call: Call, query: Side, key: Side) -> tuple[Tensor, Tensor, flo
     return torch.cat((query.features, constant), -1), torch.cat((key.features, key.bias[..., None]), -1), scale
 
 
-def some(side: Side, tokens: Tensor | slice) -> Side:
+def some(side: LoweredSide, tokens: Tensor | slice) -> LoweredSide:
     """Some queries or keys of a side."""
-    return Side(side.features[:, :, tokens], None if side.bias is None else side.bias[:, :, tokens], side.origin)
+    return LoweredSide(side.features[:, :, tokens], None if side.bias is None else side.bias[:, :, tokens], side.center)

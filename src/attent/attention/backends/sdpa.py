@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attent.attention import reference
+from attent.attention import mask_info, reference
 from attent.attention.backends import row_tiles, sdpa_blocks, select
 from attent.attention.backends.block_sparse import Band
-from attent.attention.base import DotScore, Side
+from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, lower_key
 from attent.attention.masks.causal import Causal
 from attent.attention.normalizers.softmax import Softmax
@@ -21,7 +21,7 @@ from attent.ops.sdpa import twice_differentiable
 PLAIN: tuple[type[DotScore], ...] = (Dot, ScaledDot)
 
 
-def why_not(call: Call) -> str | None:
+def unsupported(call: Call) -> str | None:
     """What keeps PyTorch's attention from this call; None if nothing does."""
     if not isinstance(call.score, DotScore):
         return f"score {type(call.score).__name__} has no dot form"
@@ -46,32 +46,32 @@ def why_not(call: Call) -> str | None:
     return None
 
 
-def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
     if call.mask is None and call.bias is None and call.dtype == torch.float32 and isinstance(call.score, PLAIN) and key.bias is None:
         # the commonest call has nothing to prepare
         scale = call.score.scale(call.query_width)
-        return twice_differentiable(query, call.spread(key.features), call.spread(value), None, False, scale)
+        return twice_differentiable(query, call.repeat_kv(key.features), call.repeat_kv(value), None, False, scale)
     some = sdpa_blocks.serve(call)
     return _whole(call, query, key, value) if some is None else _by_bands(call, query, key, value, some)
 
 
-def _by_bands(call: Call, query: Tensor, key: Side, value: Tensor, some: list[Band]) -> Tensor:
-    key, value = call.spread_side(key), call.spread(value)
-    seen = row_tiles.visible(call)
+def _by_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, some: list[Band]) -> Tensor:
+    key, value = call.repeat_kv_side(key), call.repeat_kv(value)
+    seen = mask_info.visible(call)
     if seen is not None:
         key, value = reference.without_hidden(seen, key, value)
     query, features, scale = _sides(call, query, key, seen)
     return sdpa_blocks.run(call, query, features, value, scale, some)
 
 
-def _whole(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
-    key, value = call.spread_side(key), call.spread(value)
+def _whole(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
+    key, value = call.repeat_kv_side(key), call.repeat_kv(value)
     causal, allowed = _mask(call)
     if causal and call.keys > call.queries:
         # keys behind the last query are seen by none
         bias = None if key.bias is None else key.bias[:, :, : call.queries]
-        key = Side(key.features[:, :, : call.queries], bias, key.origin)
+        key = LoweredSide(key.features[:, :, : call.queries], bias, key.center)
         value = value[:, :, : call.queries]
     seen, alive = None, None
     if allowed is not None:
@@ -90,10 +90,10 @@ def _whole(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     return context if alive is None else context.masked_fill(~alive, 0.0)
 
 
-def _sides(call: Call, query: Tensor, key: Side, seen: Tensor | None) -> tuple[Tensor, Tensor, float]:
+def _sides(call: Call, query: Tensor, key: LoweredSide, seen: Tensor | None) -> tuple[Tensor, Tensor, float]:
     """Both sides lowered to features whose product times the scale, also returned, is the score."""
-    theirs = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.origin(key.features, seen))
-    return row_tiles.products_of(call, call.score.lower_query(query, theirs.origin), theirs)
+    theirs = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.center(key.features, seen))
+    return row_tiles.products_of(call, call.score.lower_query(query, theirs.center), theirs)
 
 
 def _slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:

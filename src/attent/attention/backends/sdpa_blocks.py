@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attent.attention import mask_info
 from attent.attention.backends import block_sparse, select
-from attent.attention.backends.additive_mask import Added, added
 from attent.attention.backends.block_sparse import Band
 from attent.attention.call import Call
+from attent.attention.mask_info import AdditiveMask, additive
 from attent.attention.masks.causal import Causal
 from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
 from attent.ops.eligibility import is_transformed
@@ -63,13 +64,13 @@ class _Work:
     def each(self, dtype: torch.dtype) -> Iterator[tuple[Band, Tensor | None, Tensor | None]]:
         """The bands, what is added to the scores of each, and which of its rows see nothing (…, rows, 1); None where nothing or no row."""
         call = self.call
-        spans = None if call.mask is None or call.bias is not None else call.mask.span(call.pairs())
-        ends = None if spans is None else torch.stack(torch.broadcast_tensors(*block_sparse.ends(call, spans)))  # (2, B|1, H|1, Tq)
-        last, made = b"", Added(None, None)
+        bounds = None if call.bias is not None else mask_info.key_bounds(call, exact=True)
+        ends = None if bounds is None else torch.stack(torch.broadcast_tensors(*bounds))  # (2, B|1, H|1, Tq)
+        last, made = b"", AdditiveMask(None, None)
         for band in self.bands:
             if ends is None or isinstance(band.keys, Tensor):
                 pairs = call.pairs(*band.pairs_of(call))
-                made, last = added(call.allowed(pairs), None if call.bias is None else call.bias_of(pairs, call.bias), dtype), b""
+                made, last = additive(call.allowed(pairs), None if call.bias is None else call.bias_of(pairs, call.bias), dtype), b""
             else:
                 # in a window all bands but the first and last see the same
                 here = ends[..., band.own] - band.keys.start
@@ -77,8 +78,8 @@ class _Work:
                 if name != last:
                     keys = torch.arange(len(band.keys), dtype=torch.int32)
                     first, behind = here.to(torch.int32)[..., None]
-                    last, made = name, added((keys >= first) & (keys < behind), None, dtype)
-            yield band, made.term, made.dead
+                    last, made = name, additive((keys >= first) & (keys < behind), None, dtype)
+            yield band, made.term, made.fully_masked
 
 
 class _Bands(torch.autograd.Function):

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from attent.attention import reference
 from attent.attention.backends import row_tiles
-from attent.attention.backends.additive_mask import Added, added
-from attent.attention.base import DotScore, Side
+from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call
+from attent.attention.mask_info import AdditiveMask, additive
 from attent.attention.normalizers.softmax import Softmax
 from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
 from attent.ops.dropout import DropoutMask
@@ -27,7 +27,7 @@ from attent.ops.eligibility import can_run_custom_function
 CHUNK = 2**18
 
 
-def why_not(call: Call) -> str | None:
+def unsupported(call: Call) -> str | None:
     """What keeps this implementation from a call; None if nothing does."""
     if not call.dropout:
         return "it serves dropout alone"
@@ -48,7 +48,7 @@ def why_not(call: Call) -> str | None:
     return None
 
 
-def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
     if call.is_empty:
         return reference.run(call, query, key, value)
@@ -60,7 +60,7 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
 def context(call: Call, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     """The same of features in exact type, every head spread, times a factor; it serves without dropout too."""
     pairs, seed = call.pairs(), 0 if call.seed is None else call.seed
-    work = _Work(call, scale, DropoutMask.of(pairs.rows, pairs.columns, pairs.heads, call.batch, call.dropout, seed))
+    work = _Work(call, scale, DropoutMask.of(pairs.query_index, pairs.key_index, pairs.heads, call.batch, call.dropout, seed))
     found = _Dropped.apply(query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), work)
     return found.unflatten(0, (call.batch, call.heads))
 
@@ -70,7 +70,7 @@ class _Chunk(NamedTuple):
 
     groups: slice
     row_tiles: slice
-    hidden: Added  # (groups|1, rows|1, Tk|1)
+    hidden: AdditiveMask  # (groups|1, rows|1, Tk|1)
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class _Work:
         for some, several in self.slices():
             pairs = call.pairs(torch.arange(some.start, some.stop))
             bias = None if call.bias is None else call.bias_of(pairs, call.bias)
-            term, dead = added(call.allowed(pairs), bias, call.exact)
+            term, dead = additive(call.allowed(pairs), bias, call.accumulation_dtype)
             for groups in several:
-                yield _Chunk(groups, some, Added(self._some(term, groups), self._some(dead, groups)))
+                yield _Chunk(groups, some, AdditiveMask(self._some(term, groups), self._some(dead, groups)))
 
     def _some(self, table: Tensor | None, groups: slice) -> Tensor | None:
         """What a table (B|1, H|1, rows|1, Tk|1) says of some groups."""
@@ -106,13 +106,13 @@ class _Work:
         batch, head = number // self.call.heads, number % self.call.heads
         return table[batch if table.shape[0] > 1 else 0, head if table.shape[1] > 1 else 0]
 
-    def weights(self, query: Tensor, key: Tensor, hidden: Added, scores: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    def weights(self, query: Tensor, key: Tensor, hidden: AdditiveMask, scores: Tensor | None = None, out: Tensor | None = None) -> Tensor:
         """The weights of a chunk before dropout, (groups, rows, Tk); memory for its scores and for them may be given."""
         scores = _times(query, key.mT, self.scale, scores)
         if hidden.term is not None:
             scores = scores.add_(hidden.term)
         weights = torch.softmax(scores, -1, out=out)
-        return weights if hidden.dead is None else weights.masked_fill_(hidden.dead, 0.0)
+        return weights if hidden.fully_masked is None else weights.masked_fill_(hidden.fully_masked, 0.0)
 
 
 def _times(one: Tensor, other: Tensor, factor: float, out: Tensor | None = None) -> Tensor:
@@ -182,7 +182,7 @@ class _Dropped(torch.autograd.Function):
 def _plain(work: _Work, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
     """The chunks' contexts by steps that PyTorch differentiates, which keep none of their weights."""
 
-    def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, some: slice, hidden: Added) -> Tensor:
+    def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, some: slice, hidden: AdditiveMask) -> Tensor:
         weights = work.weights(query, key, hidden)
         factors = torch.ones_like(weights, requires_grad=False)
         return (weights * work.dropout.apply(factors, groups, some, factors)) @ value

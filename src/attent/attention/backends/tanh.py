@@ -11,22 +11,23 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from attent.attention import mask_info
 from attent.attention.backends import row_tiles, tiled
-from attent.attention.base import Side, TanhScore
+from attent.attention.base import LoweredSide, TanhScore
 from attent.attention.call import Call
 from attent.attention.normalizers.softmax import Softmax
 from attent.ops.eligibility import can_run_triton, needs_plain_torch
 from attent.ops.tanh_score import operator
 
 
-def why_not(call: Call) -> str | None:
+def unsupported(call: Call) -> str | None:
     """What keeps this implementation from a call; None if nothing does."""
     if call.score.form != "tanh":
         return f"score {type(call.score).__name__} has no tanh form"
     return None
 
 
-def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
     if needs_plain_torch():
         # operators of our own would hand out tangents of zero
@@ -35,19 +36,19 @@ def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
     if spans is not None:
         lowered = row_tiles.lower(call, query, key, value)
         ours, theirs = lowered.query.features, lowered.key.features
-        v = cast(TanhScore, call.score).direction(ours).reshape(-1, ours.shape[-1])
+        v = cast(TanhScore, call.score).output_weights(ours).reshape(-1, ours.shape[-1])
         # back to 16 bits, from which they came
         return torch.ops.attent.tanh_attention(ours, theirs, v, lowered.value.to(call.dtype), *spans)[0]
-    return tiled.run(call, query, key, value, partial(between, cast(TanhScore, call.score)))
+    return tiled.run(call, query, key, value, partial(fused_scores, cast(TanhScore, call.score)))
 
 
-def between(score: TanhScore, query: Side, key: Side) -> Tensor:
-    """The scores of two lowered sides, (B, H, Tq, Tk); as `score.between`, which serves functional derivatives."""
+def fused_scores(score: TanhScore, query: LoweredSide, key: LoweredSide) -> Tensor:
+    """The scores of two lowered sides, (B, H, Tq, Tk); as `score.score_lowered`, which serves functional derivatives."""
     ours, theirs = query.features, key.features
-    v = score.direction(ours).reshape(-1, ours.shape[-1])
+    v = score.output_weights(ours).reshape(-1, ours.shape[-1])
     if needs_plain_torch():
         # an operator of one's own would hand out tangents of zero
-        return score.between(query, key)
+        return score.score_lowered(query, key)
     return operator.tanh_scores(ours, theirs, v)
 
 
@@ -71,11 +72,8 @@ def _spans(call: Call) -> tuple[Tensor, Tensor] | None:
     if call.mask is None:
         whole = torch.zeros(1, 1, 1, dtype=torch.int32, device=call.device)
         return whole.expand(shape), (whole + call.keys).expand(shape)
-    found = call.mask.span(call.pairs())
-    if found is None:
+    bounds = mask_info.key_bounds(call, exact=True)
+    if bounds is None:
         return None
-    first, last = torch.broadcast_tensors(*found)
-    first, behind = first[..., 0].clamp(min=0), (last[..., 0] + 1).clamp(max=call.keys)
-    nothing = behind <= first
-    first, behind = first.masked_fill(nothing, call.keys), behind.masked_fill(nothing, 0)
-    return first.to(call.device, torch.int32).expand(shape), behind.to(call.device, torch.int32).expand(shape)
+    begin, end = (bound.to(call.device, torch.int32).expand(shape) for bound in bounds)
+    return begin, end

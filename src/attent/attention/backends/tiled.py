@@ -15,30 +15,34 @@ from attent.attention import reference
 from attent.attention.backends import probe, row_tiles
 from attent.attention.backends.block_sparse import Band, bands
 from attent.attention.backends.checkpointed import Tiles
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 
 
-def why_not(call: Call) -> str | None:
+def unsupported(call: Call) -> str | None:
     """Tiles serve every call."""
     return None
 
 
-def run(call: Call, query: Tensor, key: Side, value: Tensor, between: Callable[[Side, Side], Tensor] | None = None) -> Tensor:
+def run(
+    call: Call, query: Tensor, key: LoweredSide, value: Tensor, score_lowered: Callable[[LoweredSide, LoweredSide], Tensor] | None = None
+) -> Tensor:
     """The context of each query, (B, H, Tq, Dv).
 
-    `between` computes the scores of two lowered sides in the place of the score's own, holding no more than these.
+    `score_lowered` computes the scores of two lowered sides in the place of the score's own, holding no more than these.
     """
     if call.is_empty:
         return reference.run(call, query, key, value)
     lowered = row_tiles.lower(call, query, key, value)
 
-    def tile(ours: Side, theirs: Side, value: Tensor, band: Band) -> Tensor:
+    def tile(ours: LoweredSide, theirs: LoweredSide, value: Tensor, band: Band) -> Tensor:
         pairs = call.pairs(*band.pairs_of(call))
         allowed = call.allowed(pairs)
-        return reference.steps_of(call, pairs, ours, theirs, value, allowed, lowered=True, between=between)["output"].to(call.dtype)
+        return reference.steps_of(call, pairs, ours, theirs, value, allowed, lowered=True, score_lowered=score_lowered)["output"].to(
+            call.dtype
+        )
 
-    per_pair = 1 if between is not None else probe.per_pair(call, lowered)
+    per_pair = 1 if score_lowered is not None else probe.per_pair(call, lowered)
     whole = row_tiles.per_row(call, per_pair) * call.queries <= row_tiles.WHOLE * row_tiles.TILE
     tiles = Tiles(call, bands(call, per_pair, row_tiles.WHOLE * row_tiles.TILE if whole else row_tiles.TILE), tile)
     if len(tiles.bands) == 1:

@@ -8,8 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from attent.attention import mask_info
 from attent.attention.backends import row_tiles
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
 from attent.attention.normalizers.softmax import Softmax
 from attent.ops.eligibility import is_transformed
@@ -21,7 +22,7 @@ WORTH = {"dot": 2**18, "tanh": 2**21}
 
 def lengths(call: Call) -> list[int] | None:
     """How many keys each sequence needs; None where all of them are computed at once."""
-    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or not call.mask.splits or call.weighting:
+    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting:
         return None
     # a score or a normalizer of somebody's own may look at all there is
     if call.score.form is None or not isinstance(call.normalizer, Softmax) or is_transformed() or torch.compiler.is_compiling():
@@ -29,14 +30,12 @@ def lengths(call: Call) -> list[int] | None:
     numbers, worth = row_tiles.per_row(call) * call.queries, WORTH[call.score.form] * call.batch
     if numbers < worth:
         return None
-    reach = call.mask.reach(call.pairs())
-    if reach is None:
+    bounds = mask_info.key_bounds(call) if mask_info.can_split(call.mask, call.pairs()) else None
+    if bounds is None or len(bounds[1]) < call.batch:
         return None
-    behind = (reach[1] + 1).clamp(0, call.keys).amax((1, 2, 3))
-    if len(behind) < call.batch:
-        return None
-    spared = numbers * (1 - float(behind.sum()) / (call.batch * call.keys))
-    return behind.tolist() if spared >= worth else None
+    ends = bounds[1].amax((1, 2))
+    saved = numbers * (1 - float(ends.sum()) / (call.batch * call.keys))
+    return ends.tolist() if saved >= worth else None
 
 
 def run(prepared: Prepared, needed: list[int], each: Callable[[Prepared], Tensor]) -> Tensor:
@@ -44,12 +43,12 @@ def run(prepared: Prepared, needed: list[int], each: Callable[[Prepared], Tensor
     call, contexts = prepared.call, []
     sides = zip(*(part.split(1) if part is not None else [None] * call.batch for part in prepared.key), strict=True)
     tensors = zip(prepared.query.split(1), sides, prepared.value.split(1), strict=True)
-    for place, (query, (features, bias, origin), value) in enumerate(tensors):
+    for place, (query, (features, bias, center), value) in enumerate(tensors):
         keys = needed[place]
         if not keys:
             contexts.append(value.new_zeros(1, call.heads, call.queries, call.value_width, dtype=call.dtype))
             continue
-        side = Side(features[:, :, :keys], None if bias is None else bias[:, :, :keys], origin)
+        side = LoweredSide(features[:, :, :keys], None if bias is None else bias[:, :, :keys], center)
         contexts.append(each(Prepared(_alone(call, place, keys), query, side, value[:, :, :keys])))
     return torch.cat(contexts)
 
@@ -62,4 +61,5 @@ def _alone(call: Call, place: int, keys: int) -> Call:
         bias = bias[..., :keys] if bias.shape[3] > 1 else bias
     if isinstance(start, Tensor):
         start = int(start[place] if len(start) > 1 else start)
-    return replace(call, mask=call.mask.alone(place, keys), bias=bias, start=start, batch=1, keys=keys, axes=4)
+    alone = replace(call, bias=bias, start=start, batch=1, keys=keys, axes=4)
+    return replace(alone, mask=mask_info.for_sequence(call.mask, place, alone.pairs()))

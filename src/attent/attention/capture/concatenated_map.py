@@ -64,7 +64,7 @@ class ConcatenatedMap(AttentionMap):
 
     def _weights(self, rows: Tensor) -> Tensor:
         call, begin = self.call, 0
-        weights = torch.zeros(call.batch, call.heads, len(rows), call.keys, dtype=call.exact, device=call.device)
+        weights = torch.zeros(call.batch, call.heads, len(rows), call.keys, dtype=call.accumulation_dtype, device=call.device)
         for part in self._maps:
             is_own = (rows >= begin) & (rows < begin + part.call.queries)
             if is_own.any():

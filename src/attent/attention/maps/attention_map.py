@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
 from attent.attention.maps import statistics
 from attent.attention.maps import tiles as tile_stream
@@ -60,7 +60,7 @@ class AttentionMap(LazyMatrix):
     @property
     def is_distribution(self) -> bool:
         """True if each row that is not fully masked sums to one."""
-        return self.call.distribution
+        return self.call.is_distribution
 
     @property
     def kind(self) -> str:
@@ -69,7 +69,7 @@ class AttentionMap(LazyMatrix):
 
     def detach(self) -> AttentionMap:
         """Return the map without its graph."""
-        return AttentionMap(self.call, self.query.detach(), self.key.through(Tensor.detach), detached=True, versions=self._versions)
+        return AttentionMap(self.call, self.query.detach(), self.key.map(Tensor.detach), detached=True, versions=self._versions)
 
     def keep(self) -> AttentionMap:
         """Return the map with copies of all its tensors, without its graph: later changes do not affect it.
@@ -112,7 +112,7 @@ class AttentionMap(LazyMatrix):
             raise ArgumentError(f"n must be a whole number from 1 to Tk = {self.call.keys}, got {n!r}")
         with self.tiles() as tiles:
             keys, weights = statistics.top(self.call, tiles, n)
-        return self.call.restored(keys), self.call.restored(weights)
+        return self.call.restore_axes(keys), self.call.restore_axes(weights)
 
     def entropy(self) -> Tensor:
         """Return −Σⱼ αᵢⱼ log αᵢⱼ of each query in nats, (…, Tq): 0 if one key has all the weight, log n if n keys share it equally.
@@ -201,7 +201,7 @@ class AttentionMap(LazyMatrix):
 
     def _statistic(self, function: Callable[[Call, Iterator[tile_stream.Tile]], Tensor]) -> Tensor:
         with self.tiles() as tiles:
-            return self.call.restored(function(self.call, tiles))
+            return self.call.restore_axes(function(self.call, tiles))
 
     def _check_distribution(self, statistic: str) -> None:
         if not self.is_distribution:
@@ -214,7 +214,7 @@ class ScoreMap(LazyMatrix):
     Keys that no query sees may be zeroed, so that their scores mean nothing.
     """
 
-    def __init__(self, call: Call, query: Tensor, key: Side, *, stage: Stage, detached: bool, versions: Versions) -> None:
+    def __init__(self, call: Call, query: Tensor, key: LoweredSide, *, stage: Stage, detached: bool, versions: Versions) -> None:
         super().__init__(call, query, key, detached=detached, versions=versions)
         self.stage = stage
 

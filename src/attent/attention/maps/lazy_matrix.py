@@ -9,10 +9,10 @@ from types import EllipsisType
 import torch
 from torch import Tensor
 
-from attent.attention import reference
+from attent.attention import mask_info, reference
 from attent.attention.backends import row_tiles
-from attent.attention.backends.tanh import between
-from attent.attention.base import Score, Side, TanhScore
+from attent.attention.backends.tanh import fused_scores
+from attent.attention.base import LoweredSide, Score, TanhScore
 from attent.attention.call import Call, lower_key
 from attent.attention.maps.versions import Versions
 from attent.errors import ArgumentError, ShapeError
@@ -35,10 +35,10 @@ class LazyMatrix:
         versions: the versions of the tensors to compare with; the current ones if not given.
     """
 
-    def __init__(self, call: Call, query: Tensor, key: Side, *, detached: bool = False, versions: Versions | None = None) -> None:
+    def __init__(self, call: Call, query: Tensor, key: LoweredSide, *, detached: bool = False, versions: Versions | None = None) -> None:
         self.call, self.query, self.key, self._detached = call, query, key, detached
         self._versions = Versions(call, query, key) if versions is None else versions
-        self._lowered: Side | None = None
+        self._lowered: LoweredSide | None = None
 
     def step(self, steps: dict[str, Tensor]) -> Tensor:
         """Return this matrix' step of the formula, from all steps up to the weights."""
@@ -66,7 +66,7 @@ class LazyMatrix:
             StaleMapError: a tensor of the call was changed in place since.
         """
         runs = [torch.arange(run.start, run.stop, device=self.call.device) for run in row_runs(self.call)]
-        return self.call.restored(torch.cat(self._of(runs or [self._all()[:0]]), 2))
+        return self.call.restore_axes(torch.cat(self._of(runs or [self._all()[:0]]), 2))
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
         """Return the numbers at an index, computing only the rows that it names.
@@ -75,7 +75,7 @@ class LazyMatrix:
         """
         *leading, rows, columns = self._full(index)
         row_index = self._all()[rows]
-        result = self.call.restored(self.rows(row_index.reshape(-1)))  # (…, rows, Tk)
+        result = self.call.restore_axes(self.rows(row_index.reshape(-1)))  # (…, rows, Tk)
         for axis, item in reversed(list(enumerate((*leading, slice(None) if row_index.dim() else 0, columns)))):
             result = result[(slice(None),) * axis + (item,)]
         return result
@@ -87,11 +87,11 @@ class LazyMatrix:
         """Return every step of the formula up to the weights for some rows, (B, H, len(rows), Tk) each."""
         call, key = self.call, self.key_side()
         pairs = call.pairs(rows)
-        query = call.score.lower_query(self.query[:, :, rows].to(call.exact), key.origin)
-        fast_between = partial(between, call.score) if isinstance(call.score, TanhScore) else None
-        return reference.weights_of(call, pairs, query, key, call.allowed(pairs), lowered=True, between=fast_between)
+        query = call.score.lower_query(self.query[:, :, rows].to(call.accumulation_dtype), key.center)
+        fast = partial(fused_scores, call.score) if isinstance(call.score, TanhScore) else None
+        return reference.weights_of(call, pairs, query, key, call.allowed(pairs), lowered=True, score_lowered=fast)
 
-    def key_side(self) -> Side:
+    def key_side(self) -> LoweredSide:
         """Return the lowered keys of every head, in the accumulation type, invisible ones zeroed; stored if they carry no graph."""
         self._versions.check()
         has_graph = torch.is_grad_enabled() and any(
@@ -145,19 +145,19 @@ def row_runs(call: Call) -> list[range]:
     return row_tiles.tiles(call, None if call.score.form is None else 1)
 
 
-def _lower(call: Call, key: Side) -> Side:
+def _lower(call: Call, key: LoweredSide) -> LoweredSide:
     """Lower the keys as `row_tiles.lower` does, but compute which keys are visible only where that matters."""
     side = reference.exact_keys(call, key)
     can_hide = call.mask is not None or call.bias is not None
     # a finite sum means that all numbers are finite, and then hidden keys cannot leak
-    is_finite = not can_hide or is_known_true(lambda: torch.isfinite(key.features.detach().sum(dtype=call.exact)), call.device)
+    is_finite = not can_hide or is_known_true(lambda: torch.isfinite(key.features.detach().sum(dtype=call.accumulation_dtype)), call.device)
     # but one large key changes how the kernel of tanh forms computes, and so the last bits
     needs_zeros = not is_finite or (can_hide and isinstance(call.score, TanhScore))
-    has_origin = not call.lowered and type(call.score).origin is not Score.origin
-    visible = row_tiles.visible(call) if needs_zeros or has_origin else None
+    has_origin = not call.lowered and type(call.score).center is not Score.center
+    visible = mask_info.visible(call) if needs_zeros or has_origin else None
     if visible is not None and needs_zeros:
         bias = None if side.bias is None else side.bias.masked_fill(~visible, 0.0)
-        side = Side(side.features.masked_fill(~visible[..., None], 0.0), bias, side.origin)
+        side = LoweredSide(side.features.masked_fill(~visible[..., None], 0.0), bias, side.center)
     if call.lowered:
         return side
-    return lower_key(call.score, side.features, call.heads, call.score.origin(side.features, visible))
+    return lower_key(call.score, side.features, call.heads, call.score.center(side.features, visible))

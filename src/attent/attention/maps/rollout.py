@@ -49,7 +49,7 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
     if any(not 0 <= row < call.queries for row in selected.tolist()):
         raise ArgumentError(f"rows must be from 0 to {call.queries - 1}, got {selected.tolist()}")
     with torch.no_grad():
-        shares = torch.zeros(call.batch, len(selected), call.queries, dtype=call.exact, device=call.device)
+        shares = torch.zeros(call.batch, len(selected), call.queries, dtype=call.accumulation_dtype, device=call.device)
         shares[:, torch.arange(len(selected)), selected] = 1.0
         for weights in reversed(maps):
             shares = 0.5 * (shares + _through(weights, shares))

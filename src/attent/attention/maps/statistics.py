@@ -30,7 +30,7 @@ def top(call: Call, tiles: Iterable[Tile], count: int) -> tuple[Tensor, Tensor]:
     """Return the keys of the `count` largest weights of each query and these weights, (B, H, Tq, count), largest first."""
     shape = (call.batch, call.heads, call.queries, count)
     keys = torch.zeros(shape, dtype=torch.int64, device=call.device)
-    weights = torch.zeros(shape, dtype=call.exact, device=call.device)
+    weights = torch.zeros(shape, dtype=call.accumulation_dtype, device=call.device)
     for tile in tiles:
         columns, begin = tile.weights, tile.columns.start or 0
         if columns.shape[-1] < count:
@@ -55,7 +55,7 @@ def argmax(call: Call, tiles: Iterable[Tile]) -> Tensor:
 
 def entropy(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return −Σⱼ αᵢⱼ log αᵢⱼ of each query, (B, H, Tq), in nats; 0 for a fully masked one."""
-    result = torch.zeros(call.batch, call.heads, call.queries, dtype=call.exact, device=call.device)
+    result = torch.zeros(call.batch, call.heads, call.queries, dtype=call.accumulation_dtype, device=call.device)
     for tile in tiles:
         if tile.scores is None:
             result[tile.index] = torch.special.entr(tile.weights).sum(-1)
@@ -70,19 +70,19 @@ def entropy(call: Call, tiles: Iterable[Tile]) -> Tensor:
 def received(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return Σᵢ αᵢⱼ, the weight that each key receives from all queries, (B, H, Tk)."""
     # sums over all tiles in float64, which Apple's GPUs lack
-    dtype = call.exact if call.device.type == "mps" else torch.float64
+    dtype = call.accumulation_dtype if call.device.type == "mps" else torch.float64
     total = torch.zeros(call.batch, call.heads, call.keys, dtype=dtype, device=call.device)
     for tile in tiles:
         total[tile.batches, tile.heads, tile.columns] += tile.weights.sum(-2)
-    return total.to(call.exact)
+    return total.to(call.accumulation_dtype)
 
 
 def distance(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return Σⱼ αᵢⱼ |p(i) − j| of each query, (B, H, Tq), in tokens; 0 for a fully masked one."""
-    result = torch.zeros(call.batch, call.heads, call.queries, dtype=call.exact, device=call.device)
+    result = torch.zeros(call.batch, call.heads, call.queries, dtype=call.accumulation_dtype, device=call.device)
     rows, parts = None, ()
     for tile in tiles:
-        if rows != tile.rows or len(tile.pairs.positions) > 1:
+        if rows != tile.rows or len(tile.pairs.query_position) > 1:
             rows, parts = tile.rows, _distances(call, tile)
         total = result[tile.index]
         for columns, gap, offset in parts:
@@ -105,7 +105,7 @@ def _distances(call: Call, tile: Tile) -> tuple[tuple[slice, Tensor, Tensor | No
         the distances from each row (b|1, 1, rows, n), and None. Elsewhere they are ones and the distances from the nearest row, (2, n),
         and the distance of each row from that row, (b|1, 1, rows).
     """
-    query, key = tile.pairs.between()
+    query, key = tile.pairs.broadcast_positions()
     query = query if query.shape[0] == 1 else query[tile.batches]  # (b|1, 1, rows, 1)
     nearest, furthest = query.amin(), query.amax()
     before, within = int((key < nearest).sum()), int((key <= furthest).sum())
@@ -113,9 +113,15 @@ def _distances(call: Call, tile: Tile) -> tuple[tuple[slice, Tensor, Tensor | No
     for columns, row in ((slice(0, before), nearest), (slice(within, len(key)), furthest)):
         if columns.stop > columns.start:
             gap = (key[columns] - row).abs()
-            parts.append((columns, torch.stack((torch.ones_like(gap), gap)).to(call.exact), (query[..., 0] - row).abs().to(call.exact)))
+            parts.append(
+                (
+                    columns,
+                    torch.stack((torch.ones_like(gap), gap)).to(call.accumulation_dtype),
+                    (query[..., 0] - row).abs().to(call.accumulation_dtype),
+                )
+            )
     if within > before:
-        parts.append((slice(before, within), (query - key[before:within]).abs_().to(call.exact), None))
+        parts.append((slice(before, within), (query - key[before:within]).abs_().to(call.accumulation_dtype), None))
     return tuple(parts)
 
 
@@ -135,7 +141,7 @@ def reduced(
     query_spans, key_spans = _span_index(queries, call.queries, call.device), _span_index(keys, call.keys, call.device)
     # a further span for what belongs to none
     shape = (call.batch, call.heads, len(queries) + 1, len(keys) + 1)
-    result = torch.full(shape, -torch.inf if is_max else 0.0, dtype=call.exact, device=call.device)
+    result = torch.full(shape, -torch.inf if is_max else 0.0, dtype=call.accumulation_dtype, device=call.device)
     for tile in tiles:
         rows, weights = _reduce_rows(query_spans[tile.rows], tile.weights, is_max=is_max)
         reduced_keys = weights.new_full((*weights.shape[:-1], len(keys) + 1), -torch.inf if is_max else 0.0)
@@ -148,10 +154,10 @@ def reduced(
     result = result[:, :, :-1, :-1]
     if is_max:
         # no tile holds spans whose pairs are all hidden
-        return result.clamp_(min=0.0) if call.normalizer.distribution else result
+        return result.clamp_(min=0.0) if call.normalizer.is_distribution else result
     for axis, spans, reduction in ((-1, queries, reductions[0]), (0, keys, reductions[1])):
         if reduction == "mean":
-            lengths = torch.tensor([end - begin for begin, end in spans], dtype=call.exact, device=call.device)
+            lengths = torch.tensor([end - begin for begin, end in spans], dtype=call.accumulation_dtype, device=call.device)
             result /= lengths[:, None] if axis == -1 else lengths
     return result
 

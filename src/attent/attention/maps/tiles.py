@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attent.attention.base import DotScore, Pairs, Score, Side, TanhScore
+from attent.attention import mask_info
+from attent.attention.base import DotScore, KeyRange, LoweredSide, Pairs, Score, TanhScore
 from attent.attention.call import Call
 from attent.attention.maps import lazy_matrix
 from attent.attention.maps.lazy_matrix import LazyMatrix
@@ -59,7 +60,7 @@ def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = 
     sequences = range(call.batch) if sequences is None else sequences
     if not call.keys or not (rows and heads and sequences):
         return iter(())
-    is_dot = isinstance(call.score, DotScore) and type(call.score).between is DotScore.between
+    is_dot = isinstance(call.score, DotScore) and type(call.score).score_lowered is DotScore.score_lowered
     return (_in_place if is_dot or isinstance(call.score, TanhScore) else _by_formula)(weights, rows, heads, sequences)
 
 
@@ -75,7 +76,7 @@ def _by_formula(weights: LazyMatrix, rows: range, heads: range, sequences: range
         pairs = call.pairs(torch.arange(run.start, run.stop, run.step, device=call.device))
         allowed = call.allowed(pairs)
         fully_masked = None if allowed is None else _part(~allowed.any(-1, keepdim=True), batch_slice, head_slice)
-        tile = weights.steps(pairs.rows)["weights"][batch_slice, head_slice]
+        tile = weights.steps(pairs.query_index)["weights"][batch_slice, head_slice]
         yield Tile(batch_slice, head_slice, run, slice(None), pairs, tile, None, fully_masked)
 
 
@@ -83,10 +84,10 @@ def _in_place(weights: LazyMatrix, rows: range, heads: range, sequences: range) 
     call, key = weights.call, weights.key_side()
     step, block = _sizes(call, len(rows), len(heads), len(sequences))
     ranges = _key_ranges(call)
-    scratch = torch.empty(2, block * step * call.keys, dtype=call.exact, device=call.device)
+    scratch = torch.empty(2, block * step * call.keys, dtype=call.accumulation_dtype, device=call.device)
     for run in _runs(rows, step):
         columns = _columns(call, ranges, run)
-        query = call.score.lower_query(weights.query[:, :, run].to(call.exact), key.origin)
+        query = call.score.lower_query(weights.query[:, :, run].to(call.accumulation_dtype), key.center)
         terms = _RowTerms.of(call, run, columns)
         for batch_slice, head_slice in _blocks(heads, sequences, block):
             sides = _part_of(query, batch_slice, head_slice), _part_of(key, batch_slice, head_slice, columns)
@@ -133,22 +134,19 @@ def _blocks(heads: range, sequences: range, block: int) -> list[tuple[slice, sli
 
 
 def _key_ranges(call: Call) -> tuple[list[int], list[int]] | None:
-    """Return the first and the last key that each query sees, over sequences and heads; None if the mask does not say."""
+    """Return each query's first key and the end of its range, over sequences and heads; None if the mask does not say."""
     if call.mask is None or not isinstance(call.normalizer, Softmax):
         # a user's normalizer may depend on the number of keys
         return None
-    ranges = call.mask.reach(call.pairs())
-    if ranges is None:
-        return None
-    first, last = (bound.expand(*bound.shape[:2], call.queries, 1) for bound in ranges)
-    return first.amin((0, 1, 3)).tolist(), last.amax((0, 1, 3)).tolist()
+    bounds = mask_info.key_bounds(call)
+    return None if bounds is None else (bounds[0].amin((0, 1)).tolist(), bounds[1].amax((0, 1)).tolist())
 
 
 def _columns(call: Call, ranges: tuple[list[int], list[int]] | None, rows: slice) -> slice:
     if ranges is None:
         return slice(0, call.keys)
-    begin = min(max(min(ranges[0][rows]), 0), call.keys - 1)
-    return slice(begin, max(min(max(ranges[1][rows]) + 1, call.keys), begin + 1))
+    begin = min(*ranges[0][rows], call.keys - 1)
+    return slice(begin, max(*ranges[1][rows], begin + 1))
 
 
 def _part(tensor: Tensor, batches: slice, heads: slice) -> Tensor:
@@ -156,18 +154,18 @@ def _part(tensor: Tensor, batches: slice, heads: slice) -> Tensor:
     return tensor[batches if tensor.shape[0] > 1 else slice(None), heads if tensor.shape[1] > 1 else slice(None)]
 
 
-def _part_of(side: Side, batches: slice, heads: slice, columns: slice = slice(None)) -> Side:
-    return Side(side.features[batches, heads, columns], None if side.bias is None else side.bias[batches, heads, columns])
+def _part_of(side: LoweredSide, batches: slice, heads: slice, columns: slice = slice(None)) -> LoweredSide:
+    return LoweredSide(side.features[batches, heads, columns], None if side.bias is None else side.bias[batches, heads, columns])
 
 
-def _tanh_scores(score: Score, query: Side, key: Side, heads: slice) -> Tensor:
+def _tanh_scores(score: Score, query: LoweredSide, key: LoweredSide, heads: slice) -> Tensor:
     """Return v·tanh(q' + k') for some heads."""
     assert isinstance(score, TanhScore)
-    v = score.direction(query.features).reshape(-1, query.features.shape[-1])
+    v = score.output_weights(query.features).reshape(-1, query.features.shape[-1])
     return operator.tanh_scores(query.features, key.features, v if len(v) == 1 else v[heads])
 
 
-def _dot_scores(call: Call, query: Side, key: Side, scratch: Tensor) -> Tensor:
+def _dot_scores(call: Call, query: LoweredSide, key: LoweredSide, scratch: Tensor) -> Tensor:
     """Return scale · q'·k' + biases, (b, h, rows, columns), computed in the scratch memory."""
     assert isinstance(call.score, DotScore)
     scaled = query.features * call.score.scale(query.features.shape[-1])
@@ -199,13 +197,13 @@ class _RowTerms:
     @classmethod
     def of(cls, call: Call, rows: slice, columns: slice) -> _RowTerms:
         all_pairs = call.pairs(torch.arange(rows.start, rows.stop, rows.step, device=call.device))
-        pairs = replace(all_pairs, columns=all_pairs.columns[columns])
-        biases = () if call.position is None else (call.position.bias(pairs).to(call.exact),)
-        factors = None if call.weighting is None else call.weighting.factors(pairs).to(call.exact)
+        pairs = replace(all_pairs, key_index=all_pairs.key_index[columns])
+        biases = () if call.position is None else (call.position.bias(pairs).to(call.accumulation_dtype),)
+        factors = None if call.weighting is None else call.weighting.factors(pairs).to(call.accumulation_dtype)
         if call.bias is None and call.mask is not None and isinstance(call.normalizer, Softmax) and call.device.type == "cpu":
-            ranges = call.mask.span(all_pairs)
-            if ranges is not None:
-                return cls(pairs, biases, factors, None, *_hidden_columns(call, pairs, ranges))
+            key_range = call.mask.key_range(all_pairs)
+            if key_range is not None and key_range.exact:
+                return cls(pairs, biases, factors, None, *_hidden_columns(call, pairs, key_range))
         allowed = None if call.mask is None else call.mask.allowed(pairs)
         if call.bias is not None:
             bias = call.bias if call.bias.shape[2] == 1 else call.bias[:, :, rows]
@@ -236,22 +234,22 @@ class _RowTerms:
             scores[..., self.partial].masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
 
 
-def _hidden_columns(call: Call, pairs: Pairs, ranges: tuple[Tensor, Tensor]) -> tuple[Tensor | None, slice, Tensor | None]:
+def _hidden_columns(call: Call, pairs: Pairs, key_range: KeyRange) -> tuple[Tensor | None, slice, Tensor | None]:
     """Return the hidden pairs of the columns that not all rows see, these columns, counted from the first, and the fully masked rows.
 
     Args:
         call: the call.
         pairs: the rows and columns.
-        ranges: the first and the last key that each query sees; it sees all between them.
+        key_range: exact.
     """
-    first, last = (bound.expand(*bound.shape[:2], len(pairs.rows), 1) for bound in ranges)
-    fully_masked = last.clamp(max=call.keys - 1) < first.clamp(min=0)
-    start, width = int(pairs.columns[0]), len(pairs.columns)
+    first, stop = (bound.expand(*bound.shape[:2], len(pairs.query_index), 1) for bound in key_range[:2])
+    fully_masked = stop.clamp(max=call.keys) <= first.clamp(min=0)
+    start, width = int(pairs.key_index[0]), len(pairs.key_index)
     # every row sees the columns from `begin` to `end`
-    begin, end = max(int(first.amax()) - start, 0), min(int(last.amin()) + 1 - start, width)
+    begin, end = max(int(first.amax()) - start, 0), min(int(stop.amin()) - start, width)
     partial = slice(0, width)
     if begin < end:
         partial = slice(end, width) if not begin else slice(0, begin) if end == width else partial
-    columns = pairs.columns[partial]
-    hidden = (columns < first) | (columns > last) if len(columns) else None
+    columns = pairs.key_index[partial]
+    hidden = (columns < first) | (columns >= stop) if len(columns) else None
     return hidden, partial, fully_masked if bool(fully_masked.any()) else None

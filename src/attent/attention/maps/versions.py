@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import Mask, Side
+from attent.attention.base import LoweredSide, Mask
 from attent.attention.call import Call
 from attent.errors import StaleMapError
 
@@ -24,7 +24,7 @@ class Versions:
     inference mode.
     """
 
-    def __init__(self, call: Call, query: Tensor, key: Side) -> None:
+    def __init__(self, call: Call, query: Tensor, key: LoweredSide) -> None:
         tensors = [] if torch.compiler.is_compiling() else call_tensors(call, query, key)
         # a leaf has no graph to keep alive; for other tensors, a detached view shares the counter
         self._versions = [
@@ -41,7 +41,7 @@ class Versions:
                 )
 
 
-def call_tensors(call: Call, query: Tensor, key: Side) -> Iterator[tuple[str, Tensor]]:
+def call_tensors(call: Call, query: Tensor, key: LoweredSide) -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor that the weights of a call depend on, with its name for errors."""
     yield "query", query
     yield from (("key", part) for part in key if part is not None)
@@ -53,7 +53,7 @@ def call_tensors(call: Call, query: Tensor, key: Side) -> Iterator[tuple[str, Te
     yield from ((name, tensor) for name, tensor in (("bias", call.bias), ("query_start", call.start)) if isinstance(tensor, Tensor))
 
 
-def copy_call(call: Call, query: Tensor, key: Side) -> tuple[Call, Tensor, Side]:
+def copy_call(call: Call, query: Tensor, key: LoweredSide) -> tuple[Call, Tensor, LoweredSide]:
     """Return the same with every tensor copied and detached."""
     copies: dict[int, object] = {}
     for _, tensor in call_tensors(call, query, key):

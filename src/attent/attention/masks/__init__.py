@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attent import registry
-from attent.attention.base import Both, Either, Mask
+from attent.attention.base import And, Mask, Or
 from attent.attention.masks.around import Around
 from attent.attention.masks.blocks import Blocks
 from attent.attention.masks.causal import Causal
@@ -20,13 +20,13 @@ MASKS: dict[str, type[Mask]] = registry.parts(__name__)
 
 __all__ = [
     "MASKS",
+    "And",
     "Around",
     "Blocks",
-    "Both",
     "Causal",
     "Documents",
-    "Either",
     "Excluded",
+    "Or",
     "Padding",
     "PerHead",
     "Prefix",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs
+from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import ArgumentError, ShapeError
 
 
@@ -30,7 +30,6 @@ class Around(Mask):
     centres: Tensor
     distance: int
     aliases: ClassVar[tuple[str, ...]] = ("local_m",)
-    splits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.centres.dim() != 2:
@@ -41,14 +40,15 @@ class Around(Mask):
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, 1, Tq, Tk)."""
         first, last = self._ends(pairs)
-        return (pairs.columns >= first) & (pairs.columns <= last)
+        return (pairs.key_index >= first) & (pairs.key_index <= last)
 
-    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
         """From the first key within the distance to the last."""
-        return self._ends(pairs)
+        first, last = self._ends(pairs)
+        return KeyRange(first, last + 1, exact=True)
 
-    def alone(self, sequence: int, keys: int) -> Mask | None:
-        """The same for one sequence's centres."""
+    def for_sequence(self, sequence: int) -> Mask | None:
+        """Return the mask of one sequence's centres, which costs 1/B of `allowed`."""
         return Around(self.centres[sequence : sequence + 1] if len(self.centres) > 1 else self.centres, self.distance)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
@@ -58,7 +58,7 @@ class Around(Mask):
 
     def _ends(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The first and the last key, (B|1, 1, Tq, 1) whole numbers."""
-        centres = self.centres.detach()[:, None, pairs.rows, None]
+        centres = self.centres.detach()[:, None, pairs.query_index, None]
         if not centres.is_floating_point():
             return centres - self.distance, centres + self.distance
         return (centres - self.distance).ceil().long(), (centres + self.distance).floor().long()

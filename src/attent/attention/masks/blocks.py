@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs
+from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import ArgumentError, DTypeError, ShapeError
 
 
@@ -42,28 +42,29 @@ class Blocks(Mask):
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, H|1, Tq, Tk)."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
-        query = (pairs.positions // self.size).clamp(0, table.shape[-2] - 1)  # (B|1, Tq)
-        columns = table[..., pairs.columns // self.size]  # (B|1, H|1, blocks, Tk)
+        query = (pairs.query_position // self.size).clamp(0, table.shape[-2] - 1)  # (B|1, Tq)
+        columns = table[..., pairs.key_index // self.size]  # (B|1, H|1, blocks, Tk)
         batch = max(query.shape[0], columns.shape[0])
         index = query.expand(batch, -1)[:, None, :, None].expand(-1, columns.shape[1], -1, columns.shape[-1])
         return columns.expand(batch, -1, -1, -1).gather(2, index)
 
-    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
         """From the first block that the query's own sees to the last."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
         blocks = torch.arange(table.shape[-1], device=table.device)
         first = torch.where(table, blocks, table.shape[-1]).amin(-1) * self.size  # (B|1, H|1, blocks)
-        last = torch.where(table, blocks, -1).amax(-1) * self.size + self.size - 1
-        own = (pairs.positions // self.size).clamp(0, table.shape[-2] - 1)[:, None]  # (B|1, 1, Tq)
+        end = torch.where(table, blocks, -1).amax(-1) * self.size + self.size
+        own = (pairs.query_position // self.size).clamp(0, table.shape[-2] - 1)[:, None]  # (B|1, 1, Tq)
         batch = max(own.shape[0], table.shape[0])
         index = own.expand(batch, table.shape[1], -1)
-        return tuple(end.expand(batch, -1, -1).gather(2, index)[..., None] for end in (first, last))  # pyright: ignore[reportReturnType]
+        first, end = (bound.expand(batch, -1, -1).gather(2, index)[..., None] for bound in (first, end))
+        return KeyRange(first, end, exact=False)
 
-    def seen(self, pairs: Pairs) -> Tensor | None:
+    def visible_keys(self, pairs: Pairs) -> Tensor | None:
         """The blocks that the queries' own see."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
-        own = (pairs.positions // self.size).clamp(0, table.shape[-2] - 1).unique()
-        return table[:, :, own].any(0).any(0).any(0)[pairs.columns // self.size]
+        own = (pairs.query_position // self.size).clamp(0, table.shape[-2] - 1).unique()
+        return table[:, :, own].any(0).any(0).any(0)[pairs.key_index // self.size]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """As many blocks as the keys fill."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs
+from attent.attention.base import KeyRange, Mask, Pairs
 
 
 @dataclass(frozen=True)
@@ -20,18 +20,13 @@ class Causal(Mask):
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("autoregressive", "subsequent")
-    splits: ClassVar[bool] = True
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, 1, Tq, Tk)."""
-        query, key = pairs.between()
+        query, key = pairs.broadcast_positions()
         return key <= query
 
-    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
         """From the first key to the query's own."""
-        query, _ = pairs.between()
-        return torch.zeros_like(query), query
-
-    def alone(self, sequence: int, keys: int) -> Mask | None:
-        """The same for each."""
-        return self
+        query, _ = pairs.broadcast_positions()
+        return KeyRange(torch.zeros_like(query), query + 1, exact=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs
+from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import ShapeError
 
 
@@ -26,15 +26,14 @@ class Documents(Mask):
     keys: Tensor
     queries: Tensor | None = None
     aliases: ClassVar[tuple[str, ...]] = ("segments", "packed")
-    splits: ClassVar[bool] = True
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B, 1, Tq, Tk)."""
         mine = self._mine(pairs)
-        theirs = self.keys[:, pairs.columns]
+        theirs = self.keys[:, pairs.key_index]
         return ((mine[:, :, None] == theirs[:, None, :]) & (theirs >= 0)[:, None, :])[:, None]
 
-    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
         """From the first key of the query's document to the last."""
         mine, places = self._mine(pairs), torch.arange(self.keys.shape[1], device=self.keys.device)
         if not mine.numel() or not self.keys.numel():
@@ -47,23 +46,23 @@ class Documents(Mask):
         last = here.new_full((batch, documents), -1).scatter_reduce(1, theirs, here, "amax")
         # which nobody sees
         first[:, -1], last[:, -1] = self.keys.shape[1], -1
-        return first.gather(1, mine)[:, None, :, None], last.gather(1, mine)[:, None, :, None]
+        begin, end = (bound.gather(1, mine)[:, None, :, None] for bound in (first, last + 1))
+        return KeyRange(begin, end, exact=False)
 
     def _mine(self, pairs: Pairs) -> Tensor:
         """The document of each query, (B|1, Tq)."""
         if self.queries is not None:
-            return self.queries[:, pairs.rows]
-        batch = max(self.keys.shape[0], pairs.positions.shape[0])
-        at = pairs.positions.expand(batch, -1).clamp(0, self.keys.shape[1] - 1)
+            return self.queries[:, pairs.query_index]
+        batch = max(self.keys.shape[0], pairs.query_position.shape[0])
+        at = pairs.query_position.expand(batch, -1).clamp(0, self.keys.shape[1] - 1)
         return self.keys.expand(batch, -1).gather(1, at)
 
-    def alone(self, sequence: int, keys: int) -> Mask | None:
-        """The sequence's own."""
-        one = slice(sequence, sequence + 1)
-        theirs = self.keys[one] if len(self.keys) > 1 else self.keys
-        if self.queries is None:
-            return Documents(theirs)
-        return Documents(theirs[:, :keys], self.queries[one] if len(self.queries) > 1 else self.queries)
+    def for_sequence(self, sequence: int) -> Mask | None:
+        """Return the mask of one sequence's documents, which costs 1/B of `allowed`."""
+        keys, queries = (
+            table if table is None or len(table) == 1 else table[sequence : sequence + 1] for table in (self.keys, self.queries)
+        )
+        return Documents(keys, queries)  # pyright: ignore[reportArgumentType]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """A document for each key, and for each query where they are given."""

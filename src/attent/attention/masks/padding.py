@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs
+from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import DTypeError, ShapeError
 
 
@@ -26,7 +26,6 @@ class Padding(Mask):
 
     lengths: Tensor
     aliases: ClassVar[tuple[str, ...]] = ("lengths", "key_padding")
-    splits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.lengths.dim() != 1:
@@ -36,16 +35,12 @@ class Padding(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B, 1, 1, Tk)."""
-        return (pairs.columns < self.lengths[:, None])[:, None, None, :]
+        return (pairs.key_index < self.lengths[:, None])[:, None, None, :]
 
-    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
-        """The keys that are there."""
-        last = self.lengths[:, None, None, None] - 1
-        return torch.zeros_like(last), last
-
-    def alone(self, sequence: int, keys: int) -> Mask | None:
-        """All of the keys are there."""
-        return None
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
+        """From the first key to the sequence's last."""
+        end = self.lengths[:, None, None, None]
+        return KeyRange(torch.zeros_like(end), end, exact=True)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """One length a sequence."""

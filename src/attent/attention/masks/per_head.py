@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs, any_seen
+from attent.attention.base import KeyRange, Mask, Pairs, any_visible
 from attent.attention.masks.window import Window
 from attent.errors import ArgumentError, ShapeError
 
@@ -40,18 +40,18 @@ class PerHead(Mask):
         each = torch.broadcast_tensors(*(mask.allowed(pairs)[:, :1] for mask in self.masks))
         return torch.cat(each, 1)
 
-    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
-        """Each head's own."""
-        found = [mask.reach(pairs) for mask in self.masks]
-        known = [both for both in found if both is not None]
-        if len(known) < len(found):
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
+        """Return each head's range."""
+        ranges = [mask.key_range(pairs) for mask in self.masks]
+        if any(key_range is None for key_range in ranges):
             return None
-        first, last = (torch.cat(torch.broadcast_tensors(*(end[:, :1] for end in ends)), 1) for ends in zip(*known, strict=True))
-        return first, last
+        bounds = zip(*((key_range.begin, key_range.end) for key_range in ranges if key_range is not None), strict=True)
+        begin, end = (torch.cat(torch.broadcast_tensors(*(bound[:, :1] for bound in side)), 1) for side in bounds)
+        return KeyRange(begin, end, exact=False)
 
-    def seen(self, pairs: Pairs) -> Tensor | None:
-        """What any head's own lets be seen."""
-        return any_seen(self.masks, pairs)
+    def visible_keys(self, pairs: Pairs) -> Tensor | None:
+        """Return the keys that any head shows."""
+        return any_visible(self.masks, pairs)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """As many masks as heads."""

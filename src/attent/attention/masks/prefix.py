@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs
+from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import ShapeError
 
 
@@ -24,22 +24,16 @@ class Prefix(Mask):
 
     length: int | Tensor
     aliases: ClassVar[tuple[str, ...]] = ("prefix_lm",)
-    splits: ClassVar[bool] = True
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, 1, 1, Tk)."""
-        length = torch.as_tensor(self.length, device=pairs.columns.device).reshape(-1, 1)
-        return (pairs.columns < length)[:, None, None, :]
+        length = torch.as_tensor(self.length, device=pairs.key_index.device).reshape(-1, 1)
+        return (pairs.key_index < length)[:, None, None, :]
 
-    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
-        """The beginning."""
-        last = torch.as_tensor(self.length, device=pairs.columns.device).reshape(-1, 1, 1, 1) - 1
-        return torch.zeros_like(last), last
-
-    def alone(self, sequence: int, keys: int) -> Mask | None:
-        """The sequence's own."""
-        several = isinstance(self.length, Tensor) and self.length.numel() > 1
-        return Prefix(int(self.length[sequence])) if several else self  # pyright: ignore[reportIndexIssue]
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
+        """Return the prefix."""
+        end = torch.as_tensor(self.length, device=pairs.key_index.device).reshape(-1, 1, 1, 1)
+        return KeyRange(torch.zeros_like(end), end, exact=True)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """One length, or one a sequence."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs
+from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import DTypeError, ShapeError
 
 
@@ -33,28 +33,28 @@ class Selected(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, H|1, Tq, Tk)."""
-        indices = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.rows]
-        length = pairs.columns.shape[0]
+        indices = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.query_index]
+        length = pairs.key_index.shape[0]
         if not length:
             return torch.zeros((*indices.shape[:-1], 0), dtype=torch.bool, device=indices.device)
         # a choice is marked by where it falls among the columns; all others fall on a spare one
-        place = torch.searchsorted(pairs.columns, indices.to(pairs.columns.dtype)).clamp(max=length - 1)
-        place = place.masked_fill(pairs.columns[place] != indices, length)
+        place = torch.searchsorted(pairs.key_index, indices.to(pairs.key_index.dtype)).clamp(max=length - 1)
+        place = place.masked_fill(pairs.key_index[place] != indices, length)
         marks = torch.zeros((*place.shape[:-1], length + 1), dtype=torch.bool, device=place.device)
         return marks.scatter(-1, place, True)[..., :length]
 
-    def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
         """From the first of the keys named to the last."""
-        indices = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.rows].long()
+        indices = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.query_index].long()
         if not indices.shape[-1]:
-            return indices.new_zeros(1, 1, 1, 1), indices.new_full((1, 1, 1, 1), -1)
-        first = torch.where(indices < 0, pairs.columns.shape[0], indices).amin(-1, keepdim=True)
-        return first, indices.amax(-1, keepdim=True)
+            return KeyRange(indices.new_zeros(1, 1, 1, 1), indices.new_zeros(1, 1, 1, 1), exact=False)
+        first = torch.where(indices < 0, pairs.key_index.shape[0], indices).amin(-1, keepdim=True)
+        return KeyRange(first, indices.amax(-1, keepdim=True) + 1, exact=False)
 
-    def seen(self, pairs: Pairs) -> Tensor | None:
+    def visible_keys(self, pairs: Pairs) -> Tensor | None:
         """The keys named."""
-        named = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.rows].long()
-        return torch.zeros_like(pairs.columns, dtype=torch.bool).index_fill_(0, named[named >= 0], True)
+        named = (self.indices if self.indices.dim() == 4 else self.indices[None, None])[:, :, pairs.query_index].long()
+        return torch.zeros_like(pairs.key_index, dtype=torch.bool).index_fill_(0, named[named >= 0], True)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """A choice for each query."""

@@ -35,8 +35,8 @@ class Table(Mask):
     def allowed(self, pairs: Pairs) -> Tensor:
         """The rows and columns of this tile."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
-        table = table if table.shape[2] == 1 else table[:, :, pairs.rows]
-        return table if table.shape[3] == 1 else table[..., pairs.columns]
+        table = table if table.shape[2] == 1 else table[:, :, pairs.query_index]
+        return table if table.shape[3] == 1 else table[..., pairs.key_index]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Each axis as long as the scores', or one."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import Mask, Pairs
+from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import ArgumentError
 
 
@@ -30,7 +30,6 @@ class Window(Mask):
     left: int | None
     right: int | None
     aliases: ClassVar[tuple[str, ...]] = ("sliding_window", "local")
-    splits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, side in (("left", self.left), ("right", self.right)):
@@ -39,7 +38,7 @@ class Window(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """(B|1, 1, Tq, Tk)."""
-        query, key = pairs.between()
+        query, key = pairs.broadcast_positions()
         may = torch.ones_like(key <= query)
         if self.left is not None:
             may = may & (key >= query - self.left)
@@ -47,12 +46,8 @@ class Window(Mask):
             may = may & (key <= query + self.right)
         return may
 
-    def span(self, pairs: Pairs) -> tuple[Tensor, Tensor] | None:
-        """From `left` before the query's own key to `right` behind it."""
-        query, key = pairs.between()
-        first = torch.zeros_like(query) if self.left is None else query - self.left
-        return first, torch.full_like(query, key.shape[0] - 1) if self.right is None else query + self.right
-
-    def alone(self, sequence: int, keys: int) -> Mask | None:
-        """The same for each."""
-        return self
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
+        """From `left` keys before the query's own to `right` keys after it."""
+        query, key = pairs.broadcast_positions()
+        begin = torch.zeros_like(query) if self.left is None else query - self.left
+        return KeyRange(begin, torch.full_like(query, key.shape[0]) if self.right is None else query + self.right + 1, exact=True)

@@ -19,7 +19,7 @@ class Identity(Normalizer):
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("none", "linear")
-    distribution: ClassVar[bool] = False
+    is_distribution: ClassVar[bool] = False
     shift_invariant: ClassVar[bool] = False
 
     def normalize(self, scores: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ class Sigmoid(Normalizer):
 
     bias: float = 0.0
     aliases: ClassVar[tuple[str, ...]] = ("logistic",)
-    distribution: ClassVar[bool] = False
+    is_distribution: ClassVar[bool] = False
     shift_invariant: ClassVar[bool] = False
 
     def normalize(self, scores: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ class Alibi(Position):
 
     def bias(self, pairs: Pairs) -> Tensor:
         """Return the bias, (B|1, H, Tq, Tk)."""
-        query, key = pairs.between()
+        query, key = pairs.broadcast_positions()
         # with up to 8 heads every slope is a power of 2, exact in float32; Apple's GPUs have no float64
         dtype = torch.float32 if pairs.heads <= 8 or key.device.type == "mps" else torch.float64
         slopes = torch.tensor(self.slopes(pairs.heads), dtype=dtype, device=key.device).reshape(1, -1, 1, 1)

@@ -61,7 +61,7 @@ class RelativeBias(Position):
 
     def bias(self, pairs: Pairs) -> Tensor:
         """Return the bias, (B|1, H, Tq, Tk)."""
-        query, key = pairs.between()
+        query, key = pairs.broadcast_positions()
         return self.table[self.bucket(key - query)[:, 0]].permute(0, 3, 1, 2)
 
     def check(self, heads: int, width: int) -> None:

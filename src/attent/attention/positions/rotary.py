@@ -24,13 +24,13 @@ class Rotary(Position):
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("rope", "roformer")
-    turns: ClassVar[bool] = True
+    rotates: ClassVar[bool] = True
 
     def __init__(self, base: float = 10000.0, halves: bool = False, *, interleaved: bool = True) -> None:
         super().__init__()
         self.base, self.interleaved = base, interleaved and not halves
 
-    def turn(self, features: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, features: Tensor, positions: Tensor) -> Tensor:
         """Rotate queries or keys (B, H, T, D), D even, at positions (B|1, T)."""
         width = features.shape[-1]
         exact = features if features.dtype == torch.float64 else features.float()

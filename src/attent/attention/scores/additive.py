@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import Side, TanhScore
+from attent.attention.base import LoweredSide, TanhScore
 
 
 class Additive(TanhScore):
@@ -47,26 +47,31 @@ class Additive(TanhScore):
         """Return a score with parameters for each head, as wide inside the tanh as the key."""
         return cls(query_width, key_width, key_width, heads)
 
-    def direction(self, like: Tensor) -> Tensor:
+    def output_weights(self, like: Tensor) -> Tensor:
         """Return v as (H|1, 1, 1, hidden), ones without v."""
         if self.v is None:
             return like.new_ones(1, 1, 1, self.hidden)
         return self.v.to(like.dtype).reshape(-1, 1, 1, self.hidden)
 
-    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return W₁q + b."""
         projected = query @ self.query_weight.to(query.dtype)  # (B, H, Tq, hidden)
-        return Side(projected if self.bias is None else projected + self.bias.to(query.dtype).reshape(-1, 1, self.hidden))
+        return LoweredSide(projected if self.bias is None else projected + self.bias.to(query.dtype).reshape(-1, 1, self.hidden))
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return W₂k."""
-        return Side(key @ self.key_weight.to(key.dtype))
+        return LoweredSide(key @ self.key_weight.to(key.dtype))
 
     def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
         """Return W₁q + b, W₂k, the tanh of every sum (B, H, Tq, Tk, hidden), and the scores."""
         lowered_query, lowered_key = self.lower_query(query).features, self.lower_key(key).features
         hidden = torch.tanh(lowered_query[..., :, None, :] + lowered_key[..., None, :, :])
-        return {"query_half": lowered_query, "key_half": lowered_key, "hidden": hidden, "scores": (hidden * self.direction(hidden)).sum(-1)}
+        return {
+            "query_half": lowered_query,
+            "key_half": lowered_key,
+            "hidden": hidden,
+            "scores": (hidden * self.output_weights(hidden)).sum(-1),
+        }
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return vᵀtanh(W₁q + W₂k + b) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import Side, TanhScore
+from attent.attention.base import LoweredSide, TanhScore
 
 
 class Concat(TanhScore):
@@ -40,17 +40,17 @@ class Concat(TanhScore):
         """Return a score with parameters for each head, as wide inside the tanh as the key."""
         return cls(query_width, key_width, key_width, heads)
 
-    def direction(self, like: Tensor) -> Tensor:
+    def output_weights(self, like: Tensor) -> Tensor:
         """Return v as (H|1, 1, 1, hidden)."""
         return self.v.to(like.dtype).reshape(-1, 1, 1, self.hidden)
 
-    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return the product of q with its rows of W."""
-        return Side(query @ self.weight[..., : self.query_width, :].to(query.dtype))
+        return LoweredSide(query @ self.weight[..., : self.query_width, :].to(query.dtype))
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return the product of k with its rows of W."""
-        return Side(key @ self.weight[..., self.query_width :, :].to(key.dtype))
+        return LoweredSide(key @ self.weight[..., self.query_width :, :].to(key.dtype))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return vᵀtanh(W[q; k]) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
@@ -59,4 +59,4 @@ class Concat(TanhScore):
         weight = self.weight.to(query.dtype)
         weight = weight if self.heads is None else weight[:, None]  # (H, 1, Dq + Dk, hidden)
         hidden = torch.tanh(torch.cat(sides, -1) @ weight)  # (B, H, Tq, Tk, hidden)
-        return (hidden * self.direction(hidden)).sum(-1)
+        return (hidden * self.output_weights(hidden)).sum(-1)

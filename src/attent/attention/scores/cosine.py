@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.attention.base import DotScore, Side
+from attent.attention.base import DotScore, LoweredSide
 from attent.errors import ArgumentError
 
 
@@ -36,13 +36,13 @@ class Cosine(DotScore):
         """Return 1/τ."""
         return 1.0 / self.temperature
 
-    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return q/|q|."""
-        return Side(F.normalize(query, dim=-1))
+        return LoweredSide(F.normalize(query, dim=-1))
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return k/|k|."""
-        return Side(F.normalize(key, dim=-1))
+        return LoweredSide(F.normalize(key, dim=-1))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the cosines over τ of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import DotScore, Score, Side
+from attent.attention.base import DotScore, LoweredSide, Score
 from attent.errors import ArgumentError
 
 # Squared distances from the keys' mean, in units of σ, up to which the expanded square keeps the digits of a score: scores grow with the
@@ -64,17 +64,17 @@ class Gaussian(DotScore):
             return distance / self.sigma
         return distance / torch.as_tensor(self.sigma, dtype=distance.dtype, device=distance.device)
 
-    def _lower(self, features: Tensor, origin: Tensor | None) -> Side:
-        scaled = self._in_units(features if origin is None else features - origin)
-        return Side(scaled, -0.5 * scaled.square().sum(-1), origin)
+    def _lower(self, features: Tensor, center: Tensor | None) -> LoweredSide:
+        scaled = self._in_units(features if center is None else features - center)
+        return LoweredSide(scaled, -0.5 * scaled.square().sum(-1), center)
 
-    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return (q − c)/σ, and −|(q − c)/σ|²/2 as the query's bias."""
-        return self._lower(query, origin)
+        return self._lower(query, center)
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return (k − c)/σ, and −|(k − c)/σ|²/2 as the key's bias."""
-        return self._lower(key, self.origin(key) if origin is None else origin)
+        return self._lower(key, self.center(key) if center is None else center)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return −|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
@@ -88,7 +88,7 @@ class Gaussian(DotScore):
         query, key = (side.to(torch.promote_types(side.dtype, torch.float32)).nan_to_num(0.0, 0.0, 0.0) for side in (query, key))
         if visible is not None:
             key = key.masked_fill(~visible[..., None], 0.0)
-        mean = self.origin(key, visible)
+        mean = self.center(key, visible)
         assert mean is not None
         if visible is not None:
             key = torch.where(visible[..., None], key, mean)
@@ -120,13 +120,13 @@ class DistantGaussian(Score):
         """Return −|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
         return self.gaussian(query, key)
 
-    def between(self, query: Side, key: Side) -> Tensor:
+    def score_lowered(self, query: LoweredSide, key: LoweredSide) -> Tensor:
         """Return the scores, computed in float64: about the keys' mean if its digits suffice, else feature by feature."""
         gaussian, dtype = self.gaussian, query.features.dtype
         queries, keys = query.features.double(), key.features.double()
         if gaussian.radius(queries, keys) < NEAR_IN_FLOAT64:
             lowered = gaussian.lower_key(keys)
-            return gaussian.between(gaussian.lower_query(queries, lowered.origin), lowered).to(dtype)
+            return gaussian.score_lowered(gaussian.lower_query(queries, lowered.center), lowered).to(dtype)
         queries, keys = gaussian._in_units(queries), gaussian._in_units(keys)
         squares = ((queries[..., :, None, d] - keys[..., None, :, d]).square() for d in range(queries.shape[-1]))
         return -0.5 * sum(squares).to(dtype)  # pyright: ignore[reportAttributeAccessIssue]

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import DotScore, Side
+from attent.attention.base import DotScore, LoweredSide
 
 
 class General(DotScore):
@@ -37,9 +37,9 @@ class General(DotScore):
         """Return a score with a W for each head."""
         return cls(query_width, key_width, heads)
 
-    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return Wᵀq."""
-        return Side(query @ self.weight.to(query.dtype))
+        return LoweredSide(query @ self.weight.to(query.dtype))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return qᵀWk of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""

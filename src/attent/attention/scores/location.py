@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from attent.attention.base import Score, Side
+from attent.attention.base import LoweredSide, Score
 from attent.errors import ArgumentError, ShapeError
 
 
@@ -49,20 +49,20 @@ class Location(Score):
         if query_width != self.query_width:
             raise ShapeError(f"Location was made for queries of width {self.query_width}, got {query_width}")
 
-    def lower_query(self, query: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return Wᵀq, the score of every position."""
-        return Side(query @ self.weight.to(query.dtype))
+        return LoweredSide(query @ self.weight.to(query.dtype))
 
-    def lower_key(self, key: Tensor, origin: Tensor | None = None) -> Side:
+    def lower_key(self, key: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return the positions 0 to Tk − 1."""
         return self.lower_later_key(key, 0)
 
-    def lower_later_key(self, key: Tensor, start: int, origin: Tensor | None = None) -> Side:
+    def lower_later_key(self, key: Tensor, start: int, center: Tensor | None = None) -> LoweredSide:
         """Return the positions from `start` on, as a feature of each key, (B, H, Tk, 1)."""
         positions = self._positions(key, start).to(key.dtype if key.dtype == torch.float64 else torch.float32)
-        return Side(positions[:, None].expand(*key.shape[:-1], 1))
+        return LoweredSide(positions[:, None].expand(*key.shape[:-1], 1))
 
-    def between(self, query: Side, key: Side) -> Tensor:
+    def score_lowered(self, query: LoweredSide, key: LoweredSide) -> Tensor:
         """Return each query's scores of the keys' positions, (B, H, Tq, Tk)."""
         positions = key.features[..., 0].long()[..., None, :]  # (B, H, 1, Tk)
         return query.features.gather(-1, positions.expand(*query.features.shape[:-1], -1))

@@ -40,7 +40,7 @@ class GaussianWindow(Weighting):
 
     def factors(self, pairs: Pairs) -> Tensor:
         """Return the factors, (B|1, 1, Tq, Tk)."""
-        distances = pairs.columns - self.centres[:, None, pairs.rows, None]
+        distances = pairs.key_index - self.centres[:, None, pairs.query_index, None]
         return torch.exp(-0.5 * (distances / self.sigma).square())
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:

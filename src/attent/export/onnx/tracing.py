@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import checks, reference
-from attent.attention.base import Side
+from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 from attent.attention.masks import Causal
 from attent.export.onnx import recurrent
@@ -39,22 +39,22 @@ def tracing() -> Iterator[None]:
         Recurrent.forward = _forward
 
 
-def why_not(call: Call) -> str | None:
+def unsupported(call: Call) -> str | None:
     """It serves every call."""
     return None
 
 
-def run(call: Call, query: Tensor, key: Side, value: Tensor) -> Tensor:
+def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     """The formula but for its care for hidden keys that hold NaN: what a graph has computed of its own source holds none.
 
     Args and result are those of every implementation, (B, H, Tq, Dv).
     """
     pairs = call.pairs()
     allowed = None if _sees_all(call) else call.allowed(pairs)
-    ours, theirs = Side(query.to(call.exact)), reference.exact_keys(call, key)
+    ours, theirs = LoweredSide(query.to(call.accumulation_dtype)), reference.exact_keys(call, key)
     if call.lowered:
-        ours = call.score.lower_query(ours.features, theirs.origin)
-    value = call.spread(value).to(call.exact)
+        ours = call.score.lower_query(ours.features, theirs.center)
+    value = call.repeat_kv(value).to(call.accumulation_dtype)
     return reference.steps_of(call, pairs, ours, theirs, value, allowed, lowered=call.lowered)["output"].to(call.dtype)
 
 
