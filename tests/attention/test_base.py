@@ -137,3 +137,54 @@ def test_a_position_does_nothing_of_itself() -> None:
     position.check(3, 7)
     assert not position.rotates
     assert not position.biases
+
+
+def test_former_names_of_methods_are_accepted() -> None:
+    class Doubled(DotScore):
+        def between(self, query: LoweredSide, key: LoweredSide) -> Tensor:
+            return 2 * super().between(query, key)  # pyright: ignore[reportAttributeAccessIssue]
+
+        def origin(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
+            return key.mean(-2, keepdim=True)
+
+        def forward(self, query: Tensor, key: Tensor) -> Tensor:
+            return 2 * query @ key.mT
+
+    class Flipped(Position):
+        turns = True
+
+        def turn(self, features: Tensor, positions: Tensor) -> Tensor:
+            return features.flip(-1)
+
+    class Upwards(TanhScore):
+        def direction(self, like: Tensor) -> Tensor:
+            return like[..., :1]
+
+    class Half(Normalizer):
+        distribution = False
+
+    class Last(Mask):
+        def allowed(self, pairs: Pairs) -> Tensor:
+            return (pairs.columns == len(pairs.columns) - 1)[None, None, None]
+
+        def reach(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+            last = pairs.rows.new_full((1, 1, 1, 1), len(pairs.columns) - 1)
+            return last, last
+
+        def seen(self, pairs: Pairs) -> Tensor:
+            return pairs.columns > 0
+
+    features = torch.arange(6.0).view(1, 1, 2, 3)
+    side = LoweredSide(features, None, features[:, :, :1])
+    assert torch.equal(Doubled().score_lowered(side, side), 2 * features @ features.mT)
+    assert torch.equal(Doubled().center(features), features.mean(-2, keepdim=True))  # pyright: ignore[reportArgumentType]
+    assert side.origin is side.center
+    assert Flipped.rotates
+    assert torch.equal(Flipped().rotate(features, torch.arange(2)[None]), features.flip(-1))
+    assert Upwards().output_weights(features).shape == (1, 1, 2, 1)
+    assert not Half.is_distribution
+    pairs = pairs_of(2, 3)
+    assert Last().key_range(pairs) == (2, 3, False)
+    assert Last().visible_keys(pairs).tolist() == [False, True, True]  # pyright: ignore[reportOptionalMemberAccess]
+    assert torch.equal(pairs.positions, pairs.query_position)
+    assert pairs.between()[1] is pairs.key_index

@@ -225,10 +225,7 @@ class Weighting:
 
 
 class KeyRange(NamedTuple):
-    """The keys from `begin` to before `end` of each query, (B|1, H|1, Tq|1, 1) each; empty where end ≤ begin.
-
-    Both may lie outside the keys there are. If `exact`, the query sees all keys within; else it may see some. It sees none outside.
-    """
+    """The keys that each query may see, (B|1, H|1, Tq|1, 1) bounds, also outside [0, Tk); if `exact`, it sees all of them."""
 
     begin: Tensor
     end: Tensor

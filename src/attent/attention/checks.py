@@ -129,7 +129,7 @@ def distribution(normalizer: Normalizer, heads: int, keys: int, device: torch.de
     if max(1.0 - low, high - 1.0, -least) > 1e-3:
         raise ArgumentError(
             f"normalizer {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to {low:.4g} to "
-            f"{high:.4g} and the least is {least:.4g}; set distribution = False in the class, or normalise"
+            f"{high:.4g} and the least is {least:.4g}; set is_distribution = False in the class, or normalize"
         )
     _DISTRIBUTIONS.add(kind)
 
