@@ -290,7 +290,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a short reach": (Neighbourly(key_range=loose(0, 1)), "key_range leaves out 30 of 84 pairs that may attend"),
     "a short span": (Neighbourly(key_range=Window(1, 0).key_range), "key_range leaves out"),
     "a wide span": (Neighbourly(key_range=Window(2, 1).key_range), "an exact key_range holds"),
-    "unseen keys": (Neighbourly(visible_keys=lambda pairs: pairs.key_index > 2), "visible_keys leaves out keys that one of its queries may see"),
+    "unseen keys": (Neighbourly(visible_keys=lambda pairs: pairs.key_index > 2), "visible_keys leaves out keys that one of"),
     "a mask alone": (Alone(1, 0), "for_sequence must mask sequence 0 as the batch does"),
     "a position of nothing": (Position(), "it must say turns or biases"),
     "a bias that is infinite": (Added(lambda pairs: apart(pairs).masked_fill(apart(pairs) > 2, -torch.inf)), "bias must be finite numbers"),
