@@ -9,8 +9,9 @@ import pytest
 
 from attent.data.settings import TextSettings
 from attent.errors import DataError
-from attent.tasks.corpora import of_text, open_shared, parallel_corpus
 from attent.tasks.settings import parse
+from attent.tasks.task import Vocabularies
+from attent.tasks.translation import TextFilesCorpus, TranslationTask
 
 TRAINING = "[training]\nupdates = 2\nbatch_pairs = 8\n"
 
@@ -26,33 +27,33 @@ def pairs(tmp_path: Path) -> Path:
 def test_dates_are_the_corpus_unless_text_is() -> None:
     small = "[dates]\nlocales = ['en']\ntraining_pairs = 11\nvalidation_pairs = 3\nheld_out_pairs = 2\nheld_out_combinations = 1\n"
     settings = parse(small + TRAINING, "some.toml")
-    made = parallel_corpus(settings)
+    made = TranslationTask().corpus(settings)
     assert list(made.held_out) == ["held-out dates", "held-out combinations"]
     assert (len(made.validation), made.translated) == (3, 3)
-    source, target = made.learn()
-    encoded = made.bitext(source, target, None)
+    source, target = made.learn_tokenizers()
+    encoded = made.encode(source, target, None)
     assert len(encoded) == 11
     assert list(made.table) == ["dates"]
-    theirs = open_shared(settings, made.lend(encoded), source, target)
+    theirs = TranslationTask().open_shared(settings, made.share(encoded), Vocabularies(made.kinds, (source, target)))
     rows = np.arange(11)
     assert theirs.source.pad(rows).tolist() == encoded.source.pad(rows).tolist()
     assert theirs.target.pad(rows).tolist() == encoded.target.pad(rows).tolist()
 
 
 def test_text_is_read_split_and_encoded(pairs: Path) -> None:
-    read = parallel_corpus(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n" + TRAINING, "some.toml"))
-    source, target = read.learn()
-    assert len(read.bitext(source, target, None)) + len(read.validation) == 40
+    read = TranslationTask().corpus(parse(f"[text]\ntrain = {str(pairs)!r}\ntokenizer = 'char'\n" + TRAINING, "some.toml"))
+    source, target = read.learn_tokenizers()
+    assert len(read.encode(source, target, None)) + len(read.validation) == 40
     assert source.decode(source.encode("abb")) == "abb"
     assert read.kinds == {"source": "char", "target": "char"}
     assert read.table["text"]["train"] == str(pairs)
-    said = " ".join(read.said())
+    said = " ".join(read.report())
     assert "42" in said
     assert "empty" in said
 
 
 def test_the_measures_of_text_end_with_the_one_it_is_judged_by(pairs: Path) -> None:
-    scores = of_text(TextSettings(train=str(pairs), tokenizer="char")).measure(["a b c d"], ["a b c d"])
+    scores = TextFilesCorpus(TextSettings(train=str(pairs), tokenizer="char")).measure(["a b c d"], ["a b c d"])
     assert list(scores) == ["exact match", "chrF2", "BLEU"]
     assert scores["BLEU"] == pytest.approx(100)
 
@@ -60,4 +61,4 @@ def test_the_measures_of_text_end_with_the_one_it_is_judged_by(pairs: Path) -> N
 def test_a_file_without_pairs_is_said(tmp_path: Path) -> None:
     (tmp_path / "none.tsv").write_text("\n\n", encoding="utf-8")
     with pytest.raises(DataError, match="no line holds a pair"):
-        of_text(TextSettings(train=str(tmp_path / "none.tsv")))
+        TextFilesCorpus(TextSettings(train=str(tmp_path / "none.tsv")))

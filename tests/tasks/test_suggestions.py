@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attent.tasks.settings import RunSettings
-from attent.tasks.suggestions import LEAST, suggest, suggest_pictures, suggest_vectors, summary
+from attent.tasks.suggestions import MIN_UPDATES, suggest, suggest_pictures, suggest_vectors, summary
 
 
 @pytest.mark.parametrize("pairs", [1, 2_000, 29_000, 5_000_000])
@@ -25,7 +25,7 @@ def test_by_hand() -> None:
     tables = suggest(2_000)
     assert tables["training"]["updates"] == 5 * tables["training"]["validate_every"] == 780
     assert summary(tables, 2_000) == "2,000 lines: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
-    assert suggest(1)["training"]["updates"] == LEAST
+    assert suggest(1)["training"]["updates"] == MIN_UPDATES
 
 
 def test_blanks_take_more_epochs_and_no_smoothing() -> None:

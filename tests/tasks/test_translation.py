@@ -47,7 +47,7 @@ def test_dates_are_read_learnt_encoded_and_judged() -> None:
     encoded = task.encode(corpus, learnt)
     loss, width = task.loss(model.train(), next(encoded.stream(BatchSize(4), 1)), 0.1, "float32")
     assert (loss.shape, width) == (torch.Size([]), 8)
-    borrowed = task.open_shared(SETTINGS, corpus.lend(encoded), learnt)
+    borrowed = task.open_shared(SETTINGS, corpus.share(encoded), learnt)
     assert len(borrowed) == len(encoded) == 11
 
 
@@ -67,7 +67,7 @@ def test_validation_leaves_out_what_training_leaves_out(tmp_path: Path, has_file
     assert longer
     judged = task.evaluator(built, corpus, learnt, settings)
     assert judged.results({})["validation"]["pairs"] == len(corpus.validation) - len(longer)
-    said = corpus.said()
+    said = corpus.report()
     if has_file:
         assert said[-1] == "  2 dropped: longer than the maximum length (lines 3, 4)"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,49 +24,44 @@ from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
 from attent.training.loss import LossFunction, classification_loss
 
-# Mistakes that a person is shown after a validation.
-SHOWN = 3
+# Confusions to show after a validation.
+MAX_SHOWN = 3
 
 
 @dataclass
 class ClassificationCorpus:
-    """A corpus of labelled examples as a recipe uses it; see `attent.tasks.task.Corpus`."""
+    """Labelled examples; see `attent.tasks.task.TaskCorpus`."""
 
     data: LabelledCorpus
     images: ImagesSettings | None
     texts: LabelledSettings | None
     folders: list[WorkingFolder] = field(default_factory=list)
-    # texts as the tokens of the run, whose tokenizers are the same throughout, so that they are cut once
+    # encoded texts: the tokenizer does not change during a run, so texts are encoded once
     tokens: Rows | None = None
 
     @property
     def table(self) -> dict[str, Any]:
-        """As the run folder keeps it."""
+        """Return the settings for the run folder."""
         if self.images is not None:
             return {"images": self.images.model_dump(mode="json", exclude_unset=True)}
         assert self.texts is not None
         return {"labelled": self.texts.model_dump(mode="json")}
 
-    @property
-    def said(self) -> Callable[[], list[str]]:
-        return lambda: [*self.data.remarks, *(line for report in self.data.reports for line in report.summary()), self._divided()]
+    def report(self) -> list[str]:
+        """Return lines about all that was read, and the sizes of the parts."""
+        data = self.data
+        train, validation, test = (f"{len(rows):,}" for rows in (data.train, data.validation, data.test))
+        sizes = f"{len(data.inputs.labels)} classes: {train} examples to train on, {validation} to validate on, {test} to test"
+        return [*data.remarks, *(line for report in data.reports for line in report.summary()), sizes]
 
-    @property
-    def lend(self) -> Callable[[LabelledExamples], Path]:
-        def lending(examples: LabelledExamples) -> Path:
-            self.folders.append(WorkingFolder())
-            return lend(examples, self.folders[-1].path)
-
-        return lending
-
-    def _divided(self) -> str:
-        found = self.data
-        train, validation, test = (f"{len(rows):,}" for rows in (found.train, found.validation, found.test))
-        return f"{len(found.inputs.labels)} classes: {train} examples to train on, {validation} to validate on, {test} to test"
+    def share(self, examples: LabelledExamples) -> Path:
+        """Save encoded examples to a folder that lives as long as the corpus."""
+        self.folders.append(WorkingFolder())
+        return lend(examples, self.folders[-1].path)
 
 
 class ClassificationTask(Task[ClassificationCorpus]):
-    """Learns to tell the class of a sequence from a vector in front of it."""
+    """Learns to classify a sequence by its [CLS] vector."""
 
     @property
     def loss(self) -> LossFunction:
@@ -82,34 +77,35 @@ class ClassificationTask(Task[ClassificationCorpus]):
         return corpus.data.held_out_digest
 
     def learn_vocabularies(self, corpus: ClassificationCorpus) -> Vocabularies:
-        found, settings = corpus.data, corpus.texts
-        inputs, files = found.inputs, {INPUTS: found.inputs.model_dump_json(indent=2) + "\n"}
+        data, settings, inputs = corpus.data, corpus.texts, corpus.data.inputs
+        files = {INPUTS: inputs.model_dump_json(indent=2) + "\n"}
         if settings is None:
             assert not isinstance(inputs.inputs, TextInputs)
             return Vocabularies({}, (), files, (inputs.inputs.size, len(inputs.labels)))
-        assert isinstance(found.data, tuple)
-        tokenizer = learn(settings.tokenizer, [found.data[row] for row in found.train], settings.size)
+        assert isinstance(data.data, tuple)
+        tokenizer = learn(settings.tokenizer, [data.data[row] for row in data.train], settings.size)
         return Vocabularies({"text": settings.tokenizer}, (tokenizer,), files, (tokenizer.size, len(inputs.labels)))
 
-    def encode(self, corpus: ClassificationCorpus, learnt: Vocabularies) -> LabelledExamples:
-        rows = _read(corpus, learnt, corpus.images)
+    def encode(self, corpus: ClassificationCorpus, vocabularies: Vocabularies) -> LabelledExamples:
+        rows = _read(corpus, vocabularies, corpus.images)
         if corpus.texts is not None:
             corpus.data = drop_long(corpus.data, rows.lengths, corpus.texts.maximum_length)
-        corpus.data = drop_unreadable(corpus.data, rows.lengths, learnt.longest)
+        corpus.data = drop_unreadable(corpus.data, rows.lengths, vocabularies.longest)
         return LabelledExamples(rows, corpus.data.classes, corpus.data.train)
 
-    def open_shared(self, settings: RunSettings, folder: Path, learnt: Vocabularies) -> LabelledExamples:
-        return lent(folder, Inputs.read(learnt.files[INPUTS]), settings.images)
+    def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> LabelledExamples:
+        return lent(folder, Inputs.read(vocabularies.files[INPUTS]), settings.images)
 
-    def evaluator(self, model: EncoderModel, corpus: ClassificationCorpus, learnt: Vocabularies, settings: RunSettings) -> Evaluator:
-        inputs, rows = Inputs.read(learnt.files[INPUTS]), _read(corpus, learnt, None)
+    def evaluator(self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
+        inputs, rows = Inputs.read(vocabularies.files[INPUTS]), _read(corpus, vocabularies, None)
         if corpus.texts is not None:
-            most, report = corpus.texts.maximum_length, int(corpus.texts.valid is not None)
-            corpus.data = drop_long(corpus.data, rows.lengths, most, "validation", report=report)
+            report = int(corpus.texts.valid is not None)
+            corpus.data = drop_long(corpus.data, rows.lengths, corpus.texts.maximum_length, "validation", report=report)
         corpus.data = drop_unreadable(corpus.data, rows.lengths, model.longest)
-        parts = {name: LabelledExamples(rows, corpus.data.classes, chosen) for name, chosen in _parts(corpus.data).items()}
+        held_out = {"validation": corpus.data.validation, "test": corpus.data.test}
+        parts = {name: LabelledExamples(rows, corpus.data.classes, chosen) for name, chosen in held_out.items() if len(chosen)}
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
-        return ClassificationEvaluator(Classifier(model, inputs, next(iter(learnt.tokenizers), None)), parts, size)
+        return ClassificationEvaluator(Classifier(model, inputs, next(iter(vocabularies.tokenizers), None)), parts, size)
 
 
 class ClassificationEvaluator(Evaluator):
@@ -121,42 +117,38 @@ class ClassificationEvaluator(Evaluator):
     def validate(self, say: Say) -> dict[str, float]:
         if "validation" not in self._parts:
             return {}
-        loss, found = evaluate_classifier(self._classifier, self._parts["validation"], self._size)
-        for label, told, count in found.top_confusions(SHOWN):
-            say(f"  {label} taken for {told}: {count}")
-        return {"loss": loss, "accuracy": found.accuracy, "macro F1": found.macro_f1}
+        loss, matrix = evaluate_classifier(self._classifier, self._parts["validation"], self._size)
+        for actual, predicted, count in matrix.top_confusions(MAX_SHOWN):
+            say(f"  {actual} taken for {predicted}: {count}")
+        return {"loss": loss, "accuracy": matrix.accuracy, "macro F1": matrix.macro_f1}
 
     def results(self, last: Mapping[str, float]) -> Results:
         results: Results = {"validation": {"examples": len(self._parts["validation"]), **last}} if "validation" in self._parts else {}
         if "test" in self._parts:
-            loss, found = evaluate_classifier(self._classifier, self._parts["test"], self._size)
-            results["test"] = {"examples": int(found.counts.sum()), "loss": loss, "accuracy": found.accuracy, "macro F1": found.macro_f1}
+            loss, matrix = evaluate_classifier(self._classifier, self._parts["test"], self._size)
+            examples = int(matrix.counts.sum())
+            results["test"] = {"examples": examples, "loss": loss, "accuracy": matrix.accuracy, "macro F1": matrix.macro_f1}
         return results
 
 
 def evaluate_classifier(classifier: Classifier, examples: LabelledExamples, size: BatchSize | None = None) -> tuple[float, Confusion]:
-    """The mean cross entropy in nats per example, and which classes were taken for which.
+    """Return the mean cross entropy in nats per example, and the confusion matrix.
 
     Args:
         classifier: in evaluation mode.
         examples: with their classes, at least one.
-        size: how many are told side by side.
+        size: of a batch.
     """
-    told, classes = classifier.log_probs(examples, size), examples.classes
-    loss = -told[np.arange(len(classes)), classes].mean().item()
-    return loss, confusion(classes, told.argmax(-1).numpy(), classifier.labels)
+    log_probs, classes = classifier.log_probs(examples, size), examples.classes
+    loss = -log_probs[np.arange(len(classes)), classes].mean().item()
+    return loss, confusion(classes, log_probs.argmax(-1).numpy(), classifier.labels)
 
 
-def _read(corpus: ClassificationCorpus, learnt: Vocabularies, images: ImagesSettings | None) -> Rows:
-    """What a model reads of a corpus."""
+def _read(corpus: ClassificationCorpus, vocabularies: Vocabularies, images: ImagesSettings | None) -> Rows:
+    """Encode a corpus; texts only once."""
     if corpus.tokens is not None:
         return corpus.tokens
-    rows = encode_rows(corpus.data, Inputs.read(learnt.files[INPUTS]), learnt.tokenizers, images)
+    rows = encode_rows(corpus.data, Inputs.read(vocabularies.files[INPUTS]), vocabularies.tokenizers, images)
     if corpus.texts is not None:
         corpus.tokens = rows
     return rows
-
-
-def _parts(corpus: LabelledCorpus) -> dict[str, np.ndarray]:
-    """The parts that nothing is learnt from, as far as there are any."""
-    return {name: rows for name, rows in (("validation", corpus.validation), ("test", corpus.test)) if len(rows)}

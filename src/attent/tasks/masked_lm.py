@@ -1,8 +1,8 @@
-"""Guessing blanks: from plain text, of which some words are hidden."""
+"""Masked language modelling: words of plain text are masked and predicted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,27 +21,27 @@ from attent.training.loss import LossFunction, masked_lm_loss, masked_lm_scores
 
 @dataclass(frozen=True)
 class MaskedLMCorpus:
-    """A corpus of lines as a recipe uses it; see `attent.tasks.task.Corpus`."""
+    """Lines of text; see `attent.tasks.task.TaskCorpus`."""
 
     text: TextCorpus
     settings: LinesSettings
 
     @property
     def table(self) -> dict[str, Any]:
-        """As the run folder keeps it."""
+        """Return the settings for the run folder."""
         return {"lines": self.settings.model_dump(mode="json")}
 
-    @property
-    def said(self) -> Callable[[], list[str]]:
-        return lambda: [line for report in self.text.reports for line in report.summary()]
+    def report(self) -> list[str]:
+        """Return lines about all that was read."""
+        return [line for report in self.text.reports for line in report.summary()]
 
-    @property
-    def lend(self) -> Callable[[Any], Path]:
-        return lambda _: self.text.folder.path
+    def share(self, examples: Any) -> Path:
+        """Return the folder of the encoded lines."""
+        return self.text.folder.path
 
 
 class MaskedLMTask(Task[MaskedLMCorpus]):
-    """Learns to tell hidden words of a line from those around them."""
+    """Learns to predict masked words from the words around them."""
 
     @property
     def loss(self) -> LossFunction:
@@ -55,23 +55,23 @@ class MaskedLMTask(Task[MaskedLMCorpus]):
         tokenizer = files.tokenizer(corpus.text, corpus.settings)
         return Vocabularies({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
 
-    def encode(self, corpus: MaskedLMCorpus, learnt: Vocabularies) -> MaskedLines:
-        return files.encoded(corpus.text, limit_length(corpus.settings, learnt.longest), *learnt.tokenizers, length_multiple=1)
+    def encode(self, corpus: MaskedLMCorpus, vocabularies: Vocabularies) -> MaskedLines:
+        return files.encoded(corpus.text, limit_length(corpus.settings, vocabularies.longest), *vocabularies.tokenizers, length_multiple=1)
 
-    def open_shared(self, settings: RunSettings, folder: Path, learnt: Vocabularies) -> MaskedLines:
+    def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> MaskedLines:
         assert settings.lines is not None
-        return files.lent(folder, limit_length(settings.lines, learnt.longest), *learnt.tokenizers, length_multiple=1)
+        return files.lent(folder, limit_length(settings.lines, vocabularies.longest), *vocabularies.tokenizers, length_multiple=1)
 
-    def evaluator(self, model: EncoderModel, corpus: MaskedLMCorpus, learnt: Vocabularies, settings: RunSettings) -> Evaluator:
+    def evaluator(self, model: EncoderModel, corpus: MaskedLMCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
-        return MaskedLMEvaluator(model, corpus, learnt, size)
+        return MaskedLMEvaluator(model, corpus, vocabularies, size)
 
 
 class MaskedLMEvaluator(Evaluator):
     """Evaluates a masked language model on its validation lines."""
 
-    def __init__(self, model: EncoderModel, corpus: MaskedLMCorpus, learnt: Vocabularies, size: BatchSize) -> None:
-        (tokenizer,), settings = learnt.tokenizers, limit_length(corpus.settings, model.longest)
+    def __init__(self, model: EncoderModel, corpus: MaskedLMCorpus, vocabularies: Vocabularies, size: BatchSize) -> None:
+        (tokenizer,), settings = vocabularies.tokenizers, limit_length(corpus.settings, model.longest)
         encoded: list[list[int]] = []
         for row, pair in enumerate(corpus.text.validation):
             if len(tokens := tokenizer.encode(pair.source)) <= settings.maximum_length:
@@ -83,8 +83,8 @@ class MaskedLMEvaluator(Evaluator):
     def validate(self, say: Say) -> dict[str, float]:
         if not len(self._lines):
             return {}
-        loss, right = masked_lm_scores(self._model, self._lines, self._size)
-        return {"loss": loss, "accuracy": right}
+        loss, accuracy = masked_lm_scores(self._model, self._lines, self._size)
+        return {"loss": loss, "accuracy": accuracy}
 
     def results(self, last: Mapping[str, float]) -> Results:
         return {"validation": {"lines": len(self._lines), **last}}

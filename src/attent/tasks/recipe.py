@@ -1,4 +1,4 @@
-"""A recipe, followed: from settings to a run folder."""
+"""Recipes: from settings to a run folder, and on from there."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from attent.models.model import Model
 from attent.runs.config import CONFIG, RunConfig, check_code, must_do, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, read_files, read_tokenizers, tokenizers_as_text, tokenizers_of_text
 from attent.tasks import word_vectors
-from attent.tasks.catalog import task_of
 from attent.tasks.settings import RunSettings
-from attent.tasks.task import Results, Say, Vocabularies
+from attent.tasks.task import Results, Say, Vocabularies, task_of
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
 from attent.training.loop import train
@@ -39,36 +38,35 @@ def follow(
     trust_code: bool = False,
     progress: Progress | None = None,
 ) -> Results:
-    """Make the corpus, train the model, test it, and leave all of it in a run folder.
+    """Make the corpus, train the model, test it, and save all of it in a run folder.
 
-    Where a launcher such as torchrun has started several processes, each calls this with the same arguments, and they train
-    together; the first one alone needs to see the run folder, and one on each machine the corpus.
+    If a launcher such as torchrun has started several processes, each calls this with the same arguments, and they train
+    together; only the first one needs access to the run folder, and one on each machine to the corpus.
 
     Args:
         settings: of corpus, model and training.
-        path: the run folder to be.
-        replace: whether a run folder that is there already is given up for this one.
-        init_from: a run folder whose weights and tokenizers are started from, and whose model's settings are taken
-            unless these settings have some.
-        trust_code: whether that run may name modules to import; `settings` always may.
-        progress: where a person sees it; standard error unless said otherwise.
+        path: the new run folder.
+        replace: True to replace an existing run folder.
+        init_from: a run folder to take weights and tokenizers from, and the model's settings unless `settings` have some.
+        trust_code: True if that run may name modules to import; `settings` always may.
+        progress: shows progress; on standard error by default.
 
     Returns:
-        What the run folder's config holds as results: scores in per cent, by test set and name.
+        The results in the run folder's config: scores in per cent, by test set and name.
 
     Raises:
         DeviceError: this machine does not have the device of `settings.training`, or has fewer GPUs than processes.
-        ArgumentError: word vectors do not suit the model, or it starts from another run's weights.
-        RunError: the run folder is there already, is trained by another process or cannot be written, or the one to start
-            from cannot be read.
-        KeyboardInterrupt: after Ctrl-C; the run folder is there, and `resume` goes on with it.
+        ArgumentError: word vectors do not fit the model, or it starts from another run's weights.
+        RunError: the run folder exists already, is trained by another process or cannot be written, or that of `init_from`
+            cannot be read.
+        KeyboardInterrupt: after Ctrl-C; `resume` continues the run folder.
     """
     device = device_of(settings.training.device)
     if settings.training.tensorboard:
         check_installed()
     with process_group(device) as processes:
         if not processes.is_rank0:
-            return _helped(processes, device)
+            return _train_as_worker(processes, device)
         with RunWriter(path, replace=replace) as run:
             if processes.world_size > 1 and STANDARD_INPUT in settings.files:
                 raise ArgumentError("standard input cannot be read by several processes: put the pairs into a file")
@@ -82,33 +80,35 @@ def follow(
             corpus = task.corpus(settings)
             torch.manual_seed(settings.training.seed)
             if init_from is None:
-                learnt = task.learn_vocabularies(corpus)
+                vocabularies = task.learn_vocabularies(corpus)
             else:
                 start = read_config(init_from)
                 must_do(init_from, start, settings.task)
                 if "model" not in settings.model_fields_set:
                     check_code(init_from, start, trust_code=trust_code)
                     settings = settings.model_copy(update={"model": start.model})
-                learnt = Vocabularies.of(start, read_tokenizers(init_from, start), read_files(init_from, start))
+                vocabularies = Vocabularies.of(start, read_tokenizers(init_from, start), read_files(init_from, start))
             config = RunConfig(
                 task=settings.task,
-                tokenizers=dict(learnt.kinds),
-                files=tuple(learnt.files),
-                sizes=learnt.sizes,
+                tokenizers=dict(vocabularies.kinds),
+                files=tuple(vocabularies.files),
+                sizes=vocabularies.sizes,
                 model=settings.model,
                 corpus=corpus.table,
                 digests={"held out": digest} if (digest := task.held_out_digest(corpus)) else {},
                 vectors=settings.vectors,
                 training=settings.training.table,
             )
-            model = model_of(config, learnt.tokenizers) if init_from is None else _filled(config, learnt, Path(init_from))
+            model = model_of(config, vocabularies.tokenizers) if init_from is None else _init_model(config, vocabularies, Path(init_from))
             started = None
             if settings.vectors is not None:
-                tokenizers = dict(zip(learnt.kinds, learnt.tokenizers, strict=True))
+                tokenizers = dict(zip(vocabularies.kinds, vocabularies.tokenizers, strict=True))
                 started = word_vectors.init_embeddings(settings.vectors, model, tokenizers, next(iter(corpus.table)))
                 config = config.model_copy(update={"coverage": started.coverage()})
-            run.begin(config, *learnt.tokenizers, files=learnt.files, start=None if init_from is None and started is None else model)
-            return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, started=started)
+            run.begin(
+                config, *vocabularies.tokenizers, files=vocabularies.files, start=None if init_from is None and started is None else model
+            )
+            return _train(run, config, settings, corpus, vocabularies, model.to(device), progress or Progress(), processes, started=started)
 
 
 def resume(
@@ -118,33 +118,33 @@ def resume(
     trust_code: bool = False,
     progress: Progress | None = None,
 ) -> Results:
-    """Go on with a run from its last checkpoint, as if it had never been interrupted.
+    """Resume a run from its last checkpoint, as if it had never been interrupted.
 
     A run that ends by its number of updates ends with the very same weights, on the same machine with the same torch
-    and number of threads. Several processes go on together, as with `follow`, however many there were before.
+    and number of threads. The number of processes may differ from before.
 
     Args:
         path: a run folder.
-        changes: settings of training with other values, of those in `attent.training.settings.MAY_CHANGE`; a limit
-            takes the place of both.
-        trust_code: whether the run may name modules to import, such as the score "my.module:Class".
-        progress: where a person sees it; standard error unless said otherwise.
+        changes: changed settings of training, among `attent.training.settings.CHANGEABLE_ON_RESUME`; a limit
+            replaces both limits.
+        trust_code: True if the run may name modules to import, such as the score "my.module:Class".
+        progress: shows progress; on standard error by default.
 
     Returns:
         As `follow`.
 
     Raises:
         DeviceError: as `follow`.
-        ArgumentError: the run is finished and nothing says for how long it shall go on, or a setting cannot be changed.
-        DataError: the examples that a run holds out are others than they were.
-        RunError: the run folder is missing or damaged, has no checkpoint to go on from, names code and is not trusted, or is
-            trained by another process.
+        ArgumentError: the run is finished and `changes` has no limit, or a setting cannot be changed.
+        DataError: the held-out examples have changed.
+        RunError: the run folder is missing or damaged, has no checkpoint, names code and is not trusted, or is trained by
+            another process.
     """
     changes = dict(changes or {})
     device = device_of(changes.get("device", AUTO))
     with process_group(device) as processes:
         if not processes.is_rank0:
-            return _helped(processes, device)
+            return _train_as_worker(processes, device)
         check_code(path, read_config(path), trust_code=trust_code)
         with RunWriter.again(path) as run:
             config = read_config(path)
@@ -162,7 +162,7 @@ def resume(
             state = None if checkpoint is None else read_state(checkpoint)
             if settings.training.tensorboard:
                 check_installed()
-            learnt = Vocabularies.of(config, read_tokenizers(path, config), read_files(path, config))
+            vocabularies = Vocabularies.of(config, read_tokenizers(path, config), read_files(path, config))
             task = task_of(config.task)
             corpus = task.corpus(settings)
             if config.digests.get("held out") not in (None, task.held_out_digest(corpus)):
@@ -174,55 +174,58 @@ def resume(
             torch.manual_seed(settings.training.seed)
             weights = (checkpoint or Path(path)) / MODEL
             model = (
-                filled_model(Path(path), config, learnt.tokenizers, weights) if weights.exists() else model_of(config, learnt.tokenizers)
+                filled_model(Path(path), config, vocabularies.tokenizers, weights)
+                if weights.exists()
+                else model_of(config, vocabularies.tokenizers)
             )
             word_vectors.freeze(config.vectors, model)
             config = config.model_copy(update={"training": settings.training.table, "versions": versions(), "results": {}})
             run.begin(config)
             update = 0 if state is None else state.update
-            return _trained(run, config, settings, corpus, learnt, model.to(device), progress or Progress(), processes, update)
+            return _train(run, config, settings, corpus, vocabularies, model.to(device), progress or Progress(), processes, update)
 
 
 def validate(path: Path | str, model: Model, say: Say) -> Results:
-    """Judge a run on the validation of its corpus, which is read from its files again and split by the same rule.
+    """Evaluate a run on the validation part of its corpus, read again from its files and split by the same rule.
 
     Args:
         path: the run folder.
         model: its model, in evaluation mode.
-        say: shows a person what was done with the lines of the files.
+        say: shows the report on the lines of the files to the user.
 
     Returns:
-        What `follow` returned of the validation, where the model is the same.
+        The validation results that `follow` returned, if the model is the same.
 
     Raises:
-        ArgumentError: a file is not there, or was standard input.
-        DataError: a file cannot be read, or what the run learnt from is no longer what it was.
+        ArgumentError: a file is missing, or was standard input.
+        DataError: a file cannot be read, or the training data have changed.
         RunError: the run folder is damaged.
     """
-    config, others = read_config(path), "--source FILE --target FILE judges it on other pairs"
+    config, hint = read_config(path), "--source FILE --target FILE judges it on other pairs"
     settings, task = _settings_of(config, {}), task_of(config.task)
     if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
-        raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {_named(missing[0])}; {others}")
-    learnt = replace(Vocabularies.of(config, read_tokenizers(path, config), read_files(path, config)), longest=model.longest)
+        file = "standard input" if missing[0] == STANDARD_INPUT else missing[0]
+        raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {file}; {hint}")
+    vocabularies = replace(Vocabularies.of(config, read_tokenizers(path, config), read_files(path, config)), longest=model.longest)
     corpus = task.corpus(settings)
-    judged = task.evaluator(model, corpus, learnt, settings)
-    if config.digests.get("train") != _digest(task.encode(corpus, learnt)):
-        raise DataError(f"the corpus of {path} has changed, and the run may have learnt what it would be judged by; {others}")
-    for line in corpus.said():
+    evaluator = task.evaluator(model, corpus, vocabularies, settings)
+    if config.digests.get("train") != _digest(task.encode(corpus, vocabularies)):
+        raise DataError(f"the corpus of {path} has changed, and the run may have vocabularies what it would be judged by; {hint}")
+    for line in corpus.report():
         say(line)
-    return judged.results(judged.validate(lambda line: None))
+    return evaluator.results(evaluator.validate(lambda line: None))
 
 
-def _helped(processes: Processes, device: torch.device) -> Results:
-    """What every process but the first does: learn its part of each batch of a run folder that has begun."""
-    told = processes.from_rank0(dict)
-    config = RunConfig.model_validate(told["config"])
-    settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(told["tokenizers"], config)
+def _train_as_worker(processes: Processes, device: torch.device) -> Results:
+    """Train on this process's part of each batch; the first process has begun the run folder."""
+    message = processes.from_rank0(dict)
+    config = RunConfig.model_validate(message["config"])
+    settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(message["tokenizers"], config)
     model = model_of(config, tokenizers).to(device)
-    examples, corpus = prepare_examples(processes, settings, *tokenizers, files=told["files"], longest=model.longest)
+    examples, corpus = prepare_examples(processes, settings, *tokenizers, files=message["files"], longest=model.longest)
     word_vectors.freeze(config.vectors, model)
     train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)
-    # others on this machine read what lies in its folder
+    # the folder of this corpus is shared with the other processes of this machine until here
     del corpus
     return processes.from_rank0(dict)
 
@@ -235,49 +238,49 @@ def prepare_examples(
     corpus: Any = None,
     longest: int | None = None,
 ) -> tuple[Examples[Any], Any]:
-    """What to train on, which the first process of each machine reads and encodes, and the others open.
+    """Return the training examples: the first process of each machine encodes them, the others open the result.
 
     Args:
-        processes: all of those that train call this at once.
+        processes: all training processes; all of them call this.
         settings: of the task and its corpus.
-        tokenizers: what encodes it, in the order in which the run's config names them.
-        files: what else was learnt, by the name of its file.
-        corpus: where it has been read already.
-        longest: the most places of a sequence that the model can read.
+        tokenizers: in the order of the run's config.
+        files: further files of the vocabularies, by name.
+        corpus: if it has been read already.
+        longest: the most positions of a sequence that the model can read.
 
     Returns:
-        The examples, and the corpus where this process has read it: to be kept as long as any process uses the examples.
+        The examples, and the corpus if this process has read it; keep it as long as any process uses the examples.
     """
-    task, examples, learnt = task_of(settings.task), None, Vocabularies({}, tokenizers, files or {}, longest=longest)
+    task, examples, vocabularies = task_of(settings.task), None, Vocabularies({}, tokenizers, files or {}, longest=longest)
     if processes.is_local_rank0:
         corpus = corpus or task.corpus(settings)
-        examples = task.encode(corpus, learnt)
-    place = processes.from_local_rank0(lambda: str(corpus.lend(examples)) if processes.world_size > 1 and corpus and examples else "")
-    if examples is None and Path(place).is_dir():
-        examples = task.open_shared(settings, Path(place), learnt)
+        examples = task.encode(corpus, vocabularies)
+    folder = processes.from_local_rank0(lambda: str(corpus.share(examples)) if processes.world_size > 1 and corpus and examples else "")
+    if examples is None and Path(folder).is_dir():
+        examples = task.open_shared(settings, Path(folder), vocabularies)
     if examples is None:
         corpus = task.corpus(settings)
-        examples = task.encode(corpus, learnt)
+        examples = task.encode(corpus, vocabularies)
     return examples, corpus
 
 
-def _trained(
+def _train(
     run: RunWriter,
     config: RunConfig,
     settings: RunSettings,
     corpus: Any,
-    learnt: Vocabularies,
+    vocabularies: Vocabularies,
     model: Any,
     progress: Progress,
     processes: Processes,
     update: int = 0,
     started: word_vectors.EmbeddingInit | None = None,
 ) -> Results:
-    """Train, judge, and finish a run folder that has begun."""
-    known = {"config": config.model_dump(mode="json"), "files": dict(learnt.files)}
-    processes.from_rank0(lambda: known | {"tokenizers": tokenizers_as_text(run.path)})
+    """Train, evaluate, and finish a run folder that has begun."""
+    message = {"config": config.model_dump(mode="json"), "files": dict(vocabularies.files)}
+    processes.from_rank0(lambda: message | {"tokenizers": tokenizers_as_text(run.path)})
     task, training = task_of(settings.task), settings.training
-    judged = task.evaluator(model, corpus, learnt, settings)
+    evaluator = task.evaluator(model, corpus, vocabularies, settings)
     board = TensorBoard(run.path, update) if training.tensorboard else None
 
     def log(record: Mapping[str, Any]) -> None:
@@ -285,7 +288,9 @@ def _trained(
         if board:
             board.log(record)
 
-    examples, _ = prepare_examples(processes, settings, *learnt.tokenizers, files=learnt.files, corpus=corpus, longest=model.longest)
+    examples, _ = prepare_examples(
+        processes, settings, *vocabularies.tokenizers, files=vocabularies.files, corpus=corpus, longest=model.longest
+    )
     digest = _digest(examples)
     if config.digests.get("train", digest) != digest:
         progress.say(f"warning: the {examples.row_name}s to learn are others than those that the run began with")
@@ -293,20 +298,20 @@ def _trained(
     if started:
         config = config.model_copy(update={"coverage": started.coverage(examples.token_sequences)})
     run.begin(config)
-    for line in (*corpus.said(), *(started.report if started else ()), *word_vectors.running_coverage(config.coverage)):
+    for line in (*corpus.report(), *(started.report if started else ()), *word_vectors.running_coverage(config.coverage)):
         progress.say(line)
     trained = train(
         model,
         examples,
         training,
         loss=task.loss,
-        validate=lambda: judged.validate(progress.say),
+        validate=lambda: evaluator.validate(progress.say),
         log=log,
         progress=progress,
         checkpoints=Checkpoints(run.path, training, run.logged),
         processes=processes,
     )
-    results = judged.results(trained.validation)
+    results = evaluator.results(trained.validation)
     outcome = training.table | {"outcome": asdict(trained)}
     run.finish(config.model_copy(update={"training": outcome, "results": results}), model)
     return processes.from_rank0(lambda: results)
@@ -316,12 +321,8 @@ def _digest(examples: Examples[Any]) -> str:
     return " ".join(map(str, examples.digest()))
 
 
-def _named(file: str) -> str:
-    return "standard input" if file == STANDARD_INPUT else file
-
-
 def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
-    """The settings that a run was made with, some of them changed."""
+    """Return the settings of a run with changes."""
     if wrong := sorted(changes.keys() - CHANGEABLE_ON_RESUME):
         raise ArgumentError(f"a run that goes on keeps its {wrong[0]}; it may change {', '.join(sorted(CHANGEABLE_ON_RESUME))}")
     training = {name: value for name, value in config.training.items() if name != "outcome"}
@@ -335,8 +336,8 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
         raise ArgumentError(first_fault(error)) from error
 
 
-def _filled(config: RunConfig, learnt: Vocabularies, run: Path) -> Model:
+def _init_model(config: RunConfig, vocabularies: Vocabularies, run: Path) -> Model:
     try:
-        return filled_model(run, config, learnt.tokenizers)
+        return filled_model(run, config, vocabularies.tokenizers)
     except RunError as error:
         raise RunError(f"{error} (settings without [model] take that of {run})") from error

@@ -1,4 +1,4 @@
-"""The settings of a run, and their strict reading from TOML."""
+"""Settings of a run, and their strict parsing from TOML."""
 
 from __future__ import annotations
 
@@ -23,43 +23,42 @@ from attent.training.settings import TrainingSettings
 # Bytes of a file of settings.
 LARGEST = 2**20
 ENCODER = "encoder"
-# More of them take minutes and gigabytes to build whatever their width.
-MOST_LAYERS = 10_000
-# The tables that can be a task's corpus; the first stands for its settings' defaults, where it has any.
+# A deeper model takes minutes and gigabytes to build whatever its width.
+MAX_LAYERS = 10_000
+# The tables of each task's corpora; the first one may be left out if its settings have defaults.
 CORPORA: dict[Task, tuple[str, ...]] = {"translate": ("dates", "text"), "fill-mask": ("lines",), "classify": ("images", "labelled")}
-# What a task asks of a model's settings: what they are unless they say so, and must not be otherwise.
-NEEDED: dict[str, dict[str, Any]] = {
+# Model settings that a task requires; they need not be written, and must not differ.
+REQUIRED: dict[str, dict[str, Any]] = {
     "translate": {},
     "fill-mask": {"kind": ENCODER, "input": "tokens", "cls": False},
     "classify": {"kind": ENCODER, "cls": True},
 }
 
 
-def _needed(tables: dict[str, Any]) -> dict[str, Any]:
-    """What the model of these settings must be: a classifier reads what its corpus is made of."""
+def _required(tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the required model settings; a classifier of images reads vectors."""
     task = tables.get("task", "translate")
-    needed: dict[str, Any] = NEEDED.get(task, {}) if isinstance(task, str) else {}
-    return needed if tables.get("images") is None else needed | {"input": "vectors"}
+    required: dict[str, Any] = REQUIRED.get(task, {}) if isinstance(task, str) else {}
+    return required if tables.get("images") is None else required | {"input": "vectors"}
 
 
-def _model_of(given: dict[str, Any]) -> Any:
-    """The model of settings that name none."""
-    values = _needed(given)
+def _default_model(tables: dict[str, Any]) -> Any:
+    values = _required(tables)
     return SETTINGS[values.get("kind", "transformer")].model_validate(values)
 
 
 class RunSettings(BaseModel):
-    """Everything that decides a run; each part's settings are that part's own.
+    """All settings of a run.
 
     Args:
-        task: what is learnt: to translate, to fill blanks, or to classify.
-        dates: the corpus of a translator, `[dates]` in TOML.
+        task: translation, masked language modelling or classification.
+        dates: the generated corpus of a translator, `[dates]` in TOML.
         text: instead of dates, a corpus in files, `[text]`.
-        lines: what blanks are made in, `[lines]`.
-        vectors: word vectors that embeddings start from, `[vectors]`.
-        images: pictures or sequences of vectors to be classified, `[images]`.
+        lines: the text of a masked language model, `[lines]`.
+        vectors: word vectors to initialize embeddings with, `[vectors]`.
+        images: pictures or sequences of vectors to classify, `[images]`.
         labelled: instead of these, texts, `[labelled]`.
-        model: `[model]`; may name a preset and change some of it.
+        model: `[model]`; may name a preset and change parts of it.
         training: `[training]`.
     """
 
@@ -72,34 +71,35 @@ class RunSettings(BaseModel):
     vectors: VectorsSettings | None = None
     images: ImagesSettings | None = None
     labelled: LabelledSettings | None = None
-    model: ModelSettings = Field(default_factory=_model_of)
+    model: ModelSettings = Field(default_factory=_default_model)
     training: TrainingSettings
 
     @property
     def files(self) -> list[str]:
-        """The files that the corpus is read from."""
+        """Return the files of the corpus."""
         tables, names = (self.text, self.lines, self.labelled), {*FILES, *LABELLED_FILES}
         return [file for table in tables if table is not None for name in names if (file := getattr(table, name, None)) is not None]
 
     @model_validator(mode="before")
     @classmethod
-    def _model_of_the_task(cls, values: Any) -> Any:
-        """A table [model] need not say what the task says already."""
+    def _complete_model(cls, values: Any) -> Any:
+        """Add the settings that the task requires to a table [model]."""
         if not isinstance(values, dict) or not isinstance(model := values.get("model"), dict):
             return values
-        return values | {"model": _needed(values) | model} if model.get("kind", ENCODER) == ENCODER else values
+        return values | {"model": _required(values) | model} if model.get("kind", ENCODER) == ENCODER else values
 
     @model_validator(mode="after")
     def _one_corpus(self) -> RunSettings:
-        known = CORPORA[self.task]
-        given = [name for names in CORPORA.values() for name in names if name in self.model_fields_set and getattr(self, name) is not None]
-        if wrong := [name for name in given if name not in known]:
-            tables = " or ".join(f"[{name}]" for name in known)
+        allowed = CORPORA[self.task]
+        names = (name for tables in CORPORA.values() for name in tables)
+        present = [name for name in names if name in self.model_fields_set and getattr(self, name) is not None]
+        if wrong := [name for name in present if name not in allowed]:
+            tables = " or ".join(f"[{name}]" for name in allowed)
             raise ValueError(f"a run that {DOES[self.task][0]} learns from {tables}, got [{wrong[0]}] (task = {self.task!r})")
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(f'[{name}]' for name in given)} cannot both be the corpus")
-        if not given and self.task != "translate":
-            raise ValueError(f"task = {self.task!r} needs something to learn from: {' or '.join(f'[{name}]' for name in known)}")
+        if len(present) > 1:
+            raise ValueError(f"{' and '.join(f'[{name}]' for name in present)} cannot both be the corpus")
+        if not present and self.task != "translate":
+            raise ValueError(f"task = {self.task!r} needs something to learn from: {' or '.join(f'[{name}]' for name in allowed)}")
         return self
 
     @model_validator(mode="after")
@@ -107,16 +107,16 @@ class RunSettings(BaseModel):
         if (self.model.kind == ENCODER) is (self.task == "translate"):
             raise ValueError(f"model: a model of kind {self.model.kind!r} does not suit task = {self.task!r}")
         for name, value in self.model:
-            if name.endswith("layers") and value > MOST_LAYERS:
-                raise ValueError(f"model: {name} must be at most {MOST_LAYERS:,}, got {value:,}")
-        for name, value in _needed({"task": self.task, "images": self.images}).items():
-            if (found := getattr(self.model, name, None)) != value:
-                raise ValueError(f"model: task = {self.task!r} needs {name} = {value!r}, got {found!r}")
+            if name.endswith("layers") and value > MAX_LAYERS:
+                raise ValueError(f"model: {name} must be at most {MAX_LAYERS:,}, got {value:,}")
+        for name, value in _required({"task": self.task, "images": self.images}).items():
+            if (actual := getattr(self.model, name, None)) != value:
+                raise ValueError(f"model: task = {self.task!r} needs {name} = {value!r}, got {actual!r}")
         return self
 
 
 def read(path: Path | str) -> RunSettings:
-    """The settings in a TOML file.
+    """Read settings from a TOML file.
 
     Raises:
         ArgumentError: the file cannot be read, is not TOML, or a value in it cannot be used.
@@ -131,17 +131,17 @@ def read(path: Path | str) -> RunSettings:
 
 
 def demo() -> RunSettings:
-    """The settings of the demo, which come with the package."""
+    """Return the settings of the demo, which come with the package."""
     file = files("attent").joinpath("configs", "dates-demo.toml")
     return parse(file.read_text(encoding="utf-8"), file.name)
 
 
 def parse(text: str, name: str) -> RunSettings:
-    """The settings in TOML text.
+    """Parse settings from TOML text.
 
     Args:
         text: the TOML.
-        name: what error messages call it.
+        name: of the source, for error messages.
 
     Raises:
         ArgumentError: it is not TOML, or a value in it cannot be used.
@@ -151,42 +151,42 @@ def parse(text: str, name: str) -> RunSettings:
         tables = tomllib.loads(text)
     except RecursionError:
         raise ArgumentError(f"{name} is not TOML that can be read: it is nested too deep") from None
-    # also a number of more digits than Python reads
+    # also raised for a number of more digits than Python reads
     except ValueError as error:
         raise ArgumentError(f"{name} is not TOML: {error}") from error
     try:
         return RunSettings.model_validate(tables)
     except ValidationError as error:
-        # pydantic says everything at once; the first is enough to go on with, and others may only follow from it.
-        first, *others = error.errors()
-        fault = _said_clearly(first, name, tables)
-        unknown = [other for other in others if other["type"] == "extra_forbidden"]
+        # report the first fault only: further ones may follow from it
+        first, *rest = error.errors()
+        fault = _clear_error(first, name, tables)
+        unknown = [item for item in rest if item["type"] == "extra_forbidden"]
         if first["type"] != "missing" or not unknown:
             raise fault from None
-        # what is missing may be there under a wrong name
-        raise ArgumentError(f"{fault}; {_said_clearly(unknown[0], name, tables)}") from None
+        # a missing key may be present under a wrong name
+        raise ArgumentError(f"{fault}; {_clear_error(unknown[0], name, tables)}") from None
 
 
-def _said_clearly(error: Any, name: str, given: dict[str, Any]) -> AttentError:
+def _clear_error(error: Any, name: str, settings: dict[str, Any]) -> AttentError:
     *tables, key = error["loc"] or ("",)
-    place = ".".join(map(str, error["loc"])) or name
-    known = keys_of(given["model"]) if tables == ["model"] else _fields(tables)
+    location = ".".join(map(str, error["loc"])) or name
+    fields = keys_of(settings["model"]) if tables == ["model"] else _fields(tables)
     match error["type"]:
         case "extra_forbidden":
             kind = f"key in [{'.'.join(map(str, tables))}] of {name}," if tables else f"table in {name},"
-            return UnknownNameError(kind, str(key), known)
+            return UnknownNameError(kind, str(key), fields)
         case "missing":
-            return ArgumentError(f"{name}: {place} is missing")
-        case "literal_error" if isinstance(error["input"], str) and key in known:
-            return UnknownNameError(f"{place} in {name},", error["input"], [str(value) for value in get_args(known[key])])
+            return ArgumentError(f"{name}: {location} is missing")
+        case "literal_error" if isinstance(error["input"], str) and key in fields:
+            return UnknownNameError(f"{location} in {name},", error["input"], [str(value) for value in get_args(fields[key])])
         case "value_error":
-            return ArgumentError(f"{name}: {place}: {error['ctx']['error']}")
+            return ArgumentError(f"{name}: {location}: {error['ctx']['error']}")
         case _:
-            return ArgumentError(f"{name}: {place}: {error['msg'][:1].lower()}{error['msg'][1:]}, got {error['input']!r}")
+            return ArgumentError(f"{name}: {location}: {error['msg'][:1].lower()}{error['msg'][1:]}, got {error['input']!r}")
 
 
 def _fields(tables: list[str | int]) -> dict[str, Any]:
-    """The keys that a table may have, and their types."""
+    """Return the keys of a table, and their types."""
     settings: type[BaseModel] = RunSettings
     for table in tables:
         field = settings.model_fields.get(str(table))

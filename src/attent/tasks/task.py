@@ -1,37 +1,44 @@
-"""What a recipe needs of a task: to read its corpus, to learn vocabularies, to encode, to measure a loss, and to judge."""
+"""The interface of a task: its corpus, its vocabularies, its loss and its evaluation. A recipe knows no more of it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attent.data.batches import Examples
 from attent.data.tokenizer import Tokenizer
+from attent.errors import UnknownNameError
 from attent.runs.config import RunConfig
 from attent.training.loss import LossFunction
 
 if TYPE_CHECKING:
     from attent.tasks.settings import RunSettings
 
-# Scores by the name of what was judged, and by their own.
+TASKS = {
+    "translate": "attent.tasks.translation:TranslationTask",
+    "fill-mask": "attent.tasks.masked_lm:MaskedLMTask",
+    "classify": "attent.tasks.classification:ClassificationTask",
+}
+# Scores by the name of a test set, and by their own.
 Results = dict[str, dict[str, float]]
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """What a run folder holds beside config and weights: known before training begins, and the same ever after.
+    """Vocabularies and other facts of a corpus that are fixed before training, and stored in the run folder.
 
     Args:
         kinds: of each tokenizer, by name.
         tokenizers: in the order of the kinds.
         files: further files by name, such as the names of classes.
-        sizes: how many tokens there are to read, or numbers in each vector, and how many tokens or classes there are to tell; None
-            where these are the ids of the first and of the last tokenizer.
-        longest: the most places of a sequence that the model can read, where it is known; None where there is no limit.
+        sizes: of the input (ids, or numbers of a vector) and of the output (ids or classes); None if these are the sizes of the
+            first and of the last tokenizer.
+        longest: the most positions of a sequence that the model can read; None if unknown or without limit.
     """
 
     kinds: Mapping[str, str]
@@ -42,43 +49,41 @@ class Vocabularies:
 
     @classmethod
     def of(cls, config: RunConfig, tokenizers: Sequence[Tokenizer], files: Mapping[str, str]) -> Vocabularies:
-        """What a run folder with this config holds."""
+        """Return those of a run folder with this config."""
         return cls(config.tokenizers, tokenizers, files, config.sizes)
 
 
 class TaskCorpus(Protocol):
-    """What a model learns from and is judged on.
-
-    Attributes:
-        table: its settings, for the run folder, by the name of their table in a recipe.
-        said: what was done with every line or file, to be said once all is encoded.
-        lend: puts what `Task.encoded` made into a folder, from where `Task.borrowed` opens it as long as the corpus is kept.
-    """
+    """Data for training and evaluation."""
 
     @property
-    def table(self) -> dict[str, Any]: ...
+    def table(self) -> dict[str, Any]:
+        """Return its settings for the run folder, by the name of their table in a recipe."""
+        ...
 
-    @property
-    def said(self) -> Callable[[], list[str]]: ...
+    def report(self) -> list[str]:
+        """Return lines about all that was read, once everything is encoded."""
+        ...
 
-    @property
-    def lend(self) -> Callable[[Any], Path]: ...
+    def share(self, examples: Any) -> Path:
+        """Save the result of `Task.encode` to a folder, for `Task.open_shared`; the folder lives as long as the corpus."""
+        ...
 
 
 class Evaluator(ABC):
-    """How good a model is: while it is trained, and when it has been."""
+    """Evaluates a model during training and after it."""
 
     @abstractmethod
     def validate(self, say: Say) -> dict[str, float]:
-        """Scores by name, on what is not trained on; the first is the one that training is judged by unless its settings name another.
+        """Return scores on the validation data by name; the first one judges training unless settings name another.
 
         Args:
-            say: shows a line to a person, such as an example of what the model does.
+            say: shows a line to the user, such as an example of the model's output.
         """
 
     @abstractmethod
     def results(self, last: Mapping[str, float]) -> Results:
-        """What the run folder's config holds as results.
+        """Return the results for the run folder's config.
 
         Args:
             last: the scores of the last validation.
@@ -89,37 +94,49 @@ C = TypeVar("C", bound=TaskCorpus)
 
 
 class Task(ABC, Generic[C]):
-    """One kind of thing to learn. It holds nothing: settings, corpus and what was learnt are passed in and returned."""
+    """A kind of learning problem. It has no state: settings, corpus and vocabularies are passed in and returned."""
 
     @property
     @abstractmethod
     def loss(self) -> LossFunction:
-        """The loss of a batch of what `encoded` makes."""
+        """Return the loss of a batch of `encode`'s examples."""
 
     @abstractmethod
     def corpus(self, settings: RunSettings) -> C:
-        """The corpus that the settings name, read.
+        """Read or generate the corpus of the settings.
 
         Raises:
-            ArgumentError, DataError: it cannot be.
+            ArgumentError, DataError: it cannot be read.
         """
 
     def held_out_digest(self, corpus: C) -> str | None:
-        """A digest of what is not trained on, where a run must not go on when that has changed."""
+        """Return a digest of the held-out data if a run must not continue when it has changed."""
         return None
 
     @abstractmethod
     def learn_vocabularies(self, corpus: C) -> Vocabularies:
-        """The vocabularies, and whatever else has to be known of a corpus before a model is built."""
+        """Learn the vocabularies, and all else of the corpus that building a model needs."""
 
     @abstractmethod
-    def encode(self, corpus: C, learnt: Vocabularies) -> Examples[Any]:
-        """What is trained on; what the corpus alone needed for it may be let go."""
+    def encode(self, corpus: C, vocabularies: Vocabularies) -> Examples[Any]:
+        """Return the training examples; the corpus may free data that only this needed."""
 
     @abstractmethod
-    def open_shared(self, settings: RunSettings, folder: Path, learnt: Vocabularies) -> Examples[Any]:
-        """What another process of this machine has encoded, and has lent by `Corpus.lend` in a folder."""
+    def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> Examples[Any]:
+        """Open the examples that another process of this machine encoded and saved by `TaskCorpus.share`."""
 
     @abstractmethod
-    def evaluator(self, model: Any, corpus: C, learnt: Vocabularies, settings: RunSettings) -> Evaluator:
-        """What judges a model; called before training, on the device where the model is."""
+    def evaluator(self, model: Any, corpus: C, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
+        """Return the evaluator of a model; called before training, with the model on its device."""
+
+
+def task_of(name: str) -> Task[Any]:
+    """Return the task of this name.
+
+    Raises:
+        UnknownNameError: there is no such task.
+    """
+    if name not in TASKS:
+        raise UnknownNameError("task", name, TASKS)
+    module, _, task = TASKS[name].partition(":")
+    return getattr(import_module(module), task)()

@@ -1,4 +1,4 @@
-"""Embeddings that start from word vectors."""
+"""Initialization of embeddings with word vectors."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ from attent.models.model import Model
 from attent.runs.config import DOES, TOKENIZERS
 from attent.tasks.settings import RunSettings
 
-# A smaller share of a vocabulary with vectors is worth a warning.
-FEW = 0.5
-# What the settings of a model may call the width of its embeddings.
+# A smaller share of the vocabulary with vectors is worth a warning.
+MIN_SHARE = 0.5
+# The names of the embeddings' width in model settings.
 WIDTHS = "embedding_width", "width"
 
-# By side: how much of a vocabulary, and of the running words, has a vector.
+# By side: counts of the vocabulary with vectors, and the share of running words.
 Coverage = dict[str, dict[str, int | float]]
 
 
 class EmbeddingInit(NamedTuple):
-    """Embeddings that have started from word vectors.
+    """Embeddings initialized with word vectors.
 
     Args:
-        sides: which ids have a vector, by side.
-        said: for a person, line by line.
+        matches: the ids that have a vector, by side.
+        report: lines for the user.
     """
 
     matches: Mapping[str, Matched]
     report: list[str]
 
     def coverage(self, text: Mapping[str, Sequences] | None = None) -> Coverage:
-        """What a run's config holds: how many ids of each vocabulary have a vector, and of a text how many running words, 0 to 1."""
+        """Return the counts for a run's config: ids with a vector, and the share of running words of a text with one, 0 to 1."""
         return {
-            side: {"tokens": found.size, "found": len(found.ids), "lower_cased": found.lowered}
-            | ({"running": round(found.running(text[side]), 6)} if text and side in text else {})
-            for side, found in self.matches.items()
+            side: {"tokens": match.size, "found": len(match.ids), "lower_cased": match.lowered}
+            | ({"running": round(match.running(text[side]), 6)} if text and side in text else {})
+            for side, match in self.matches.items()
         }
 
 
 def check(settings: RunSettings) -> None:
-    """Check that word vectors suit a model, before anything else is read.
+    """Check that word vectors fit a model, before the corpus is read.
 
     Raises:
-        ArgumentError: the run reads no text, they are of another width, an embedding that several share would be frozen or start twice.
-        DataError: a file cannot be read, as far as its beginning shows.
+        ArgumentError: the run reads no text, the widths differ, or a shared embedding would be frozen or initialized twice.
+        DataError: the beginning of a file cannot be read.
     """
     if settings.vectors is None:
         return
     files, model = settings.vectors.files, settings.model
     if settings.images is not None:
         raise ArgumentError(f"a run that classifies pictures or vectors embeds no words, and {next(iter(files))} has word vectors")
-    known = TOKENIZERS.get(settings.task, ("text",))
-    if wrong := [side for side in files if side not in known]:
-        raise ArgumentError(f"a run that {DOES[settings.task][0]} embeds {' and '.join(known)}, not {wrong[0]}, which has word vectors")
+    sides = TOKENIZERS.get(settings.task, ("text",))
+    if wrong := [side for side in files if side not in sides]:
+        raise ArgumentError(f"a run that {DOES[settings.task][0]} embeds {' and '.join(sides)}, not {wrong[0]}, which has word vectors")
     shared = getattr(model, "share_embeddings", "none")
     if shared == "all" and len(files) > 1:
         raise ArgumentError('source and target have one embedding (share_embeddings = "all"): give word vectors for one of them')
@@ -74,53 +74,54 @@ def check(settings: RunSettings) -> None:
     name = next(name for name in WIDTHS if name in type(model).model_fields)
     width = getattr(model, name)
     for side, file in files.items():
-        if (found := width_of(file)) != width:
-            raise ArgumentError(f"{file} has vectors of {found} numbers, and the {side}'s embedding {width}: set model.{name} = {found}")
+        if (file_width := width_of(file)) != width:
+            fault = f"{file} has vectors of {file_width} numbers, and the {side}'s embedding {width}"
+            raise ArgumentError(f"{fault}: set model.{name} = {file_width}")
 
 
 @torch.no_grad()
 def init_embeddings(settings: VectorsSettings, model: Model, tokenizers: Mapping[str, Tokenizer], table: str = "text") -> EmbeddingInit:
-    """Put word vectors in the place of embeddings' random rows, and freeze these if the settings say so.
+    """Replace rows of embeddings by word vectors, and freeze them if the settings say so.
 
-    All vectors of a side are multiplied by one number, so that features start with a mean square of 1, as those of random rows do:
-    positions that are added, and words without a vector, are then of like size, and the vectors' angles and relative lengths stay.
+    The vectors of a side are scaled by one factor to a mean square of 1 of the features, that of random rows: added positions and
+    words without a vector then have a similar size, while angles and relative lengths of vectors stay.
 
     Args:
-        settings: which files.
-        model: new, with random weights; words without a vector keep theirs.
+        settings: files by side.
+        model: new, with random weights; words without a vector keep their rows.
         tokenizers: by side.
-        table: of the corpus in a recipe, whose settings decide the tokenizers.
+        table: of the corpus in a recipe; its settings decide the tokenizers.
 
     Raises:
-        ArgumentError: no word has a vector, or all that were found are zero.
+        ArgumentError: no word has a vector, or all vectors are zero.
         DataError: a file cannot be read.
     """
-    sides: dict[str, Matched] = {}
-    said: list[str] = []
+    matches: dict[str, Matched] = {}
+    report: list[str] = []
     for side, file in settings.files.items():
         vectors = word_vectors.read(file, wanted(tokenizers[side]))
-        found = sides[side] = matched(tokenizers[side], vectors)
-        rows = vectors.vectors[found.rows]
+        match = matches[side] = matched(tokenizers[side], vectors)
+        rows = vectors.vectors[match.rows]
         size = rows.square().mean().sqrt()
         if not size > 0:
-            raise ArgumentError(f"no word of the {side}'s vocabulary has a vector in {file}" + ", but zeros" * bool(found.rows))
+            raise ArgumentError(f"no word of the {side}'s vocabulary has a vector in {file}" + ", but zeros" * bool(match.rows))
         embedding = model.embeddings[side]
-        embedding.weight[found.ids] = rows.to(embedding.weight) / (size * embedding.scale)
+        embedding.weight[match.ids] = rows.to(embedding.weight) / (size * embedding.scale)
         assert vectors.report is not None
-        said += [*vectors.report.summary(), *_said(side, file, found, table)]
+        report += [*vectors.report.summary(), *_report(side, file, match, table)]
     freeze(settings, model)
-    return EmbeddingInit(sides, said)
+    return EmbeddingInit(matches, report)
 
 
 def freeze(settings: VectorsSettings | None, model: Model) -> None:
-    """Take the embeddings that start from word vectors out of training, if the settings say so."""
+    """Exclude the embeddings with word vectors from training, if the settings say so."""
     if settings is not None and settings.frozen:
         for side in settings.files:
             model.embeddings[side].weight.requires_grad_(False)
 
 
 def running_coverage(coverage: Coverage) -> list[str]:
-    """The share of running words that have a vector, for a person."""
+    """Return lines about the share of running words that have a vector."""
     return [
         f"{side}: {100 * counts['running']:.1f} % of the running words have a vector"
         for side, counts in coverage.items()
@@ -128,13 +129,13 @@ def running_coverage(coverage: Coverage) -> list[str]:
     ]
 
 
-def _said(side: str, file: str, found: Matched, table: str) -> list[str]:
-    lowered = f" ({found.lowered:,} of them lower-cased)" * bool(found.lowered)
-    lines = [f"{side}: {len(found.ids):,} of the vocabulary's {found.size:,} start from a vector{lowered}, the others from random numbers"]
-    if len(found.ids) < FEW * found.size:
+def _report(side: str, file: str, match: Matched, table: str) -> list[str]:
+    lowered = f" ({match.lowered:,} of them lower-cased)" * bool(match.lowered)
+    lines = [f"{side}: {len(match.ids):,} of the vocabulary's {match.size:,} start from a vector{lowered}, the others from random numbers"]
+    if len(match.ids) < MIN_SHARE * match.size:
         setting = f"{side}_tokenizer" if table == "text" else "tokenizer"
-        # dates are always cut into characters
+        # dates are always tokenized into characters
         advice = "" if table == "dates" else f'; {table}.{setting} = "word" has whole ones'
-        why = f"{found.parts:,} of its ids are parts of words{advice}" if found.parts else "is it of that language, and written so?"
-        lines.append(f"warning: {file} has few words of the {side}'s vocabulary: {why}")
+        reason = f"{match.parts:,} of its ids are parts of words{advice}" if match.parts else "is it of that language, and written so?"
+        lines.append(f"warning: {file} has few words of the {side}'s vocabulary: {reason}")
     return lines

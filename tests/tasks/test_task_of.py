@@ -2,7 +2,7 @@ import pytest
 
 from attent.errors import UnknownNameError
 from attent.runs.config import DOES
-from attent.tasks.catalog import TASKS, task_of
+from attent.tasks.task import TASKS, task_of
 from attent.tasks.translation import TranslationTask
 
 
