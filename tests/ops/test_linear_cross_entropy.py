@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from attent.ops import linear_cross_entropy as fused
 from attent.ops import native
-from attent.ops.linear_cross_entropy import output_loss
+from attent.ops.linear_cross_entropy import linear_cross_entropy
 
 needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 needs_tiles = pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
@@ -46,10 +46,10 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int 
 @pytest.mark.parametrize("least", [1, 5, 128])
 def test_loss_and_gradients_are_those_of_the_two_in_turn(bias: bool, smoothing: float, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "CHUNK", 7 * least)
-    monkeypatch.setattr(fused, "LEAST", least)
+    monkeypatch.setattr(fused, "MIN_TOKENS", least)
     features, weight, shift, target = given(bias=bias)
     inputs = [tensor for tensor in (features, weight, shift) if tensor is not None]
-    losses = [way(features, weight, shift, target, smoothing) for way in (output_loss, textbook)]
+    losses = [way(features, weight, shift, target, smoothing) for way in (linear_cross_entropy, textbook)]
     torch.testing.assert_close(*losses)
     torch.testing.assert_close(*(torch.autograd.grad(3 * loss, inputs) for loss in losses))
 
@@ -60,13 +60,13 @@ def test_loss_and_gradients_are_those_of_the_two_in_turn(bias: bool, smoothing: 
 def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
     bias: bool, smoothing: float, classes: int, way: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("CHUNK", "BYTES"):
+    for name in ("CHUNK", "NATIVE_BYTES"):
         monkeypatch.setattr(fused, name, 1)
-    for name in ("LEAST", "LEAST_COMPILED"):
+    for name in ("MIN_TOKENS", "MIN_NATIVE_TOKENS"):
         monkeypatch.setattr(fused, name, 23)
     inputs = given(torch.float32, tokens=59, bias=bias, classes=classes)
     found = []
-    for kind, taken in ((torch.float32, output_loss), (torch.float32, textbook), (torch.float64, textbook)):
+    for kind, taken in ((torch.float32, linear_cross_entropy), (torch.float32, textbook), (torch.float64, textbook)):
         *layer, target = (tensor if tensor is None or not tensor.is_floating_point() else tensor.to(kind) for tensor in inputs)
         loss = taken(*layer, target, smoothing)
         found.append((loss, *torch.autograd.grad(loss, [tensor for tensor in layer if tensor is not None])))
@@ -78,7 +78,7 @@ def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
 
 def turned(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor | None]:
     """The loss of logits and its slopes, by the way that is to be had."""
-    turn = fused._compiled if native.library() is not None else fused._plain
+    turn = fused._native_loss if native.library() is not None else fused.reference_loss
     loss, slope, of_bias = turn(logits.clone(), bias, told, smoothing, True)
     assert slope is not None and slope.dtype == logits.dtype
     return loss, slope, of_bias
@@ -129,7 +129,7 @@ def test_nothing_depends_on_the_threads() -> None:
     try:
         for number in (1, 2, 5):
             torch.set_num_threads(number)
-            found.append(fused._compiled(logits.clone(), bias, told, 0.1, True))
+            found.append(fused._native_loss(logits.clone(), bias, told, 0.1, True))
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(one, other) for more in found[1:] for one, other in zip(found[0], more, strict=True))
@@ -138,7 +138,7 @@ def test_nothing_depends_on_the_threads() -> None:
 def test_in_16_bits_the_product_alone_is_rounded(way: int | None) -> None:
     features, weight, bias, target = given(torch.float32, tokens=200)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = output_loss(features, weight, bias, target, 0.1)
+        loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.dtype == torch.float32
     inputs = (features, weight, bias)
     expected = textbook(*inputs, target, 0.1)
@@ -150,7 +150,7 @@ def test_in_16_bits_the_product_alone_is_rounded(way: int | None) -> None:
 
 def test_a_model_in_16_bits_has_gradients_in_16_bits(way: int | None) -> None:
     features, weight, bias, target = given(torch.bfloat16, tokens=50)
-    loss = output_loss(features, weight, bias, target, 0.1)
+    loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.dtype == torch.float32
     expected = textbook(*(tensor.float() for tensor in (features, weight, bias)), target, 0.1)
     torch.testing.assert_close(loss, expected, atol=1e-2, rtol=1e-2)
@@ -166,13 +166,13 @@ def test_parts_of_larger_tensors_are_read_where_they_lie(way: int | None) -> Non
         torch.stack((bias, bias), 1)[:, 0],
         torch.stack((target, target), 1)[:, 0],
     )
-    torch.testing.assert_close(output_loss(*strided, 0.1), textbook(features, weight, bias, target, 0.1))
+    torch.testing.assert_close(linear_cross_entropy(*strided, 0.1), textbook(features, weight, bias, target, 0.1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_tokens_have_no_loss(dtype: torch.dtype, way: int | None) -> None:
     features, weight, bias, target = given(dtype, tokens=0)
-    loss = output_loss(features, weight, bias, target, 0.1)
+    loss = linear_cross_entropy(features, weight, bias, target, 0.1)
     assert loss.item() == 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, (features, weight, bias)))
 
@@ -182,7 +182,7 @@ def test_a_target_that_is_no_class_raises(told: int, way: int | None) -> None:
     features, weight, bias, target = given(torch.float32)
     target[5] = told
     with pytest.raises((RuntimeError, IndexError)):
-        output_loss(features, weight, bias, target)
+        linear_cross_entropy(features, weight, bias, target)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -195,12 +195,12 @@ def test_without_gradients_none_are_computed(dtype: torch.dtype, way: int | None
 
     monkeypatch.setattr(torch, "mm", never)
     with torch.no_grad():
-        torch.testing.assert_close(output_loss(features, weight, bias, target, 0.2), expected.detach())
+        torch.testing.assert_close(linear_cross_entropy(features, weight, bias, target, 0.2), expected.detach())
 
 
 def test_no_tensor_of_all_logits_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "CHUNK", 1)
-    monkeypatch.setattr(fused, "LEAST", 16)
+    monkeypatch.setattr(fused, "MIN_TOKENS", 16)
     sizes: list[int] = []
     real = F.log_softmax
 
@@ -212,15 +212,15 @@ def test_no_tensor_of_all_logits_is_held(monkeypatch: pytest.MonkeyPatch) -> Non
     features, weight, bias, target = given(tokens=100)
     saved: list[int] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor.numel()) or tensor, lambda tensor: tensor):
-        output_loss(features, weight, bias, target).backward()
+        linear_cross_entropy(features, weight, bias, target).backward()
     assert max(sizes) == 16 * 7
     assert max(saved) <= 100 * 5
 
 
 @needs_extension
 def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "BYTES", 1)
-    monkeypatch.setattr(fused, "LEAST_COMPILED", 16)
+    monkeypatch.setattr(fused, "NATIVE_BYTES", 1)
+    monkeypatch.setattr(fused, "MIN_NATIVE_TOKENS", 16)
     sizes: list[int] = []
     real = native.run
 
@@ -230,7 +230,7 @@ def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(native, "run", watched)
     features, weight, bias, target = given(torch.float32, tokens=100)
-    output_loss(features, weight, bias, target).backward()
+    linear_cross_entropy(features, weight, bias, target).backward()
     assert sizes == [16 * 7] * 6 + [4 * 7]
 
 
@@ -238,7 +238,7 @@ def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_number_by_hand(dtype: torch.dtype, way: int | None) -> None:
     # logits log 3 and 0: p = 3/4 and 1/4
     features, weight = torch.tensor([[3.0]], dtype=dtype).log(), torch.tensor([[1.0], [0.0]], dtype=dtype)
-    assert output_loss(features, weight, None, torch.tensor([1])).item() == pytest.approx(1.3862944)  # log 4
+    assert linear_cross_entropy(features, weight, None, torch.tensor([1])).item() == pytest.approx(1.3862944)  # log 4
 
 
 @needs_tiles
@@ -250,7 +250,7 @@ def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int
     inputs = [features, weight.requires_grad_(), *([torch.randn(classes).requires_grad_()] if bias else [])]
     target = torch.randint(0, classes, (tokens,))
     with torch.autocast("cpu", torch.bfloat16):
-        loss = output_loss(features, weight, inputs[2] if bias else None, target, smoothing)
+        loss = linear_cross_entropy(features, weight, inputs[2] if bias else None, target, smoothing)
     exact = [one.detach().double().requires_grad_() for one in inputs]
     expected = textbook(exact[0], exact[1], exact[2] if bias else None, target, smoothing)
     torch.testing.assert_close(loss.double(), expected, atol=3e-6, rtol=1e-6)
@@ -264,26 +264,26 @@ def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int
 def test_by_tiles_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: float) -> None:
     features, weight, target = torch.randn(5, 32).bfloat16(), torch.randn(67, 32).bfloat16().float(), torch.tensor([3, 66, 1, 40, 7])
     features[2, 3] = value
-    found = output_loss_rows(features, weight, target)
+    found = loss_rows(features, weight, target)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "has_amx", lambda: False)
-        plain = output_loss_rows(features, weight, target)
+        plain = loss_rows(features, weight, target)
     for (loss, slope), (other, right) in zip(found, plain, strict=True):
         torch.testing.assert_close(loss, other, equal_nan=True, atol=2e-2, rtol=1e-2)
         assert torch.equal(slope.isnan(), right.isnan())
     bias = torch.full((67,), -math.inf)
     with torch.autocast("cpu", torch.bfloat16):
-        assert output_loss(features[:1], weight, bias, target[:1], 0.0).isnan()
+        assert linear_cross_entropy(features[:1], weight, bias, target[:1], 0.0).isnan()
         bias[3] = 1.0
-        assert output_loss(features[:1], weight, bias, target[:1], 0.0).item() == 0
+        assert linear_cross_entropy(features[:1], weight, bias, target[:1], 0.0).item() == 0
 
 
-def output_loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor]]:
+def loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Each token's loss, and its gradient when all are computed together."""
     features = features.clone().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        losses = [output_loss(row[None], weight, None, told[None], 0.1) for row, told in zip(features, target, strict=True)]
-        (slopes,) = torch.autograd.grad(output_loss(features, weight, None, target, 0.1), features)
+        losses = [linear_cross_entropy(row[None], weight, None, told[None], 0.1) for row, told in zip(features, target, strict=True)]
+        (slopes,) = torch.autograd.grad(linear_cross_entropy(features, weight, None, target, 0.1), features)
     return list(zip((loss.detach() for loss in losses), slopes, strict=True))
 
 
@@ -300,7 +300,7 @@ def test_by_tiles_nothing_depends_on_up_to_four_threads() -> None:
         for number in (1, 2, 4):
             torch.set_num_threads(number)
             with torch.autocast("cpu", torch.bfloat16):
-                loss = output_loss(features, weight, bias, target, 0.1)
+                loss = linear_cross_entropy(features, weight, bias, target, 0.1)
             found.append([loss, *torch.autograd.grad(loss, (features, weight, bias))])
     finally:
         torch.set_num_threads(threads)

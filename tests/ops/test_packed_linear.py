@@ -4,6 +4,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from attent.ops import native, packed_linear
+from attent.ops.eligibility import can_run_native
 
 needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 # rows, features, columns
@@ -47,7 +48,7 @@ def test_weights_that_change_are_laid_out_again() -> None:
     def check() -> None:
         with torch.inference_mode():
             torch.testing.assert_close(packed_linear.linear(layer, features), layer(features))
-            assert packed_linear.laid_out(layer, list) is packed_linear.laid_out(layer, list)
+            assert packed_linear.packed_weights(layer, list) is packed_linear.packed_weights(layer, list)
 
     check()
     with torch.no_grad():
@@ -80,7 +81,7 @@ def test_what_it_is_not_for() -> None:
     layer, features = nn.Linear(5, 7), torch.randn(3, 5)
     assert packed_linear.linear(layer, features).requires_grad
     with torch.inference_mode():
-        assert not packed_linear.possible(layer.weight.bfloat16())
+        assert not can_run_native(layer.weight.bfloat16(), in_inference=True)
         assert packed_linear.linear(nn.Linear(5, 7, dtype=torch.float64), features.double()).dtype == torch.float64
         with torch.autocast("cpu"):
             assert packed_linear.linear(layer, features).dtype == torch.bfloat16

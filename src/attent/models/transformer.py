@@ -15,7 +15,7 @@ from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, Embedding, Encoder
 from attent.models.transformer_packing import IncrementalState
-from attent.ops import packed_linear
+from attent.ops.eligibility import can_run_native
 from attent.types import Features, Lengths, Tokens
 
 
@@ -84,7 +84,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
     @property
     def batch_invariant(self) -> bool:
         is_packed = transformer_packing.is_packable(self.encoder) and transformer_packing.is_packable(self.decoder)
-        return is_packed and packed_linear.possible(self.to_logits.weight)
+        return is_packed and can_run_native(self.to_logits.weight, in_inference=True)
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:

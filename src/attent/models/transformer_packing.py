@@ -25,6 +25,7 @@ from attent.attention.scores.scaled_dot import ScaledDot
 from attent.models.model import Memory
 from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
+from attent.ops.eligibility import can_run_native
 from attent.ops.transformer import PackedEmbedding, PackedStack
 
 # Positions for which rotary angles are computed at a time.
@@ -93,7 +94,7 @@ def is_packable(stack: Encoder | Decoder) -> bool:
     if stack.training or is_watched() or _has_hooks(stack) or not all(map(_is_unmodified, stack.layers)):
         return False
     attentions = [attention for layer in stack.layers for attention in _attentions(layer)]
-    return packed_linear.possible(stack.layers[0].feed_forward.widen.weight) and all(map(_is_plain, attentions))
+    return can_run_native(stack.layers[0].feed_forward.widen.weight, in_inference=True) and all(map(_is_plain, attentions))
 
 
 def _is_plain(attention: MultiHeadAttention) -> bool:
@@ -129,7 +130,7 @@ def pack(stack: Encoder | Decoder) -> PackedStack:
     flags = isinstance(stack.norm, nn.LayerNorm), feed_forward.activation is F.gelu
     sizes = feed_forward.widen.in_features, *heads, feed_forward.widen.out_features, len(stack.layers), *flags
     scale = cast(DotScore, attention.score).scale(attention.key_width)
-    return PackedStack(packed_linear.laid_out(stack, lambda: _pieces(stack)), sizes, (scale, _first_norm(layer).eps))
+    return PackedStack(packed_linear.packed_weights(stack, lambda: _pieces(stack)), sizes, (scale, _first_norm(layer).eps))
 
 
 def _first_norm(layer: EncoderLayer | DecoderLayer) -> nn.LayerNorm:

@@ -50,7 +50,9 @@ def can_run_custom_function() -> bool:
     return not (torch.compiler.is_compiling() or needs_plain_torch())
 
 
-def can_run_native(*tensors: Tensor, dtypes: Collection[torch.dtype] = (torch.float32,), in_training: bool = False) -> bool:
+def can_run_native(
+    *tensors: Tensor, dtypes: Collection[torch.dtype] = (torch.float32,), in_training: bool = False, in_inference: bool = False
+) -> bool:
     """Return whether the compiled library may compute with these tensors.
 
     It must be installed, the tensors must lie on the CPU in one of these types, and nothing may have to see the computation: no
@@ -60,6 +62,7 @@ def can_run_native(*tensors: Tensor, dtypes: Collection[torch.dtype] = (torch.fl
         tensors: those that it would read.
         dtypes: the types that it takes.
         in_training: whether gradients must be recorded, no tensor be empty, and autocast be off or in one of the types.
+        in_inference: whether inference mode must be on, and autocast off.
     """
     if not can_run_custom_function() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
         return False
@@ -70,6 +73,8 @@ def can_run_native(*tensors: Tensor, dtypes: Collection[torch.dtype] = (torch.fl
             return False
         if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") not in dtypes:
             return False
+    if in_inference and (not torch.is_inference_mode_enabled() or torch.is_autocast_enabled("cpu")):
+        return False
     return all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
 
 

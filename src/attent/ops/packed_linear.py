@@ -1,6 +1,6 @@
-"""Weights laid out as the extension's loops read them, and products with them, each row's numbers its own.
+"""Linear layers with packed weights, for inference: each row's result is independent of the other rows.
 
-PyTorch's products sum in another order for another number of rows, and for the few rows of a search's step take longer.
+PyTorch's products sum in another order for another number of rows, and take longer for the few rows of a search step.
 """
 
 from __future__ import annotations
@@ -15,50 +15,45 @@ from torch.nn import functional as F
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
 
-# Columns of a panel, whose weights lie beside each other; every piece is as long as some panels of one feature.
+# Columns of a panel, whose weights lie side by side; every piece is as long as some panels of one feature.
 PANEL = 64
 
-# What was laid out of each module's parameters, and what these were: the tensor, kept so that its memory is not another's, where it lies,
-# and how often it had been written to.
-_made: WeakKeyDictionary[nn.Module, tuple[list[tuple[Tensor, int, int]], Tensor]] = WeakKeyDictionary()
+# The packed weights of each module, and its parameters at packing: the tensor, held so that its memory is not reused, its address and its
+# version counter.
+_cache: WeakKeyDictionary[nn.Module, tuple[list[tuple[Tensor, int, int]], Tensor]] = WeakKeyDictionary()
 
 
-def possible(parameter: Tensor) -> bool:
-    """Whether the extension computes with parameters like this one: nobody wants gradients, a graph or another precision."""
-    return torch.is_inference_mode_enabled() and not torch.is_autocast_enabled("cpu") and can_run_native(parameter)
+def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Tensor]]) -> Tensor:
+    """Return the pieces of a module end to end, packed again when a parameter has changed.
 
-
-def laid_out(module: nn.Module, pieces: Callable[[], Iterable[Tensor]]) -> Tensor:
-    """The pieces of a module end to end, made again when a parameter has changed.
-
-    PyTorch does not count changes through `.data` nor those by fused optimizers: `forget` after such.
+    PyTorch does not count changes through `.data` nor those by fused optimizers: call `forget` after such.
 
     Args:
-        module: whose parameters they are made of.
-        pieces: makes them.
+        module: the owner of the parameters.
+        pieces: computes them.
     """
     parameters = [*_parameters(module)]
-    known = _made.get(module)
-    if known is not None and len(known[0]) == len(parameters):
-        for parameter, (kept, place, version) in zip(parameters, known[0], strict=True):
-            if parameter.data_ptr() != place or parameter._version != version or kept.shape != parameter.shape:
+    entry = _cache.get(module)
+    if entry is not None and len(entry[0]) == len(parameters):
+        for parameter, (snapshot, address, version) in zip(parameters, entry[0], strict=True):
+            if parameter.data_ptr() != address or parameter._version != version or snapshot.shape != parameter.shape:
                 break
         else:
-            return known[1]
-    together = torch.cat([*pieces()])
+            return entry[1]
+    packed = torch.cat([*pieces()])
     if not any(parameter.is_inference() for parameter in parameters):
-        _made[module] = [(parameter.detach(), parameter.data_ptr(), parameter._version) for parameter in parameters], together
-    return together
+        _cache[module] = [(parameter.detach(), parameter.data_ptr(), parameter._version) for parameter in parameters], packed
+    return packed
 
 
 def forget(model: nn.Module) -> None:
-    """Lay everything out again when it is needed next."""
+    """Pack every module of a model again at its next use."""
     for module in model.modules():
-        _made.pop(module, None)
+        _cache.pop(module, None)
 
 
 def _parameters(module: nn.Module) -> Iterator[Tensor]:
-    """Its parameters and its children's; `module.parameters()` takes ten times as long."""
+    """Yield a module's parameters and its children's; `module.parameters()` takes ten times as long."""
     for parameter in module._parameters.values():
         if parameter is not None:
             yield parameter
@@ -68,33 +63,32 @@ def _parameters(module: nn.Module) -> Iterator[Tensor]:
 
 
 def vector(numbers: Tensor | None, size: int) -> Tensor:
-    """Numbers with zeros behind them; nothing but zeros where there are none."""
-    lacking = -size % PANEL
-    return torch.zeros(size + lacking) if numbers is None else F.pad(numbers, (0, lacking))
+    """Return numbers padded with zeros to whole panels; all zeros for None."""
+    return torch.zeros(padded(size)) if numbers is None else F.pad(numbers, (0, -size % PANEL))
 
 
 def padded(columns: int) -> int:
-    """So many columns, and those that fill up the last panel."""
+    """Return the number of columns in whole panels."""
     return -(-columns // PANEL) * PANEL
 
 
 def panels(weight: Tensor, bias: Tensor | None) -> list[Tensor]:
-    """A weight (N, K) in panels of columns, and the bias (N,)."""
+    """Return a weight (N, K) in panels of columns, and the bias (N,)."""
     columns, depth = weight.shape
     packed = F.pad(weight, (0, 0, 0, -columns % PANEL)).view(-1, PANEL, depth).transpose(1, 2)
     return [packed.flatten(), vector(bias, columns)]
 
 
 def linear(layer: nn.Linear, features: Tensor) -> Tensor:
-    """`layer(features)`, (…, K) → (…, N); by the extension where it can, then each row's numbers are its own."""
-    if type(layer) is not nn.Linear or not possible(layer.weight) or features.dtype != torch.float32:
+    """Return `layer(features)`, (…, K) → (…, N); in the library each row is independent of the others."""
+    if type(layer) is not nn.Linear or not can_run_native(layer.weight, features, in_inference=True):
         return layer(features)
-    weights = laid_out(layer, lambda: panels(layer.weight, layer.bias))
+    weights = packed_weights(layer, lambda: panels(layer.weight, layer.bias))
     return product(weights, features, features.new_empty(*features.shape[:-1], layer.out_features))
 
 
-def product(packed: Tensor, features: Tensor, to: Tensor) -> Tensor:
-    """Features (…, K) times panels, which are followed by the bias, put to where there is room for them, (…, N) without gaps."""
+def product(packed: Tensor, features: Tensor, out: Tensor) -> Tensor:
+    """Write features (…, K) times panels, plus the bias that follows these, to contiguous `out`, (…, N)."""
     depth, rows = features.shape[-1], features.contiguous()
-    native.run("attent_products", (rows, packed, to), rows.numel() // depth, depth, to.shape[-1])
-    return to
+    native.run("attent_products", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1])
+    return out

@@ -14,7 +14,7 @@ from attent.data.masked_lm import MaskedBatch, MaskedLines
 from attent.data.tokenizer import PAD
 from attent.models.encoder import EncoderModel
 from attent.models.model import EncoderDecoder
-from attent.ops.linear_cross_entropy import output_loss
+from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.training.autotune import Precision, autocast
 
 # (model, batch of its task, label smoothing, precision) → the loss, a mean over the batch's answers in nats, and the model width E,
@@ -30,7 +30,7 @@ def translation_loss(model: EncoderDecoder[Any], batch: Batch, label_smoothing: 
         # The batch knows how many tokens are no padding, so that an accelerator need not be waited for.
         token_index = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
         features = features.flatten(0, 1)[token_index]
-        return output_loss(features, layer.weight, layer.bias, target[token_index], label_smoothing), features.shape[-1]
+        return linear_cross_entropy(features, layer.weight, layer.bias, target[token_index], label_smoothing), features.shape[-1]
 
 
 @torch.no_grad()
@@ -58,7 +58,7 @@ def masked_lm_loss(model: EncoderModel, batch: MaskedBatch, label_smoothing: flo
     with autocast(batch.token_ids.device, precision):
         features = model(batch.token_ids, batch.lengths).flatten(0, 1)[batch.positions]
         layer = model.to_logits
-        return output_loss(features, layer.weight, layer.bias, batch.labels, label_smoothing), features.shape[-1]
+        return linear_cross_entropy(features, layer.weight, layer.bias, batch.labels, label_smoothing), features.shape[-1]
 
 
 @torch.no_grad()
@@ -92,4 +92,4 @@ def classification_loss(model: EncoderModel, batch: LabelledBatch, label_smoothi
     batch = batch.trim_padding(model.longest)
     with autocast(batch.lengths.device, precision):
         features, layer = model(batch.sequence, batch.lengths)[:, 0], model.to_logits
-        return output_loss(features, layer.weight, layer.bias, batch.classes, label_smoothing), features.shape[-1]
+        return linear_cross_entropy(features, layer.weight, layer.bias, batch.classes, label_smoothing), features.shape[-1]
