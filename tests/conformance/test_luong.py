@@ -85,7 +85,7 @@ def test_the_weights_are_the_papers(variant: dict[str, Any]) -> None:
     assert not looked[1, :, 4:].any()
     # what the model says is made of these very weights
     contexts = looked @ memory.features
-    shown = model.decoder.shown(contexts, weights.query[:, 0])
+    shown = model.decoder.output(contexts, weights.query[:, 0])
     torch.testing.assert_close(shown, features, rtol=1e-12, atol=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""A Transformer's encoder alone: features of a sequence, and what is told from them."""
+"""A Transformer's encoder alone, with an output layer for tokens or classes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from attent.types import Features, Lengths
 
 
 class EncoderModel(Model):
-    """An encoder that reads a sequence, and a linear layer that tells something of its features.
+    """A Transformer's encoder and an output layer.
 
         H = Encoder([c; x₁; …; x_T] + positions);  logits = W h
 
-    Told are tokens from the place of each (a blank's word), or classes from that of the vector c in front (`settings.cls`):
-    whichever it is for, `forward` gives the features, `output` turns those that are wanted into logits, and a loss may fuse
-    `to_logits` with what follows.
+    The output predicts tokens at their positions (masked language modelling), or classes from the position of the class vector c
+    (`settings.cls`). `forward` returns the features, `output` turns a selection of them into logits, and a loss may fuse `to_logits`
+    with the cross entropy.
 
-    Source: Devlin et al. (2018), §3, arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, eq. 1–4, arXiv 2010.11929. There the
-    positions are learnt (`position = "learned"`).
+    Source: Devlin et al. (2018), §3, arXiv 1810.04805; Dosovitskiy et al. (2020), §3.1, eq. 1–4, arXiv 2010.11929. Their positions
+    are learnt (`position = "learned"`).
 
     Args:
-        settings: everything but these two numbers.
-        inputs: how many tokens there are to read, with `input = "tokens"`; else how many numbers a vector has.
-        outputs: how many tokens or classes there are to tell.
+        settings: of the model, apart from these two sizes.
+        inputs: the size of the vocabulary with `input = "tokens"`, else of an input vector.
+        outputs: the size of the vocabulary, or the number of classes.
     """
 
     def __init__(self, settings: EncoderSettings, inputs: int, outputs: int) -> None:
@@ -50,9 +50,9 @@ class EncoderModel(Model):
 
     @property
     def longest(self) -> int | None:
-        """The most places of a sequence, apart from the vector in front; None where there is no limit."""
-        most = self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
-        return None if most is None else most - self.settings.cls
+        """The maximum length of a sequence, the class vector not counted; None without a limit."""
+        limit = self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
+        return None if limit is None else limit - self.settings.cls
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
@@ -63,19 +63,19 @@ class EncoderModel(Model):
         return (*self.encoder.layers,)
 
     def forward(self, sequence: Tensor, lengths: Lengths) -> Features:
-        """Features of every place, (B, T, E); with a vector in front, which comes first, (B, 1 + T, E).
+        """Return the features of every position, (B, T, E), or with a class vector, which comes first, (B, 1 + T, E).
 
         Args:
-            sequence: tokens (B, T), or vectors (B, T, D), filled up on the right.
-            lengths: how many of the T are real, (B,).
+            sequence: tokens (B, T) or vectors (B, T, D), right-padded.
+            lengths: the number of real positions, (B,).
 
         Raises:
-            ShapeError: the sequence has other axes, or lengths are not one a row.
+            ShapeError: the sequence has other axes, or there is not one length a row.
         """
         axes = 2 if self.settings.input == "tokens" else 3
         if sequence.dim() != axes or lengths.shape != sequence.shape[:1]:
-            wanted = "(B, T)" if axes == 2 else "(B, T, D)"
-            raise ShapeError(f"a sequence must be {wanted} and lengths (B,), got {tuple(sequence.shape)} and {tuple(lengths.shape)}")
+            shape = "(B, T)" if axes == 2 else "(B, T, D)"
+            raise ShapeError(f"a sequence must be {shape} and lengths (B,), got {tuple(sequence.shape)} and {tuple(lengths.shape)}")
         features = self.embedding(sequence)
         if self.cls is not None:
             features, lengths = torch.cat([self.cls.to(features.dtype).expand(len(features), 1, -1), features], 1), lengths + 1
@@ -83,5 +83,5 @@ class EncoderModel(Model):
         return self.encoder(features, lengths).features
 
     def output(self, features: Tensor) -> Tensor:
-        """Logits of what is told from these features, (…, E) → (…, V)."""
+        """Return the logits (…, V) of features (…, E)."""
         return packed_linear.linear(self.to_logits, features)

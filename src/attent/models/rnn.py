@@ -17,25 +17,23 @@ from attent.types import Features, Lengths, Tokens
 
 
 class RNN(EncoderDecoder[RnnState]):
-    """A recurrent encoder that reads both ways and a recurrent decoder, with attention or without.
+    """A bidirectional recurrent encoder and a recurrent decoder, with attention or without (see `attent.models.rnn_decoder`).
 
-    It keeps the contract of `attent.models.model`. How the decoder sees the source is told in
-    `attent.models.rnn_decoder`. In `decode` row t of the map `decoder.cross_attention` is about the token that step t produces,
-    and so is the one row of `step`.
+    Row t of the map `decoder.cross_attention` belongs to the token that step t produces, as does the only row of `step`.
 
     Sources: Cho et al. (2014), arXiv 1406.1078; Sutskever et al. (2014), arXiv 1409.3215; Bahdanau et al. (2015),
     arXiv 1409.0473; Luong et al. (2015), arXiv 1508.04025.
 
     Args:
-        settings: everything but the vocabularies.
-        source_size: tokens in the source's vocabulary.
-        target_size: tokens in the target's vocabulary.
+        settings: of the model, apart from the vocabularies.
+        source_size: the size of the source's vocabulary.
+        target_size: the size of the target's vocabulary.
 
     Raises:
-        ArgumentError: share_embeddings is "all" and the vocabularies differ in size, or attention_hidden is given to a score
-            without such a width.
+        ArgumentError: share_embeddings is "all" and the vocabularies differ in size, or attention_hidden is set and the score
+            has no hidden width.
         ShapeError: the score needs a memory as wide as the state.
-        UnknownNameError: no score or normalizer bears the name.
+        UnknownNameError: there is no score or normalizer of that name.
     """
 
     def __init__(self, settings: RnnSettings, source_size: int, target_size: int) -> None:
@@ -67,14 +65,14 @@ class RNN(EncoderDecoder[RnnState]):
 
     @property
     def units(self) -> Sequence[nn.Module]:
-        """The encoder; the decoder uses some of its layers' weights by steps and some all at once."""
+        """The encoder; steps of the decoder use its layers' weights outside of their forward."""
         return (self.encoder,)
 
     def encode(self, source: Tokens, lengths: Lengths) -> Memory:
-        """The memory of a right-padded source (B, Tk) of which lengths (B,) are real.
+        """Encode a right-padded source (B, Tk) of which lengths (B,) are real.
 
         Raises:
-            ShapeError: lengths are not one a row.
+            ShapeError: there is not one length a row.
         """
         if source.dim() != 2 or lengths.shape != source.shape[:1]:
             raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
@@ -85,7 +83,6 @@ class RNN(EncoderDecoder[RnnState]):
         return self.output_dropout(self.decoder.forced(self.embedding_dropout(self.target_embedding(tokens)), memory))
 
     def start(self, memory: Memory) -> RnnState:
-        """The state before the first token; with attention it holds the memory's keys, lowered once for all steps."""
         return self.decoder.start(memory)
 
     def step(self, state: RnnState, tokens: Tensor) -> tuple[Tensor, RnnState]:

@@ -1,6 +1,8 @@
-"""How a recurrent decoder looks at the source."""
+"""Attention of a recurrent decoder to the source, global or local."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,17 +12,61 @@ from attent.attention.attend import run
 from attent.attention.base import Score
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import Prepared, lower_key, prepare
-from attent.attention.capture.watch import is_watched, report
+from attent.attention.capture.watch import report
 from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.masks import Around
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores import Additive, Concat, General, Location
+from attent.attention.weightings import GaussianWindow
 from attent.errors import ArgumentError
 from attent.models.model import Memory
-from attent.models.rnn_local import Local
+
+
+class Local(nn.Module):
+    """The window [p_t − D, p_t + D] of the source that a query attends to in local attention.
+
+        p_t = t ("m"),  or p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)) ("p")
+
+    With "p" the weights are then multiplied by exp(−(s − p_t)² / 2σ²), σ = D/2, and not normalised again. S is the length of the
+    source without padding; positions and steps are counted from 0. With "m" a step more than D beyond the source's end attends to no
+    key. Source: Luong et al. (2015), §3.2, equations 9 and 10, arXiv 1508.04025.
+
+    Args:
+        kind: monotonic ("m") or predictive ("p") alignment.
+        distance: D, in tokens.
+        query_width: features of the states h_t.
+    """
+
+    def __init__(self, kind: Literal["m", "p"], distance: int, query_width: int) -> None:
+        super().__init__()
+        self.kind, self.distance = kind, distance
+        if kind == "p":
+            self.hidden = nn.Linear(query_width, query_width, bias=False)
+            self.v = nn.Linear(query_width, 1, bias=False)
+            for layer in (self.hidden, self.v):
+                nn.init.xavier_uniform_(layer.weight)
+
+    def centers(self, queries: Tensor, lengths: Tensor, steps: Tensor) -> Tensor:
+        """Return p_t, (B, T) in tokens, of queries (B, T, query_width) at steps (B, T) over sources of lengths (B,)."""
+        if self.kind == "m":
+            return steps
+        # 16 bits are too few for a position in a long source.
+        with torch.autocast(queries.device.type, enabled=False):
+            relative = torch.sigmoid(self.v(torch.tanh(self.hidden(queries.to(self.v.weight.dtype)))))  # (B, T, 1)
+        return lengths[:, None] * relative[..., 0]
+
+    def forward(self, queries: Tensor, lengths: Tensor, steps: Tensor) -> tuple[Around, GaussianWindow | None]:
+        """Return the mask and the weighting of these queries."""
+        centers = self.centers(queries, lengths, steps)
+        return Around(centers, self.distance), GaussianWindow(centers, self.distance / 2) if self.kind == "p" else None
+
+    def extra_repr(self) -> str:
+        """Return the kind and D."""
+        return f"kind={self.kind!r}, distance={self.distance}"
 
 
 class RecurrentAttention(nn.Module):
-    """Attention from a decoder's states to the memory: keys and values are the memory's own features.
+    """Attention from a decoder's states to the memory, whose features are both keys and values.
 
         c_t = Σⱼ α(s, h_j) h_j
 
@@ -30,13 +76,13 @@ class RecurrentAttention(nn.Module):
         query_width: features of the states.
         memory_width: features of the memory.
         score: its name, built for these widths.
-        hidden: features inside an additive or concat score; as many as the memory has unless given.
+        hidden: features inside an additive or concat score; by default as many as the memory has.
         normalizer: its name.
-        local: where each query looks; everywhere unless given.
+        local: the window of local attention; None for global attention.
 
     Raises:
-        ShapeError: the score needs both widths to be one, and they are not.
-        ArgumentError: hidden is given to a score that has no such width.
+        ShapeError: the score needs equal widths.
+        ArgumentError: the score has no hidden width.
     """
 
     def __init__(
@@ -50,24 +96,24 @@ class RecurrentAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.local = local
-        self.score = _score(score, query_width, memory_width, hidden)
+        self.score = _build_score(score, query_width, memory_width, hidden)
         self.score.check(query_width, memory_width, 1)
         self.normaliser = choices.normalizer(normalizer)
 
-    def remember(self, memory: Memory) -> KeyValueCache:
-        """The keys of a memory, lowered once for all steps, and its values."""
+    def cache_kv(self, memory: Memory) -> KeyValueCache:
+        """Return a memory's lowered keys and its values, for all steps."""
         features = memory.features[:, None]  # (B, 1, Tk, memory_width)
         with torch.autocast(features.device.type, enabled=False):
             return KeyValueCache(lower_key(self.score, features, 1), features)
 
-    def look(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> Prepared:
-        """The call, checked once: unless it is local it serves any queries as many as these, one after another.
+    def prepare(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> Prepared:
+        """Return a checked call; without a window it serves any queries of this shape.
 
         Args:
             queries: (B, T, query_width).
-            source: the keys and values.
-            lengths: how many of them are real, (B,).
-            steps: which steps the queries belong to, (B, T), which local attention needs.
+            source: keys and values.
+            lengths: the number of real keys, (B,).
+            steps: the queries' steps, (B, T), for local attention.
         """
         mask, weighting = (None, None) if self.local is None or steps is None else self.local(queries, lengths, steps)
         return prepare(
@@ -83,11 +129,11 @@ class RecurrentAttention(nn.Module):
         )
 
     def context(self, prepared: Prepared, queries: Tensor) -> Tensor:
-        """The contexts (B, T, memory_width) of queries (B, T, query_width), as many as the call was prepared for."""
+        """Return the contexts (B, T, memory_width) of queries (B, T, query_width)."""
         return run(prepared._replace(query=queries[:, None].to(prepared.query.dtype)))[:, 0]
 
-    def parts(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
-        """W, b and v of v·tanh(W q + b + k'), or W alone of W q·k', under a softmax over all keys; None for anything else."""
+    def native_parameters(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
+        """Return W, b and v of v·tanh(W q + b + k'), or W of W q·k', under a global softmax; None for any other attention."""
         score = self.score
         if self.local is not None or not isinstance(self.normaliser, Softmax):
             return None
@@ -95,19 +141,14 @@ class RecurrentAttention(nn.Module):
             return score.weight, None, None
         return (score.query_weight, score.bias, score.v) if isinstance(score, Additive) and score.v is not None else None
 
-    def tell(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> None:
-        """Hand the map of all steps' queries (B, T, query_width), as one, to those who watch."""
-        report(self, AttentionMap.of(self.look(queries, source, lengths, steps)))
-
-    @property
-    def watched(self) -> bool:
-        """Whether anybody watches, so that queries are worth collecting."""
-        return is_watched()
+    def report_map(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> None:
+        """Report one map of the queries (B, T, query_width) of all steps to watchers."""
+        report(self, AttentionMap.of(self.prepare(queries, source, lengths, steps)))
 
 
-def _score(name: str, query_width: int, key_width: int, hidden: int | None) -> Score:
+def _build_score(name: str, query_width: int, key_width: int, hidden: int | None) -> Score:
     score = choices.score_for(name, query_width, key_width, 1)
-    # One head needs no axis of heads in the parameters, with which a step's products would be taken row by row.
+    # Parameters without an axis of heads: with one, products would be computed row by row.
     if isinstance(score, Additive | Concat):
         return type(score)(query_width, key_width, hidden or key_width)
     if hidden is not None:
