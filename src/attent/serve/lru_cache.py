@@ -33,9 +33,8 @@ class LRUCache:
         with self._lock:
             if key in self._tensors:
                 self.size -= self._tensors.pop(key).nbytes
-            if tensor.nbytes > self.bound:
-                return
-            self._tensors[key] = tensor
-            self.size += tensor.nbytes
+            if tensor.nbytes <= self.bound:
+                self._tensors[key] = tensor
+                self.size += tensor.nbytes
             while self.size > self.bound:
                 self.size -= self._tensors.popitem(last=False)[1].nbytes

@@ -27,8 +27,7 @@ def describe(model: nn.Module, title: str = "") -> RenderableType:
     _add_children(tree, model, set())
     parameters = list(model.parameters())
     size = sum(parameter.numel() * parameter.element_size() for parameter in parameters) / 2**20
-    total = Text(f"{sum(parameter.numel() for parameter in parameters):,} parameters in all, {size:,.1f} MiB")
-    return Group(tree, total)
+    return Group(tree, Text(f"{sum(parameter.numel() for parameter in parameters):,} parameters in all, {size:,.1f} MiB"))
 
 
 def equation(part: object) -> str:

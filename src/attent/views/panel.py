@@ -76,10 +76,9 @@ def panel(
     dense = dense_heads(weights)
     if head is not None and not 0 <= head < len(dense):
         raise ArgumentError(f"head must be from 0 to {len(dense) - 1}, got {head}")
-    head_title = f"head {head}" if head is not None else f"mean over {len(dense)} heads" if len(dense) > 1 else ""
-    return Panel(
-        dense.mean(0) if head is None else dense[head], tuple(rows), tuple(columns), ", ".join(filter(None, (title, head_title))), reading
-    )
+    mean_title = f"mean over {len(dense)} heads" if len(dense) > 1 else ""
+    matrix, head_title = (dense.mean(0), mean_title) if head is None else (dense[head], f"head {head}")
+    return Panel(matrix, tuple(rows), tuple(columns), ", ".join(filter(None, (title, head_title))), reading)
 
 
 def head_panels(

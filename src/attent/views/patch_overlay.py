@@ -62,7 +62,7 @@ def cls_panel(maps: Sequence[AttentionMap], labels: Sequence[str] | None = None,
     """
     weights = cls_weights(maps)
     dense = torch.stack([*weights.values()])
-    columns = tuple(map(str, range(dense.shape[1]))) if labels is None else tuple(labels)
+    columns = tuple(map(str, range(dense.shape[1])) if labels is None else labels)
     return Panel(dense, tuple(weights), columns, title, "how the vector in front looks at each place, in the last layer and through all")
 
 

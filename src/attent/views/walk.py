@@ -79,9 +79,10 @@ def walk(
     embeddings = torch.stack([_vector(word, width) for word in words])[None]  # (1, T, E)
     with AttentionTrace(attention) as trace, watch(attention) as maps:
         attention(embeddings, mask=mask)
-    meaning = f"Each word is a row of {width} numbers: made up, but the same word always has the same row."
     steps = trace.steps(maps[""], words, words)
-    steps["X"] = replace(steps["X"], equation="X", meaning=meaning)
+    steps["X"] = replace(
+        steps["X"], equation="X", meaning=f"Each word is a row of {width} numbers: made up, but the same word always has the same row."
+    )
     parts = f"{_parts(attention)} · mask {mask if isinstance(mask, str) else type(mask).__name__ if mask else 'none'} · seed {seed}"
     return Walk(f"Self-attention, step by step: {' '.join(words)}", parts, _parameters(attention), steps)
 
@@ -217,9 +218,10 @@ def _parameters(attention: MultiHeadAttention) -> dict[str, WalkStep]:
             repeated = labels * (matrix.shape[0] // rows_per_head)
             labels = tuple(f"head{row // rows_per_head}" + (f"·{label}" if label else "") for row, label in enumerate(repeated))
         matrices[f"score.{name}"] = (matrix, labels)
-    meaning = "Learnt in a trained model; here it is random."
     return {
-        name: WalkStep(name, name, meaning, "(rows, columns)", matrix.detach(), rows, features(matrix.shape[1]))
+        name: WalkStep(
+            name, name, "Learnt in a trained model; here it is random.", "(rows, columns)", matrix.detach(), rows, features(matrix.shape[1])
+        )
         for name, (matrix, rows) in matrices.items()
     }
 
