@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from attent.attention.capture.concatenated_map import ConcatenatedMap
+from attent.attention.capture.captured_maps import ConcatenatedMap
 from attent.attention.maps.attention_map import AttentionMap
 from attent.decoding.labelled import LabelledMap
 from attent.errors import ArgumentError, ShapeError

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention.call import Prepared
-from attent.attention.capture.deferred_map import DeferredMap, Snapshot, pad_nested, padding_mask, scaled_dot_product
+from attent.attention.capture.captured_maps import DeferredMap, Snapshot, pad_nested, padding_mask, scaled_dot_product
 from attent.attention.maps.attention_map import AttentionMap
 
 Arguments = tuple[Any, ...]

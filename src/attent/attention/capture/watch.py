@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.fx import GraphModule
 
-from attent.attention.capture.concatenated_map import ConcatenatedMap
+from attent.attention.capture.captured_maps import ConcatenatedMap
 from attent.attention.capture.coverage import uncaptured
 from attent.attention.capture.patching import CapturedCall, Patcher, running_modules
 from attent.attention.maps.attention_map import AttentionMap

@@ -69,7 +69,7 @@ class AttentionMap(LazyMatrix):
 
     def detach(self) -> AttentionMap:
         """Return the map without its graph."""
-        return AttentionMap(self.call, self.query.detach(), self.key.map(Tensor.detach), detached=True, versions=self._versions)
+        return AttentionMap(self.call, self.query.detach(), self.key.map(Tensor.detach), is_detached=True, versions=self._versions)
 
     def keep(self) -> AttentionMap:
         """Return the map with copies of all its tensors, without its graph: later changes do not affect it.
@@ -78,7 +78,7 @@ class AttentionMap(LazyMatrix):
             StaleMapError: a tensor of the call was changed in place already.
         """
         self._versions.check()
-        return AttentionMap(*copy_call(self.call, self.query, self.key), detached=True)
+        return AttentionMap(*copy_call(self.call, self.query, self.key), is_detached=True)
 
     def scores(self, stage: Stage = "raw") -> ScoreMap:
         """Return the scores of the weights, as a lazy matrix of the same shape.
@@ -92,7 +92,7 @@ class AttentionMap(LazyMatrix):
         """
         if stage not in _STEPS:
             raise UnknownNameError("stage of the scores", stage, get_args(Stage))
-        return ScoreMap(self.call, self.query, self.key, stage=stage, detached=self._detached, versions=self._versions)
+        return ScoreMap(self.call, self.query, self.key, stage=stage, is_detached=self._is_detached, versions=self._versions)
 
     def argmax(self) -> Tensor:
         """Return the key of largest weight for each query, (…, Tq); the first of equals."""
@@ -214,8 +214,8 @@ class ScoreMap(LazyMatrix):
     Keys that no query sees may be zeroed, so that their scores mean nothing.
     """
 
-    def __init__(self, call: Call, query: Tensor, key: LoweredSide, *, stage: Stage, detached: bool, versions: Versions) -> None:
-        super().__init__(call, query, key, detached=detached, versions=versions)
+    def __init__(self, call: Call, query: Tensor, key: LoweredSide, *, stage: Stage, is_detached: bool, versions: Versions) -> None:
+        super().__init__(call, query, key, is_detached=is_detached, versions=versions)
         self.stage = stage
 
     def step(self, steps: dict[str, Tensor]) -> Tensor:

@@ -31,12 +31,12 @@ class LazyMatrix:
         call: the call.
         query: (B, H, Tq, Dq).
         key: features (B, G, Tk, Dk), or the lowered key side of a cache.
-        detached: True if results carry no graph.
+        is_detached: True if results carry no graph.
         versions: the versions of the tensors to compare with; the current ones if not given.
     """
 
-    def __init__(self, call: Call, query: Tensor, key: LoweredSide, *, detached: bool = False, versions: Versions | None = None) -> None:
-        self.call, self.query, self.key, self._detached = call, query, key, detached
+    def __init__(self, call: Call, query: Tensor, key: LoweredSide, *, is_detached: bool = False, versions: Versions | None = None) -> None:
+        self.call, self.query, self.key, self._is_detached = call, query, key, is_detached
         self._versions = Versions(call, query, key) if versions is None else versions
         self._lowered: LoweredSide | None = None
 
@@ -104,7 +104,7 @@ class LazyMatrix:
         return self._lowered
 
     def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._detached), without_autocast(self.call.device):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._is_detached), without_autocast(self.call.device):
             return [self.step(self.steps(rows)) for rows in runs]
 
     def _all(self) -> Tensor:
@@ -153,8 +153,8 @@ def _lower(call: Call, key: LoweredSide) -> LoweredSide:
     is_finite = not can_hide or is_known_true(lambda: torch.isfinite(key.features.detach().sum(dtype=call.accumulation_dtype)), call.device)
     # but one large key changes how the kernel of tanh forms computes, and so the last bits
     needs_zeros = not is_finite or (can_hide and isinstance(call.score, TanhScore))
-    has_origin = not call.lowered and type(call.score).center is not Score.center
-    visible = mask_info.visible(call) if needs_zeros or has_origin else None
+    has_center = not call.lowered and type(call.score).center is not Score.center
+    visible = mask_info.visible(call) if needs_zeros or has_center else None
     if visible is not None and needs_zeros:
         bias = None if side.bias is None else side.bias.masked_fill(~visible, 0.0)
         side = LoweredSide(side.features.masked_fill(~visible[..., None], 0.0), bias, side.center)

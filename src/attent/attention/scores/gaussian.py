@@ -47,7 +47,7 @@ class Gaussian(DotScore):
         else:
             self.sigma = sigma if isinstance(sigma, Tensor) else value.tolist()
 
-    def origin(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
+    def center(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
         """Return the mean of the keys, (B, H, 1, D); it keeps the terms small."""
         if not key.shape[-2]:
             return None
