@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from attent.data.dates.corpus import HELD_OUT_DATES, dates
-from attent.data.dates.gold import gold_links
+from attent.data.dates.corpus import HELD_OUT_DATES, dates, gold_links
 from attent.data.dates.settings import DatesSettings
 from attent.data.text import Pair
 from attent.decoding.translator import Translator, load

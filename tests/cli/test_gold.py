@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attent.cli.gold import halves, judge_dates
-from attent.data.dates.gold import gold_links
+from attent.data.dates.corpus import gold_links
 from attent.decoding.translator import load
 from attent.errors import ArgumentError
 from attent.evaluation.aligner import align, tokenize_dates

@@ -1,17 +1,19 @@
+import gzip
 import itertools
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attent.data.batches import BatchSize
-from attent.data.bpe_dropout_bitext import ResampledBitext
-from attent.data.corpus import bitext, open_bitext, text, tokenizers
-from attent.data.index import DiskBitext
-from attent.data.settings import TextSettings
+from attent.data.corpus import encode_lines, encode_pairs, learn_tokenizers, line_corpus, open_bitext, open_lines, pair_corpus
+from attent.data.index import DiskBitext, ResampledBitext
+from attent.data.settings import LinesSettings, TextSettings
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
+from attent.data.tokenizers import learn
 from attent.errors import ArgumentError, DataError
 
 
@@ -21,13 +23,13 @@ def pairs(path: Path, count: int, first: int = 0) -> str:
 
 
 def test_validation_is_split_off(tmp_path: Path) -> None:
-    corpus = text(TextSettings(train=pairs(tmp_path / "a.tsv", 101)))
+    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "a.tsv", 101)))
     assert (len(corpus.train), len(corpus.validation)) == (96, 5)
-    assert [report.kept for report in corpus.reports] == [101]
+    assert [report.kept_count for report in corpus.reports] == [101]
 
 
 def test_validation_has_its_own_file_and_shares_nothing(tmp_path: Path) -> None:
-    corpus = text(TextSettings(train=pairs(tmp_path / "a.tsv", 101), valid=pairs(tmp_path / "b.tsv", 7, first=98)))
+    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "a.tsv", 101), valid=pairs(tmp_path / "b.tsv", 7, first=98)))
     assert (len(corpus.train), len(corpus.validation)) == (98, 7)
     assert corpus.train[3] == Pair("the dog 3", "der Hund 3")
     assert [report.summary() for report in corpus.reports] == [
@@ -40,12 +42,12 @@ def test_a_file_without_pairs_is_an_error_that_says_why(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("a\tb\tc\n" * 7, encoding="utf-8")
     with pytest.raises(DataError, match=r"no line holds a pair; .* 7 dropped: more than one tab \(lines 1, 2, 3, …\)"):
-        text(TextSettings(train=str(path)))
+        pair_corpus(TextSettings(train=str(path)))
 
 
 def test_nothing_stays_behind(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
-    corpus = text(TextSettings(train=pairs(tmp_path / "a.tsv", 7)), tmp_path / "cache")
+    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "a.tsv", 7)), tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir())
     del corpus
     assert not list((tmp_path / "cache").iterdir())
@@ -53,8 +55,8 @@ def test_nothing_stays_behind(tmp_path: Path) -> None:
 
 def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
     settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", target_tokenizer="bpe", target_vocabulary=300)
-    corpus = text(settings)
-    source, target = tokenizers(corpus, settings)
+    corpus = pair_corpus(settings)
+    source, target = learn_tokenizers(corpus, settings)
     assert isinstance(source, CharTokenizer)
     assert "d" in source.characters
     assert "H" not in source.characters
@@ -63,15 +65,15 @@ def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
 
 def test_a_shared_tokenizer_knows_both_sides(tmp_path: Path) -> None:
     settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="word", shared=True)
-    source, target = tokenizers(text(settings), settings)
+    source, target = learn_tokenizers(pair_corpus(settings), settings)
     assert source is target
     assert {1} != {*source.encode("dog Hund")}
 
 
 def test_pairs_that_are_too_long_are_left_out_and_reported(tmp_path: Path) -> None:
     settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), tokenizer="char", maximum_length=10)
-    corpus = text(settings)
-    data = bitext(corpus, settings, *tokenizers(corpus, settings))
+    corpus = pair_corpus(settings)
+    data = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
     assert isinstance(data, DiskBitext)
     short = [pair for pair in corpus.train if len(pair.target) <= 10]
     assert len(data) == len(short) < 11
@@ -80,19 +82,19 @@ def test_pairs_that_are_too_long_are_left_out_and_reported(tmp_path: Path) -> No
 
 def test_dropout_cuts_anew(tmp_path: Path) -> None:
     settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=0.2)
-    corpus = text(settings)
-    source, target = tokenizers(corpus, settings)
-    assert isinstance(bitext(corpus, settings, source, target), ResampledBitext)
+    corpus = pair_corpus(settings)
+    source, target = learn_tokenizers(corpus, settings)
+    assert isinstance(encode_pairs(corpus, settings, source, target), ResampledBitext)
     with pytest.raises(ArgumentError, match="needs bpe or unigram"):
-        bitext(corpus, settings, CharTokenizer("abc"), target)
+        encode_pairs(corpus, settings, CharTokenizer("abc"), target)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_another_process_opens_what_was_encoded(tmp_path: Path, dropout: float) -> None:
     settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=dropout, maximum_length=12)
-    corpus = text(settings)
-    both = tokenizers(corpus, settings)
-    mine, theirs = bitext(corpus, settings, *both), open_bitext(corpus.folder.path, settings, *both)
+    corpus = pair_corpus(settings)
+    both = learn_tokenizers(corpus, settings)
+    mine, theirs = encode_pairs(corpus, settings, *both), open_bitext(corpus.folder.path, settings, *both)
     assert len(mine) == len(theirs) > 0
     for _, one, other in zip(range(20), mine.stream(BatchSize(7), 1), theirs.stream(BatchSize(7), 1), strict=False):
         assert one.source.equal(other.source)
@@ -104,11 +106,11 @@ def test_real_text(data_folder: Path) -> None:
     files = {"train_source": name.format("val", "en"), "train_target": name.format("val", "de")}
     settings = TextSettings(**files, valid_source=name.format("val", "en"), valid_target=name.format("val", "de"))
     with pytest.raises(DataError, match=r"no pair is left to train on; .*1,014 dropped: also in validation"):
-        text(settings)
+        pair_corpus(settings)
     settings = TextSettings(**files, vocabulary=1000)
-    corpus = text(settings)
-    source, target = tokenizers(corpus, settings)
-    batches = list(itertools.islice(bitext(corpus, settings, source, target).stream(BatchSize(tokens=1021), 1), 7))
+    corpus = pair_corpus(settings)
+    source, target = learn_tokenizers(corpus, settings)
+    batches = list(itertools.islice(encode_pairs(corpus, settings, source, target).stream(BatchSize(tokens=1021), 1), 7))
     seen = {target.decode(row.tolist()) for batch in batches for row in batch.target_out}
     assert len(seen) > 100
     assert seen <= {pair.target for pair in corpus.train}
@@ -142,3 +144,59 @@ def test_five_million_lines_take_little_memory(tmp_path: Path) -> None:
     assert count == 4_999_000
     assert tokens > 2_000_000
     assert kibibytes < 1.5 * 2**20
+
+
+LINES = [f"a {'b ' * number}c" for number in range(1, 41)]
+
+
+def written(path: Path, lines: list[str]) -> str:
+    with gzip.open(path, "wt", encoding="utf-8") if path.suffix == ".gz" else path.open("w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
+def test_lines_are_read_split_encoded_and_lent(tmp_path: Path, name: str) -> None:
+    settings = LinesSettings(train=written(tmp_path / name, [*LINES, "", "  "]), maximum_length=31)
+    corpus = line_corpus(settings)
+    assert (len(corpus.train), len(corpus.validation)) == (38, 2)
+    made = learn(settings.tokenizer, corpus.train, settings.size)
+    data = encode_lines(corpus, settings, made, length_multiple=1)
+    assert data.lines.lengths.tolist() == [len(made.encode(line)) for line in corpus.train if len(line.split()) <= 31]
+    said = " ".join(line for report in corpus.reports for line in report.summary())
+    assert "42 lines read" in said
+    assert "2 dropped: empty line (lines 41, 42)" in said
+    assert "dropped: longer than the maximum length" in said
+    other = open_lines(corpus.folder.path, settings, made, length_multiple=1)
+    rows = np.arange(len(data))
+    assert (other.batch(rows).token_ids == data.batch(rows).token_ids).all()
+
+
+def test_validation_of_its_own_is_not_trained_on(tmp_path: Path) -> None:
+    settings = LinesSettings(train=written(tmp_path / "train.txt", LINES), valid=written(tmp_path / "valid.txt", LINES[:3]))
+    corpus = line_corpus(settings)
+    assert list(corpus.validation) == LINES[:3]
+    assert len(corpus.train) == 37
+    assert "3 dropped: also in validation (lines 1, 2, 3)" in " ".join(corpus.reports[0].summary())
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [(["", " "], "no line holds text"), (["one"], "at least 2 lines are needed to train and to validate, got 1")],
+)
+def test_too_little_text_is_said(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        line_corpus(LinesSettings(train=written(tmp_path / "train.txt", lines)))
+
+
+def test_lines_that_are_all_too_long_are_said(tmp_path: Path) -> None:
+    settings = LinesSettings(train=written(tmp_path / "train.txt", LINES), maximum_length=2)
+    corpus = line_corpus(settings)
+    with pytest.raises(DataError, match="every one of the 38 lines is longer than the maximum length of 2 tokens"):
+        encode_lines(corpus, settings, learn(settings.tokenizer, corpus.train, settings.size))
+
+
+def test_an_empty_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "none.txt").write_text("")
+    with pytest.raises(DataError, match=r"none\.txt: empty"):
+        line_corpus(LinesSettings(train=str(tmp_path / "none.txt")))

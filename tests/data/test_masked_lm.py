@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from attent.data.batches import BatchSize, Sequences
-from attent.data.masked_lm import MASK, MaskedBatch, MaskedLines, hashed, tokenize_masked
+from attent.data.masked_lm import MASK, MaskedBatch, MaskedLines, hash_positions, tokenize_masked
 from attent.data.tokenizer import SPECIALS, UNK, CharTokenizer
 from attent.data.tokenizers import learn
 from attent.errors import DataError
@@ -92,7 +92,7 @@ def test_a_run_that_goes_on_sees_the_same_blanks() -> None:
 
 
 def test_numbers_of_places_differ() -> None:
-    numbers = hashed(1, 2, np.arange(101), 101)
+    numbers = hash_positions(1, 2, np.arange(101), 101)
     assert len(np.unique(numbers)) == 101 * 101
     assert numbers.dtype == np.uint64
 

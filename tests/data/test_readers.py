@@ -1,11 +1,16 @@
+from __future__ import annotations
+
 import gzip
 import io
 from pathlib import Path
 
 import pytest
 
-from attent.data.readers import ReadReport, read_lines, read_pairs, read_parallel
+from attent.data import readers
+from attent.data.readers import LabelledText, limited_lines, open_gzip, read_labelled, read_lines, read_pairs, read_parallel
+from attent.data.report import ReadReport
 from attent.data.text import Pair
+from attent.data.train_valid_split import drop_shared_texts
 from attent.errors import ArgumentError, DataError
 
 
@@ -34,7 +39,7 @@ BOTH = [Pair("a b", "c"), Pair("d", "e f")]
 def test_every_format_gives_the_same_pairs(tmp_path: Path, name: str, content: str) -> None:
     found, report = read(written(tmp_path / name, content))
     assert found == BOTH
-    assert (report.lines, report.kept, report.dropped) == (2, 2, {})
+    assert (report.lines, report.kept_count, report.dropped) == (2, 2, {})
 
 
 @pytest.mark.parametrize("content", [TSV, JSONL])
@@ -91,7 +96,7 @@ def test_a_report_names_the_first_lines_alone(tmp_path: Path) -> None:
 def test_json_that_is_no_pair_is_dropped(tmp_path: Path, line: str) -> None:
     found, report = read(written(tmp_path / "a.jsonl", f'{{"source": "\\ud83d\\udc4d", "target": "b"}}\n{line}\n'))
     assert found == [Pair("👍", "b")]
-    assert report.kept == 1
+    assert report.kept_count == 1
 
 
 @pytest.mark.parametrize(("left", "right"), [(2, 5), (3, 0), (1, 2)])
@@ -130,3 +135,94 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_other_endings_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"named \.tsv or \.jsonl .* got a\.csv"):
         read("a.csv")
+
+
+@pytest.fixture
+def zeros(tmp_path: Path) -> Path:
+    """A file of a few hundred bytes that unpacks to 200,000."""
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"a" * 200_000))
+    return tmp_path / "a.gz"
+
+
+def test_what_unpacks_to_a_few_times_its_size_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MIN_UNPACKED", 100)
+    text = b"".join(b"%d %d\n" % (number, number**7) for number in range(5000))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text))
+    with open_gzip(tmp_path / "a.gz") as stream:
+        assert stream.read() == text
+    assert stream.closed
+
+
+def test_a_small_file_may_be_all_alike(zeros: Path) -> None:
+    assert list(read_lines(zeros)) == ["a" * 200_000]
+
+
+def test_what_unpacks_to_too_much_is_refused_and_named(zeros: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MIN_UNPACKED", 60_000)
+    with pytest.raises(DataError, match=r"a\.gz unpacks to more than 60,000 bytes"):
+        list(read_lines(zeros))
+
+
+def test_a_line_has_a_longest_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MAX_LINE", 10)
+    assert list(limited_lines(io.BytesIO(b"123456789\n\n1234567890"), "a")) == [b"123456789\n", b"\n", b"1234567890"]
+    (tmp_path / "a.txt").write_bytes(b"short\n" + b"long " * 3 + b"\n")
+    with pytest.raises(DataError, match=r"a\.txt, line 2: has more than 10 bytes"):
+        list(read_lines(tmp_path / "a.txt"))
+
+
+def read_labels(path: Path | str) -> tuple[list[tuple[int, LabelledText]], ReadReport]:
+    report = ReadReport(str(path))
+    return read_labelled(str(path), report), report
+
+
+def write_text(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "labels"])
+def test_a_line_is_text_tab_label(tmp_path: Path, name: str) -> None:
+    found, report = read_labels(write_text(tmp_path / name, "le 3 mars\tfr\n 3. März\t de \r\n"))
+    assert found == [(1, LabelledText("le 3 mars", "fr")), (2, LabelledText(" 3. März", "de"))]
+    assert (report.lines, report.kept_count) == (2, 2)
+
+
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin:
+        buffer = io.BytesIO(b"a\tx\n")
+
+    monkeypatch.setattr("sys.stdin", Stdin())
+    assert read_labels("-")[0] == [(1, LabelledText("a", "x"))]
+
+
+def test_every_line_is_accounted_for(tmp_path: Path) -> None:
+    found, report = read_labels(write_text(tmp_path / "a.tsv", "a\tx\n\nb\n\ty\nc\t \na\tx\nd\tx\nd\ty\ne\tx\ty\n \t \nf\tz\n"))
+    assert [number for number, _ in found] == [1, 11]
+    assert {reason: tally.first for reason, tally in report.dropped.items()} == {
+        "empty line": [2, 10],
+        "no tab between text and label": [3],
+        "empty text": [4],
+        "empty label": [5],
+        "more than one tab": [9],
+        "the same text and label as before": [6],
+        "the text has other labels on other lines": [7, 8],
+    }
+    assert report.kept_count == len(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "empty$"), ("one text\nanother\n", "no line holds a text and a label; .*: 2 lines read, 0 kept; 2 dropped: no tab")],
+)
+def test_a_file_without_examples_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_labels(write_text(tmp_path / "a.tsv", text))
+
+
+def test_texts_held_out_are_not_trained_on(tmp_path: Path) -> None:
+    found, report = read_labels(write_text(tmp_path / "a.tsv", "a\tx\nb\ty\nc\tx\n"))
+    assert [example.text for _, example in drop_shared_texts(found, [LabelledText("b", "another")], report)] == ["a", "c"]
+    assert report.dropped["the text is also in validation"].first == [2]
+    with pytest.raises(DataError, match="no text is left to train on"):
+        drop_shared_texts(found, [example for _, example in found], report)

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from attent.data.settings import TextSettings
+from attent.data.settings import TextSettings, VectorsSettings
 
 ONE = {"train": "a.tsv"}
 
@@ -33,3 +33,14 @@ def test_a_side_may_differ() -> None:
     assert settings.tokenizer_of("source") == ("bpe", 500)
     assert settings.tokenizer_of("target") == ("char", None)
     assert TextSettings(train="a.tsv").tokenizer_of("target") == ("bpe", None)
+
+
+def test_files_are_those_that_are_given() -> None:
+    assert VectorsSettings().files == {}
+    assert VectorsSettings(target="a.txt", source="b.bin").files == {"source": "b.bin", "target": "a.txt"}
+
+
+def test_nothing_is_frozen_without_a_file() -> None:
+    assert VectorsSettings(source="a.txt", frozen=True).frozen
+    with pytest.raises(ValidationError, match="frozen needs word vectors: give source, target or text"):
+        VectorsSettings(frozen=True)

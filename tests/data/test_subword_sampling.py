@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from attent.data.subword_sampling import LONGEST, BpeDropout, Sampler, SubwordRegularization, Vocabulary
+from attent.data.subword_sampling import MAX_CACHED, BpeDropout, PieceTable, Sampler, SubwordRegularization
 
 # Each piece is its own place here; "c" has none, and is written as the byte 0x63.
 PIECES = ["a", "b", "ab", "ba", "aba", "bc", "▁", "▁a"]
@@ -14,8 +14,8 @@ C = 100 + 0x63
 DRAWS = 20_011
 
 
-def vocabulary(**scores: float) -> Vocabulary:
-    return Vocabulary(
+def vocabulary(**scores: float) -> PieceTable:
+    return PieceTable(
         {piece: scores[piece] for piece in PIECES if piece in scores}, {piece: PIECES.index(piece) for piece in scores}, BYTES
     )
 
@@ -49,7 +49,7 @@ def close(expected: dict[str, float]) -> object:
 @every
 @pytest.mark.parametrize("dropout", [0.0, 0.3, 1.0])
 def test_pieces_spell_the_text(kind: str, dropout: float) -> None:
-    texts = ["", "a", "abacab", "ccc", "ab" * LONGEST + "a"]
+    texts = ["", "a", "abacab", "ccc", "ab" * MAX_CACHED + "a"]
     for seed in range(23):
         assert [spelt(ids) for ids in SAMPLERS[kind].sample(texts, dropout, seed)] == texts
 
@@ -86,10 +86,10 @@ def test_merges_are_left_out_as_worked_out_by_hand(dropout: float) -> None:
 
 def test_a_long_word_loses_merges_as_often() -> None:
     """In "abcabc…" each "ab" is one merge, and "c" has no piece."""
-    long = "abc" * LONGEST
+    long = "abc" * MAX_CACHED
     drawn = SAMPLERS["bpe"].sample([long] * 211, 0.3, 3)
     found = Counter(PIECES[each] for ids in drawn for each in ids if each != C)
-    merges = 211 * LONGEST
+    merges = 211 * MAX_CACHED
     assert found["a"] == found["b"] == merges - found["ab"]
     assert found["a"] / merges == pytest.approx(0.3, abs=2.5 / math.sqrt(merges))
 
@@ -107,7 +107,7 @@ def test_a_merge_left_out_says_nothing_of_the_next(dropout: float) -> None:
 )
 def test_merges_are_considered_best_first_then_leftmost(left_out: tuple[int, ...], pieces: str, considered: int) -> None:
     """Of "abaab": the "ab" on the left, that on the right, "ba" if both its characters are alone, and "aba"."""
-    cut = BpeDropout(MERGES).cut("abaab", (*left_out, math.inf))
+    cut = BpeDropout(MERGES).segment("abaab", (*left_out, math.inf))
     assert " ".join(spelt([each]) for each in cut.ids) == pieces
     assert cut.considered == considered
 

@@ -65,7 +65,7 @@ def test_real_text_comes_back(kind: str, data_folder: Path) -> None:
 
 @every
 def test_learning_gives_the_same_pieces_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subword_tokenizer, "SAMPLE", 7)
+    monkeypatch.setattr(subword_tokenizer, "SAMPLE_SIZE", 7)
     first, second = (KINDS[kind].learn(LINES, 300) for _ in range(2))
     assert [first.pieces(line) for line in LINES] == [second.pieces(line) for line in LINES]
 

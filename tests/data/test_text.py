@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from attent.data.text import Pair, TranslationCorpus, tagged
+from attent.data.text import Gold, Pair, TranslationCorpus, add_tag
 
 
 def test_a_pair_is_a_value() -> None:
@@ -18,4 +18,11 @@ def test_a_corpus_keeps_its_test_sets_in_order() -> None:
 
 
 def test_a_tag_stands_before_the_text() -> None:
-    assert tagged("fr", "mardi 3 mars 2026") == "fr | mardi 3 mars 2026"
+    assert add_tag("fr", "mardi 3 mars 2026") == "fr | mardi 3 mars 2026"
+
+
+def test_sure_links_are_possible_too() -> None:
+    gold = Gold.of([(0, 0), (2, 1)], [(1, 1)])
+    assert gold.sure == {(0, 0), (2, 1)}
+    assert gold.possible == {(0, 0), (2, 1), (1, 1)}
+    assert Gold.of([]) == Gold(frozenset(), frozenset())

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.data.tokenizers import KINDS, learn, suitable
+from attent.data.tokenizers import KINDS, learn, suitable_size
 from attent.errors import ArgumentError, UnknownNameError
 
 LINES = ["the dog walks", "the cat walks", "a dog sleeps"] * 7
@@ -36,4 +36,4 @@ def test_an_unknown_kind_lists_the_known() -> None:
 
 @pytest.mark.parametrize(("count", "pieces"), [(100, 300), (10_000, 3000), (2_000_000, 16_000)])
 def test_the_size_grows_with_the_text_up_to_a_limit(count: int, pieces: int) -> None:
-    assert suitable("ab" for _ in range(count)) == 4 + 256 + 2 + pieces
+    assert suitable_size("ab" for _ in range(count)) == 4 + 256 + 2 + pieces

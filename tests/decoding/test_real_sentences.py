@@ -13,8 +13,7 @@ import torch
 from attent.data.batches import BatchSize, Bitext
 from attent.data.dates import DatesSettings, dates
 from attent.data.text import Pair
-from attent.data.tokenizer import CharTokenizer
-from attent.data.word_tokenizer import WordTokenizer
+from attent.data.tokenizer import CharTokenizer, WordTokenizer
 from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator

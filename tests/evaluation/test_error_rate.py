@@ -1,6 +1,6 @@
 import pytest
 
-from attent.data.gold import Gold
+from attent.data.text import Gold
 from attent.errors import ArgumentError
 from attent.evaluation.error_rate import Agreement, agreement
 

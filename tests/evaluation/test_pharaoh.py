@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.data.gold import Gold
+from attent.data.text import Gold
 from attent.errors import DataError
 from attent.evaluation.pharaoh import check, parse, pharaoh, read_gold
 

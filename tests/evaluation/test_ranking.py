@@ -6,8 +6,8 @@ import pytest
 
 from attent.cli.overrides import changed
 from attent.data.dates import dates
-from attent.data.dates.gold import gold_links
-from attent.data.gold import Gold
+from attent.data.dates.corpus import gold_links
+from attent.data.text import Gold
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.translator import load
 from attent.errors import ShapeError

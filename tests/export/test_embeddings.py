@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attent.data.subword_tokenizer import BpeTokenizer
-from attent.data.word_tokenizer import WordTokenizer
+from attent.data.tokenizer import WordTokenizer
 from attent.errors import UnknownNameError
 from attent.export.embeddings import embedding_vectors
 from attent.models.build import build

@@ -8,7 +8,7 @@ import pytest
 
 import attent
 from attent.cli.classes import evaluate_classes
-from attent.data.word_tokenizer import WordTokenizer
+from attent.data.tokenizer import WordTokenizer
 from attent.decoding.classifier import load
 from attent.decoding.translator import load as translator
 from attent.errors import ArgumentError, DataError, RunError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attent.data.dates import DatesSettings, dates
-from attent.data.dates.gold import gold_links
+from attent.data.dates.corpus import gold_links
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import ArgumentError, RunError
 from attent.tasks.generated import generated_name, output_check, regenerate

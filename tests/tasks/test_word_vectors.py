@@ -9,10 +9,9 @@ import torch
 
 from attent.cli.overrides import toml
 from attent.data.batches import Sequences
-from attent.data.tokenizer import UNK
-from attent.data.word_tokenizer import WordTokenizer
+from attent.data.settings import VectorsSettings
+from attent.data.tokenizer import UNK, WordTokenizer
 from attent.data.word_vectors import WordVectors, write
-from attent.data.word_vectors.settings import VectorsSettings
 from attent.errors import ArgumentError, DataError
 from attent.models.build import build
 from attent.models.settings import RnnSettings, TransformerSettings

@@ -53,10 +53,10 @@ def _readable(classifier: Classifier, examples: LabelledExamples, lines: Sequenc
 
     if classifier.longest is None or not len(long := classifier.too_long(examples)):
         return examples
-    say(describe_dropped(examples.chosen[long], classifier.longest, lines))
+    say(describe_dropped(examples.selected[long], classifier.longest, lines))
     if len(long) == len(examples):
         raise DataError("no example is left to be judged on")
-    return LabelledExamples(examples.rows, examples.all_classes, np.delete(examples.chosen, long))
+    return LabelledExamples(examples.rows, examples.all_classes, np.delete(examples.selected, long))
 
 
 def _held_out(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequence[int]]:
@@ -97,22 +97,22 @@ def _held_out(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequ
 
 
 def _images(classifier: Classifier, source: str) -> LabelledExamples:
-    from attent.data.labelled.corpus import read
+    from attent.data.labelled.corpus import read_examples
     from attent.data.labelled.inputs import PictureInputs
     from attent.data.labelled.settings import ImagesSettings
 
     how = classifier.inputs.inputs
     folder = isinstance(how, PictureInputs) and Path(source).is_dir()
     brought = {"size": (how.height, how.width), "colours": how.colours} if folder and isinstance(how, PictureInputs) else {}
-    data = read(ImagesSettings.model_validate({"source": source, **brought}))
+    data = read_examples(ImagesSettings.model_validate({"source": source, **brought}))
     assert data.classes is not None
     classes = _known(classifier, [data.labels[number] for number in data.classes], source)
     return classifier.examples(classifier.data(data), classes)
 
 
 def _texts(classifier: Classifier, path: Path) -> tuple[LabelledExamples, Sequence[int]]:
-    from attent.data.labelled.texts import read_labelled
-    from attent.data.readers import ReadReport
+    from attent.data.readers import read_labelled
+    from attent.data.report import ReadReport
 
     report = ReadReport(str(path))
     lines, found = zip(*read_labelled(str(path), report), strict=True)

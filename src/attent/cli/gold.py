@@ -17,8 +17,7 @@ from attent.cli.output import say
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    from attent.data.gold import Gold
-    from attent.data.text import Pair
+    from attent.data.text import Gold, Pair
     from attent.decoding.translator import Translator
     from attent.evaluation.aligner import TokenizedPair
     from attent.evaluation.error_rate import Agreement
@@ -100,7 +99,7 @@ def _with_gold(linker: Linker, read: Iterator[tuple[str, str]], gold: str, first
 
 
 def _dates(translator: Translator, pairs: Sequence[Pair]) -> tuple[list[TokenizedPair], list[Gold]]:
-    from attent.data.dates.gold import gold_links
+    from attent.data.dates.corpus import gold_links
     from attent.evaluation.aligner import tokenize_dates
 
     tokenizers = translator.source_tokenizer, translator.target_tokenizer

@@ -65,7 +65,7 @@ def _counted(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams 
 
 def _learnt(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | None:
     """What a run was trained on: neither what it was validated on nor what was too long; None, and said, where a file is gone."""
-    from attent.data.monolingual import Texts, text
+    from attent.data.corpus import line_corpus
     from attent.data.readers import STANDARD_INPUT
     from attent.data.settings import LinesSettings
     from attent.runs.config import read_config
@@ -76,5 +76,5 @@ def _learnt(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | None:
         say(f"no yardsticks: the text that {run} was trained on is not at {gone[0]}; --against FILE names it")
         return None
     settings = LinesSettings.model_validate(table)
-    encoded = (tokenizer.encode(line) for line in Texts(text(settings).train))
+    encoded = (tokenizer.encode(line) for line in line_corpus(settings).train)
     return (tokens for tokens in encoded if len(tokens) <= settings.maximum_length)

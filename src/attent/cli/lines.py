@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from attent.data import unpacking
+from attent.data.readers import limited_lines, open_gzip
 from attent.errors import ArgumentError, DataError
 
 Item = TypeVar("Item")
@@ -33,7 +33,7 @@ def opened(source: str) -> BinaryIO:
             raise ArgumentError(f"{source} is a folder, neither a file nor a text")
         # a pipe too
         if Path(source).exists():
-            return unpacking.open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
+            return open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
         if FILE_NAME.fullmatch(source):
             raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
     except ArgumentError:
@@ -85,7 +85,7 @@ def lines_of(stream: BinaryIO, name: str) -> Iterator[str]:
 
 def _unpacked(stream: BinaryIO, name: str) -> Iterator[bytes]:
     try:
-        yield from unpacking.lines(stream, where(name))
+        yield from limited_lines(stream, where(name))
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(f"{where(name)} cannot be read: {error}") from error
 

@@ -1,7 +1,7 @@
-"""From encoded examples, such as pairs, to padded batches.
+"""Padded batches of encoded examples, such as pairs.
 
-A batch's rows come in multiples of 8 and its keys in multiples of 16 wherever the data allow it, for then matrix
-products sum in the same order whatever stands beside a sentence, and its result does not depend on its neighbours.
+A batch has rows in multiples of 8 and keys in multiples of 16 wherever the data allow it: matrix products then sum in the same order
+whatever else the batch holds, and a sentence's result does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from attent.errors import ArgumentError, DataError
 
 ROW_MULTIPLE = 8
 KEY_MULTIPLE = 16
-# Sentences are sorted by length within a pool of this many batches, so that batches differ from epoch to epoch.
+# Batches in a pool: rows are sorted by length within pools only, so that batches differ from epoch to epoch.
 POOL = 32
 
 
 class TrainingBatch(Protocol):
-    """What training needs of a batch, whatever task it is for; the loss of the task knows the rest."""
+    """Interface of batches to training; the rest is between a task and its loss."""
 
     @property
     def tokens(self) -> int:
-        """How many answers the loss is the mean of."""
+        """The number of predictions that the loss averages."""
         ...
 
     def to(self, device: torch.device | str) -> Self:
-        """The same batch on another device."""
+        """Move the batch to a device."""
         ...
 
     def zero_weight(self) -> Self:
-        """A batch like this one of which no answer counts, for a process that has no row of a batch."""
+        """Return a batch without predictions to count, for a process that has no row of a batch."""
         ...
 
 
@@ -48,14 +48,14 @@ B = TypeVar("B", bound=TrainingBatch)
 
 @dataclass(frozen=True)
 class Batch:
-    """Pairs of one update, right-padded with PAD; all int64.
+    """Pairs, right-padded with PAD; all int64.
 
     Args:
         source: (B, Ts).
         source_lengths: tokens of each source, (B,).
         target_in: BOS and the target, (B, Tt).
-        target_out: the target and EOS, what is to be told from each token of target_in, (B, Tt).
-        target_lengths: tokens of each target, its EOS included, (B,).
+        target_out: the target and EOS, to predict from each token of target_in, (B, Tt).
+        target_lengths: tokens of each target with its EOS, (B,).
         tokens: the sum of target_lengths.
     """
 
@@ -67,21 +67,21 @@ class Batch:
     tokens: int
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device."""
+        """Move the batch to a device."""
         fields = (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
         return Batch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
 
     def trim_padding(self, longest: int | None) -> Batch:
-        """The same pairs without the padding beyond what a model can read; its real tokens are no more than that."""
+        """Cut padding beyond the longest sequence that a model can read; no pair is longer than that."""
         target_in, target_out = self.target_in[:, :longest], self.target_out[:, :longest]
         return replace(self, source=self.source[:, :longest], target_in=target_in, target_out=target_out)
 
     def zero_weight(self) -> Batch:
-        """The same pairs, of which no token counts."""
+        """Return these pairs with no token counted."""
         return replace(self, tokens=0)
 
     def shard(self, index: int, count: int) -> Batch:
-        """Every so many-th pair; if there is none the first stands in, of which no token counts."""
+        """Return every `count`-th pair from `index` on; if there is none, the first with no token counted."""
         rows = slice(index, None, count) if index < len(self.source) else slice(1)
         source, target = (int(lengths[rows].max()) for lengths in (self.source_lengths, self.target_lengths))
         return Batch(
@@ -96,7 +96,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class BatchSize:
-    """How large a batch is: so many pairs, or so many tokens counted with padding on its longer side.
+    """Size of batches: in pairs, or in tokens counted with padding on the longer side.
 
     Raises:
         ArgumentError: both or neither is given.
@@ -110,7 +110,7 @@ class BatchSize:
             raise ArgumentError(f"a batch size is pairs or tokens, got pairs = {self.pairs} and tokens = {self.tokens}")
 
     def rows(self, longest: int) -> int:
-        """How many sentences of up to `longest` tokens one batch holds, at least 1."""
+        """Return the number of sentences of up to `longest` tokens in a batch, at least 1."""
         if self.pairs is not None:
             return self.pairs
         assert self.tokens is not None
@@ -119,7 +119,7 @@ class BatchSize:
 
 
 class Sequences:
-    """Token sequences of many lengths, laid end to end in one array.
+    """Token sequences of different lengths, end to end in one array.
 
     Args:
         sequences: the sequences, each of any length.
@@ -134,27 +134,27 @@ class Sequences:
         return len(self.lengths)
 
     def pad(self, rows: np.ndarray, multiple: int = 1) -> np.ndarray:
-        """These sequences side by side, (B, T): T the longest, rounded up to a multiple."""
+        """Pad sequences to (B, T): T is the longest, rounded up to a multiple."""
         lengths = self.lengths[rows]
         columns = np.arange(round_up(max(int(lengths.max(initial=0)), 1), multiple))
-        inside = columns < lengths[:, None]  # (B, T)
-        padded = np.full(inside.shape, PAD, np.int64)
-        padded[inside] = self.concatenate(rows)
+        is_token = columns < lengths[:, None]  # (B, T)
+        padded = np.full(is_token.shape, PAD, np.int64)
+        padded[is_token] = self.concatenate(rows)
         return padded
 
     def concatenate(self, rows: np.ndarray) -> np.ndarray:
-        """The tokens of these sequences, one behind the other."""
+        """Return the tokens of these sequences, end to end."""
         lengths = self.lengths[rows]
         before = np.cumsum(lengths) - lengths
         return self.tokens[np.repeat(self.starts[rows] - before, lengths) + np.arange(lengths.sum())]
 
 
 class Examples(ABC, Generic[B]):
-    """What a model learns from, a row each; batches are cut of them.
+    """Rows to learn from, which are cut into batches.
 
     Attributes:
-        one: what messages call a row.
-        answer: what they call that which a loss is the mean of.
+        row_name: of a row in messages.
+        answer_name: of a prediction that the loss averages, in messages.
     """
 
     row_name = "example"
@@ -165,40 +165,40 @@ class Examples(ABC, Generic[B]):
 
     @abstractmethod
     def lengths(self) -> np.ndarray:
-        """How long each row is, (N,): rows of like lengths are put together."""
+        """Return the length of each row, (N,): batches have rows of similar lengths."""
 
     @property
     def token_sequences(self) -> Mapping[str, Sequences]:
-        """What of them is made of tokens, by the name of its tokenizer."""
+        """Their token sequences, by the name of the tokenizer."""
         return {}
 
     @abstractmethod
     def token_count(self, rows: np.ndarray) -> int:
-        """`tokens` of these rows' batch, known without making it."""
+        """Return `tokens` of these rows' batch without making it."""
 
     @abstractmethod
     def batch(self, rows: np.ndarray) -> B:
-        """These rows as one batch, the same every time: for measuring."""
+        """Make a batch of these rows, the same every time: for evaluation."""
 
     def augmented(self, rows: np.ndarray, seed: int, epoch: int) -> B:
-        """These rows as one batch to learn from, each row a function of itself, the seed and the epoch alone."""
+        """Make a batch of these rows for training; each row is a function of itself, the seed and the epoch alone."""
         return self.batch(rows)
 
     @abstractmethod
     def fingerprint(self) -> list[np.ndarray]:
-        """Whole numbers that tell these examples from others, by which processes, and runs that go on, find that they learn the same."""
+        """Return whole numbers that identify these examples: processes, and resumed runs, check by them that they learn from the same."""
 
     def digest(self) -> list[int]:
-        """The number of examples, and a checksum of each part of their fingerprint."""
+        """Return the number of examples, and a checksum of each part of their fingerprint."""
         return [len(self), *(zlib.crc32(numbers.astype(np.int32).tobytes()) for numbers in self.fingerprint())]
 
     def sorted_batches(self, size: BatchSize) -> Iterator[tuple[np.ndarray, B]]:
-        """Every row once, sorted by length, with the rows that each batch is made of: for measuring."""
+        """Iterate over batches of rows sorted by length, each with its rows: for evaluation."""
         for rows in cut_batches(np.argsort(self.lengths(), kind="stable"), self.lengths(), size):
             yield rows, self.batch(rows)
 
     def epoch_plan(self, size: BatchSize, seed: int, epoch: int) -> EpochPlan:
-        """The rows of every batch of an epoch: a function of the arguments alone, so that a run can be taken up again.
+        """Plan the rows of each batch of an epoch: a function of the arguments alone, so that a run can be resumed.
 
         Rows are shuffled, sorted by length within pools of 32 batches, cut, and the batches shuffled.
         """
@@ -206,22 +206,22 @@ class Examples(ABC, Generic[B]):
         generator = np.random.default_rng((seed, epoch))
         order = generator.permutation(len(self)).astype(np.int32 if len(self) < 2**31 else np.int64)
         pool = POOL * size.rows(max(int(lengths.mean()), 1))
-        for number, first in enumerate(range(0, len(order), pool)):
-            part = order[first : first + pool]
+        for number, begin in enumerate(range(0, len(order), pool)):
+            part = order[begin : begin + pool]
             part[:] = part[np.argsort(lengths[part], kind="stable")]
             if number % 2:
-                # Every other pool runs from long to short, so that no batch joins the longest of one to the shortest of the next.
+                # Every other pool is reversed, so that no batch joins the longest rows of one pool to the shortest of the next.
                 part[:] = part[::-1].copy()
         ends = np.cumsum(np.fromiter((len(rows) for rows in cut_batches(order, lengths, size)), np.int64))
         return EpochPlan(order, ends, generator.permutation(len(ends)))
 
     def stream(self, size: BatchSize, seed: int, position: tuple[int, int] = (0, 0)) -> BatchStream[B]:
-        """One shuffled epoch after another.
+        """Stream the batches of shuffled epochs.
 
         Args:
-            size: how large a batch is.
+            size: of a batch.
             seed: of the order.
-            position: the epoch, and the batch in it, that comes first.
+            position: the epoch and the index of the batch in it to begin with.
 
         Raises:
             DataError: there is no row.
@@ -230,13 +230,13 @@ class Examples(ABC, Generic[B]):
 
 
 class Bitext(Examples[Batch]):
-    """Encoded pairs, from which batches are cut.
+    """Encoded pairs.
 
     Args:
         pairs: the pairs.
-        source: what encodes their sources.
-        target: what encodes their targets.
-        length_multiple: lengths are padded to a multiple of this; 1 saves work where rounding does not matter.
+        source: tokenizer of the sources.
+        target: tokenizer of the targets.
+        length_multiple: pad lengths to a multiple of this; 1 saves work where rounding does not matter.
     """
 
     row_name = "pair"
@@ -251,13 +251,13 @@ class Bitext(Examples[Batch]):
 
     @property
     def token_sequences(self) -> Mapping[str, Sequences]:
-        """Both sides."""
+        """The token sequences of both sides."""
         return {"source": self.source, "target": self.target}
 
     def batch(self, rows: np.ndarray) -> Batch:
-        """These pairs as one batch."""
+        """Make a batch of these pairs."""
         target_lengths = self.target.lengths[rows].astype(np.int64) - 1
-        # One column more than the keys, for the tokens going in and those coming out are the same, one step apart.
+        # One column more than the keys: inputs and outputs are the same tokens, shifted by one.
         target = self.target.pad(rows)
         width = round_up(target.shape[1] - 1, self.length_multiple) + 1
         target = torch.from_numpy(np.pad(target, ((0, 0), (0, width - target.shape[1])), constant_values=PAD))
@@ -271,15 +271,15 @@ class Bitext(Examples[Batch]):
         )
 
     def lengths(self) -> np.ndarray:
-        """Tokens of the longer side of each pair."""
+        """Return the tokens of the longer side of each pair."""
         return np.maximum(self.source.lengths, self.target.lengths - 1)
 
     def token_count(self, rows: np.ndarray) -> int:
-        """The target tokens of these pairs, each with its EOS."""
+        """Return the number of target tokens of these pairs, with their EOS."""
         return int((self.target.lengths[rows].astype(np.int64) - 1).sum())
 
     def fingerprint(self) -> list[np.ndarray]:
-        """The lengths of both sides."""
+        """Return the lengths of both sides."""
         return [sequences.lengths for sequences in (self.source, self.target)]
 
 
@@ -287,16 +287,16 @@ class EpochPlan(Sequence[np.ndarray]):
     """The rows of each batch of an epoch.
 
     Args:
-        order: every row, batch after batch, (N,).
-        ends: where each batch ends in it.
-        turns: the order in which the batches come.
+        rows: all rows, batch by batch, (N,).
+        ends: of the batches in `rows`.
+        order: of the batches.
     """
 
-    def __init__(self, order: np.ndarray, ends: np.ndarray, turns: np.ndarray) -> None:
-        self._order, self._ends, self._turns = order, ends, turns
+    def __init__(self, rows: np.ndarray, ends: np.ndarray, order: np.ndarray) -> None:
+        self._rows, self._ends, self.order = rows, ends, order
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self.order)
 
     @overload
     def __getitem__(self, index: int) -> np.ndarray: ...
@@ -304,19 +304,19 @@ class EpochPlan(Sequence[np.ndarray]):
     def __getitem__(self, index: slice) -> list[np.ndarray]: ...
     def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        turn = int(self._turns[index])
-        return self._order[int(self._ends[turn - 1]) if turn else 0 : int(self._ends[turn])]
+            return [self[position] for position in range(*index.indices(len(self)))]
+        batch = int(self.order[index])
+        return self._rows[int(self._ends[batch - 1]) if batch else 0 : int(self._ends[batch])]
 
 
 class BatchStream(Iterator[B]):
-    """Batches without end, which know their place.
+    """Endless stream of batches that knows its position.
 
     Args:
-        data: where the rows are.
-        size: how large a batch is.
+        data: to cut batches of.
+        size: of a batch.
         seed: of the order.
-        position: the epoch and the batch in it that comes next; an attribute too.
+        position: the epoch and the index of the next batch in it; an attribute too.
 
     Raises:
         DataError: there is no row.
@@ -326,62 +326,61 @@ class BatchStream(Iterator[B]):
         if not len(data):
             raise DataError(f"there is no {data.row_name} to make batches of")
         self.data, self.size, self.seed, self.position = data, size, seed, place
-        self._rows = data.epoch_plan(size, seed, place[0])
+        self._plan = data.epoch_plan(size, seed, place[0])
 
     def __next__(self) -> B:
-        rows = self.next_rows()
-        return self._drawn(rows)
+        return self._augmented(self.next_rows())
 
     def next_shard(self, index: int, count: int) -> tuple[B, int]:
-        """A part of the next batch, as `Batch.part` takes it, and the tokens of the whole; the other parts are not read.
+        """Return a shard of the next batch, see `Batch.shard`, and the tokens of the full batch; other shards are not read.
 
         Args:
-            index: of the part, from 0.
-            count: of the parts.
+            index: of the shard, from 0.
+            count: of the shards.
         """
         rows = self.next_rows()
         tokens = self.data.token_count(rows)
         if index < len(rows):
-            return self._drawn(rows[index::count]), tokens
-        return self._drawn(rows[:1]).zero_weight(), tokens
+            return self._augmented(rows[index::count]), tokens
+        return self._augmented(rows[:1]).zero_weight(), tokens
 
     def next_rows(self) -> np.ndarray:
-        """The rows of the next batch; the place moves on."""
+        """Return the rows of the next batch, and advance the position."""
         epoch, batch = self.position
-        if batch >= len(self._rows):
+        if batch >= len(self._plan):
             epoch, batch = epoch + 1, 0
-            self._rows = self.data.epoch_plan(self.size, self.seed, epoch)
+            self._plan = self.data.epoch_plan(self.size, self.seed, epoch)
         self.position = epoch, batch + 1
-        return self._rows[batch]
+        return self._plan[batch]
 
-    def _drawn(self, rows: np.ndarray) -> B:
-        # of the epoch that `next_rows` was in
+    def _augmented(self, rows: np.ndarray) -> B:
+        # in the epoch of the last `next_rows`
         return self.data.augmented(rows, self.seed, self.position[0])
 
 
 def cut_batches(order: np.ndarray, lengths: np.ndarray, size: BatchSize) -> Iterator[np.ndarray]:
-    """Consecutive rows of an order, cut where the next would make the batch larger than its size.
+    """Cut an order of rows into batches as large as the size allows.
 
     Args:
-        order: rows, (N,).
-        lengths: tokens of each sentence, by row.
-        size: how large a batch may become.
+        order: of rows, (N,).
+        lengths: tokens of each row.
+        size: of a batch.
     """
-    first = 0
-    while first < len(order):
-        last, longest = first, 1
-        while last < len(order):
-            longer = max(longest, int(lengths[order[last]]))
-            if last - first >= size.rows(longer):
+    begin = 0
+    while begin < len(order):
+        end, longest = begin, 1
+        while end < len(order):
+            longer = max(longest, int(lengths[order[end]]))
+            if end - begin >= size.rows(longer):
                 break
-            last, longest = last + 1, longer
-        rows = last - first
-        if last < len(order) and ROW_MULTIPLE < rows < size.rows(longest):
-            last -= rows % ROW_MULTIPLE
-        yield order[first:last]
-        first = last
+            end, longest = end + 1, longer
+        rows = end - begin
+        if end < len(order) and ROW_MULTIPLE < rows < size.rows(longest):
+            end -= rows % ROW_MULTIPLE
+        yield order[begin:end]
+        begin = end
 
 
 def round_up(number: int, multiple: int) -> int:
-    """The least multiple that is not below the number."""
+    """Round a number up to a multiple."""
     return -(-number // multiple) * multiple

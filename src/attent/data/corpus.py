@@ -1,119 +1,181 @@
-"""A corpus from files: read, checked, split, and cut into tokens, in little memory however large it is."""
+"""Corpora from files: pairs, or single lines; read, checked, split and encoded in little memory, however large they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic
 
 import numpy as np
 
 from attent.data.batches import KEY_MULTIPLE, Bitext
-from attent.data.bpe_dropout_bitext import ResampledBitext
-from attent.data.disk_pairs import StoredPairs, WorkingFolder, opened, store
-from attent.data.index import DiskBitext, index
-from attent.data.readers import OVER_LONG, ReadReport, read_pairs, read_parallel
-from attent.data.settings import TextSettings
+from attent.data.disk_texts import DiskTexts, Row, TemporaryFolder, open_texts, write_pairs, write_texts
+from attent.data.index import DiskBitext, DiskSequences, ResampledBitext, index, write_index
+from attent.data.masked_lm import MaskedLines
+from attent.data.readers import OVER_LONG, display_name, read_pairs, read_parallel, read_texts
+from attent.data.report import ReadReport
+from attent.data.settings import LinesSettings, TextSettings
 from attent.data.subword_tokenizer import SubwordTokenizer
 from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import learn
-from attent.data.train_valid_split import split, without
+from attent.data.train_valid_split import drop_shared, split
 from attent.errors import ArgumentError, DataError
 
-# What lies in a corpus' folder: the pairs to train on, and their index.
-TRAIN, INDEX = "train.txt", "index"
+# Files in the folder of a corpus: the texts to train and to validate on, and the index.
+TRAIN, VALIDATION, INDEX = "train.txt", "validation.txt", "index"
+# Name of a line, in messages and of its sequences in an index.
+LINE = "line"
+SOURCE, TARGET = 0, 1
 
 
 @dataclass(frozen=True)
-class TextCorpus:
-    """Pairs to train on and to validate on, and what was done with every line that gave none.
+class TextCorpus(Generic[Row]):
+    """Pairs or lines to train and to validate on.
 
     Args:
-        train: the pairs to train on, none of which is in validation.
-        validation: the pairs to validate on.
+        train: to train on; none of them is in validation.
+        validation: to validate on.
         reports: on training's files, and on validation's if it has its own.
-        folder: where the pairs lie as long as the corpus does; an index may lie there too.
+        folder: of the texts and of their index; it exists as long as the corpus.
     """
 
-    train: StoredPairs
-    validation: StoredPairs
+    train: DiskTexts[Row]
+    validation: DiskTexts[Row]
     reports: tuple[ReadReport, ...]
-    folder: WorkingFolder
+    folder: TemporaryFolder
 
 
-def text(settings: TextSettings, within: Path | str | None = None) -> TextCorpus:
-    """Read a corpus from its files. The pairs are put on disk, and read from there when they are needed.
+def pair_corpus(settings: TextSettings, within: Path | str | None = None) -> TextCorpus[Pair]:
+    """Read a corpus of pairs from its files to disk.
 
     Args:
-        settings: which files, and the seed of the split.
+        settings: name the files, and the seed of the split.
         within: the folder to put them in; the system's for temporary files unless given.
 
     Raises:
-        ArgumentError: a file's name says of no known format.
-        DataError: a file cannot be read, is empty, has a line that is not UTF-8 or holds no pair; two files of which the
-            same lines are pairs differ in length.
+        ArgumentError: a file's name has an unknown ending.
+        DataError: a file cannot be read, is empty, has a line that is not UTF-8 or holds no pair; parallel files differ in length.
     """
-    folder = WorkingFolder(within)
-    train, report = _read(settings.train, settings.train_source, settings.train_target, folder, TRAIN)
+    folder = TemporaryFolder(within)
+    train = _write_pairs(settings.train, settings.train_source, settings.train_target, folder, TRAIN)
     if settings.valid is None and settings.valid_source is None:
-        train, validation = split(train, settings.seed, report)
-        return TextCorpus(train, validation, (report,), folder)
-    validation, seen = _read(settings.valid, settings.valid_source, settings.valid_target, folder, "validation.txt")
-    return TextCorpus(without(train, validation, report), validation, (report, seen), folder)
+        return _split_corpus(folder, train, None, settings.seed)
+    validation = _write_pairs(settings.valid, settings.valid_source, settings.valid_target, folder, VALIDATION)
+    return _split_corpus(folder, train, validation, settings.seed)
 
 
-def tokenizers(corpus: TextCorpus, settings: TextSettings) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target, learnt from what is trained on; the same one twice if it is shared.
+def line_corpus(settings: LinesSettings, within: Path | str | None = None) -> TextCorpus[str]:
+    """Read a corpus of lines from its files to disk; arguments and errors as for `pair_corpus`."""
+    folder = TemporaryFolder(within)
+    train = _write_lines(settings.train, folder, TRAIN)
+    validation = None if settings.valid is None else _write_lines(settings.valid, folder, VALIDATION)
+    return _split_corpus(folder, train, validation, settings.seed, LINE)
+
+
+def learn_tokenizers(corpus: TextCorpus[Pair], settings: TextSettings) -> tuple[Tokenizer, Tokenizer]:
+    """Learn the tokenizers of source and target from the training pairs; the same one twice if it is shared.
 
     Raises:
-        ArgumentError: a vocabulary's size cannot be had.
+        ArgumentError: the text allows no vocabulary of this size.
     """
     kind, size = settings.tokenizer_of("source")
     if settings.shared:
-        tokenizer = learn(kind, _Texts(corpus.train, ("source", "target")), size)
+        tokenizer = learn(kind, _Columns(corpus.train, (SOURCE, TARGET)), size)
         return tokenizer, tokenizer
-    source = learn(kind, _Texts(corpus.train, ("source",)), size)
+    source = learn(kind, _Columns(corpus.train, (SOURCE,)), size)
     kind, size = settings.tokenizer_of("target")
-    return source, learn(kind, _Texts(corpus.train, ("target",)), size)
+    return source, learn(kind, _Columns(corpus.train, (TARGET,)), size)
 
 
-def bitext(
-    corpus: TextCorpus, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
+def encode_pairs(
+    corpus: TextCorpus[Pair], settings: TextSettings, source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
 ) -> Bitext:
-    """The pairs to train on, encoded on disk; those longer than the settings' maximum length are left out and reported.
+    """Encode the training pairs on disk; those beyond the settings' maximum length are dropped and reported.
 
     Raises:
-        ArgumentError: pieces are to be dropped out, which these tokenizers do not have.
-        DataError: every pair is too long.
+        ArgumentError: the settings ask for dropout of pieces, and a tokenizer has no pieces.
+        DataError: no pair is short enough.
     """
     report, folder = corpus.reports[0], corpus.folder.path / INDEX
-    encoded = index(
-        corpus.train, source, target, folder, maximum_length=settings.maximum_length, report=report, length_multiple=length_multiple
-    )
+    limit = settings.maximum_length
+    encoded = index(corpus.train, source, target, folder, maximum_length=limit, report=report, length_multiple=length_multiple)
     if settings.dropout:
-        corpus.train.describe()
-    return _resampled(encoded, corpus.train, settings, source, target)
+        corpus.train.save()
+    return _with_dropout(encoded, corpus.train, settings, source, target)
 
 
 def open_bitext(
     folder: Path | str, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
 ) -> Bitext:
-    """The pairs to train on that another process has encoded, by `bitext`, and keeps as long as they are used.
+    """Open the training pairs that another process encoded by `encode_pairs`, and keeps while they are used.
 
     Args:
-        folder: its corpus' folder.
-        settings: those of its corpus.
-        source: its source's tokenizer.
-        target: its target's tokenizer.
-        length_multiple: see `bitext`.
+        folder: of its corpus.
+        settings: of its corpus.
+        source: its source tokenizer.
+        target: its target tokenizer.
+        length_multiple: see `Bitext`.
     """
     encoded = DiskBitext(Path(folder) / INDEX, length_multiple=length_multiple)
-    pairs = opened(WorkingFolder.of_another(folder), TRAIN) if settings.dropout else None
-    return _resampled(encoded, pairs, settings, source, target)
+    pairs = open_texts(TemporaryFolder.existing(folder), TRAIN, Pair) if settings.dropout else None
+    return _with_dropout(encoded, pairs, settings, source, target)
 
 
-def _resampled(encoded: DiskBitext, pairs: StoredPairs | None, settings: TextSettings, source: Tokenizer, target: Tokenizer) -> Bitext:
+def encode_lines(
+    corpus: TextCorpus[str], settings: LinesSettings, tokenizer: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
+) -> MaskedLines:
+    """Encode the training lines on disk; those beyond the settings' maximum length are dropped and reported.
+
+    Raises:
+        DataError: no line is short enough.
+    """
+    folder, report, limit = corpus.folder.path / INDEX, corpus.reports[0], settings.maximum_length
+    write_index(corpus.train, {LINE: tokenizer}, folder, maximum_length=limit, report=report, row_name=LINE)
+    return open_lines(corpus.folder.path, settings, tokenizer, length_multiple=length_multiple)
+
+
+def open_lines(folder: Path | str, settings: LinesSettings, tokenizer: Tokenizer, *, length_multiple: int = KEY_MULTIPLE) -> MaskedLines:
+    """Open the training lines that another process encoded by `encode_lines`; arguments as for `open_bitext`."""
+    return MaskedLines(DiskSequences(Path(folder) / INDEX, LINE), tokenizer.size, settings.blanks, length_multiple=length_multiple)
+
+
+def drop_long(
+    pairs: Sequence[Pair], lines: Sequence[int], tokenizers: Sequence[Tokenizer], limits: Sequence[float], report: ReadReport
+) -> Sequence[Pair]:
+    """Drop pairs of validation that are too long.
+
+    Args:
+        pairs: to validate on.
+        lines: their numbers.
+        tokenizers: of source and target.
+        limits: tokens of source and target, without BOS and EOS.
+        report: records the pairs that are longer.
+    """
+    rows: list[int] = []
+    for row, pair in enumerate(pairs):
+        sides = zip(tokenizers, (pair.source, pair.target), limits, strict=True)
+        if any(len(tokenizer.encode(text)) > limit for tokenizer, text, limit in sides):
+            report.drop(OVER_LONG, int(lines[row]))
+        else:
+            rows.append(row)
+    return pairs.select(np.array(rows, int)) if isinstance(pairs, DiskTexts) else [pairs[row] for row in rows]
+
+
+class _Columns(Iterable[str]):
+    """The texts of some columns, row by row; each iteration starts anew."""
+
+    def __init__(self, texts: DiskTexts[Pair], columns: tuple[int, ...]) -> None:
+        self._texts, self._columns = texts, columns
+
+    def __iter__(self) -> Iterator[str]:
+        return (fields[column] for fields in self._texts.fields() for column in self._columns)
+
+
+def _with_dropout(
+    encoded: DiskBitext, pairs: DiskTexts[Pair] | None, settings: TextSettings, source: Tokenizer, target: Tokenizer
+) -> Bitext:
     if not settings.dropout:
         return encoded
     if not isinstance(source, SubwordTokenizer) or not isinstance(target, SubwordTokenizer):
@@ -122,53 +184,38 @@ def _resampled(encoded: DiskBitext, pairs: StoredPairs | None, settings: TextSet
     return ResampledBitext(encoded, pairs, source, target, settings.dropout, maximum_length=settings.maximum_length)
 
 
-def drop_long(
-    pairs: Sequence[Pair], lines: Sequence[int], tokenizers: Sequence[Tokenizer], most: Sequence[float], report: ReadReport
-) -> Sequence[Pair]:
-    """The pairs that are not too long, to be validated on.
-
-    Args:
-        pairs: all of them.
-        lines: the number of each one's line.
-        tokenizers: of source and target.
-        most: tokens that source and target may have, BOS and EOS not counted.
-        report: takes up the pairs that are longer.
-    """
-    rows: list[int] = []
-    for row, pair in enumerate(pairs):
-        sides = zip(tokenizers, (pair.source, pair.target), most, strict=True)
-        if any(len(tokenizer.encode(text)) > limit for tokenizer, text, limit in sides):
-            report.drop(OVER_LONG, int(lines[row]))
-        else:
-            rows.append(row)
-    return pairs.only(np.array(rows, int)) if isinstance(pairs, StoredPairs) else [pairs[row] for row in rows]
-
-
-class _Texts(Iterable[str]):
-    """One side of the pairs, or both in turn, from the beginning each time."""
-
-    def __init__(self, of: Sequence[Pair], sides: tuple[str, ...]) -> None:
-        self._of, self._sides = of, sides
-
-    def __iter__(self) -> Iterator[str]:
-        for pair in self._of:
-            for side in self._sides:
-                yield getattr(pair, side)
-
-
-def _read(one: str | None, source: str | None, target: str | None, folder: WorkingFolder, name: str) -> tuple[StoredPairs, ReadReport]:
-    if one is not None:
-        report = ReadReport(_named(one))
-        numbered = read_pairs(one, report)
+def _write_pairs(
+    file: str | None, source: str | None, target: str | None, folder: TemporaryFolder, name: str
+) -> tuple[DiskTexts[Pair], ReadReport]:
+    if file is not None:
+        report = ReadReport(display_name(file))
+        pairs = read_pairs(file, report)
     else:
         assert source is not None and target is not None
-        report = ReadReport(f"{_named(source)} and {_named(target)}")
-        numbered = read_parallel(source, target, report)
-    stored = store(numbered, folder, name)
-    if not len(stored):
-        raise DataError(f"no line holds a pair; {'; '.join(line.strip() for line in report.summary())}")
-    return stored, report
+        report = ReadReport(f"{display_name(source)} and {display_name(target)}")
+        pairs = read_parallel(source, target, report)
+    texts = write_pairs(pairs, folder, name)
+    if not len(texts):
+        raise DataError(f"no line holds a pair; {report.one_line()}")
+    return texts, report
 
 
-def _named(path: str) -> str:
-    return "standard input" if path == "-" else path
+def _write_lines(file: str, folder: TemporaryFolder, name: str) -> tuple[DiskTexts[str], ReadReport]:
+    report = ReadReport(display_name(file))
+    texts = write_texts(((number, (line,)) for number, line in read_texts(file, report)), folder, name, str)
+    if not len(texts):
+        raise DataError(f"no line holds text; {report.one_line()}")
+    return texts, report
+
+
+def _split_corpus(
+    folder: TemporaryFolder,
+    train: tuple[DiskTexts[Row], ReadReport],
+    validation: tuple[DiskTexts[Row], ReadReport] | None,
+    seed: int,
+    row_name: str = "pair",
+) -> TextCorpus[Row]:
+    texts, report = train
+    if validation is None:
+        return TextCorpus(*split(texts, seed, report, row_name), (report,), folder)
+    return TextCorpus(drop_shared(texts, validation[0], report, row_name), validation[0], (report, validation[1]), folder)

@@ -1,7 +1,6 @@
-"""Lines with blanks to be guessed: which places of each, and what is read there instead.
+"""Lines with masked tokens, for masked language models.
 
-MASK is an id of its own behind those of the tokenizer, so that any tokenizer serves as it is: a model reads `size + 1` ids
-and tells `size` of them.
+MASK has the id after those of the tokenizer, so that any tokenizer serves unchanged: a model reads `size + 1` ids and predicts `size`.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.errors import DataError
 
 MASK = "[MASK]"
-# Stands for a blank while a tokenizer cuts the text around it: a character of Unicode's private use.
-STAND_IN = "\ue000"
-# Of the blanks of training, those that are masked; of the others one half is another token, the other what it was.
-MASKED = 0.8
+# Replaces a mask while a tokenizer cuts the text around it: a character of Unicode's private use.
+PLACEHOLDER = "\ue000"
+# Share of the masked positions of training that are read as MASK; half of the others are read as a random token, half as they are.
+MASK_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """Lines with blanks; all int64.
+    """Lines with masked tokens; all int64.
 
     Args:
-        token_ids: what is read, (B, T), right-padded with PAD.
+        token_ids: the input, (B, T), right-padded with PAD.
         lengths: tokens of each line, (B,).
-        positions: where the blanks are, counted through all rows of `lines`, (N,).
-        labels: what stood there, (N,).
+        positions: of the masked tokens, counted through all rows of `token_ids`, (N,).
+        labels: the original tokens at these positions, (N,).
     """
 
     token_ids: Tensor
@@ -42,31 +41,31 @@ class MaskedBatch:
 
     @property
     def tokens(self) -> int:
-        """How many blanks there are."""
+        """The number of masked tokens."""
         return len(self.labels)
 
     def to(self, device: torch.device | str) -> MaskedBatch:
-        """The same batch on another device."""
+        """Move the batch to a device."""
         return MaskedBatch(*(field.to(device, non_blocking=True) for field in (self.token_ids, self.lengths, self.positions, self.labels)))
 
     def zero_weight(self) -> MaskedBatch:
-        """The same lines without a blank."""
+        """Return these lines with no masked token to predict."""
         return MaskedBatch(self.token_ids, self.lengths, self.positions[:0], self.labels[:0])
 
 
 class MaskedLines(Examples[MaskedBatch]):
-    """Encoded lines in which blanks are made anew each time that they are learnt from.
+    """Encoded lines whose masks are drawn anew in each epoch.
 
-    Of a line of n tokens max(1, round(share · n)) are to be guessed. Of these 80 % are read as MASK, 10 % as any token, and 10 %
-    as what they are, so that features are worth something where nothing is masked.
+    Of a line of n tokens, max(1, round(share · n)) are to predict. Of these 80 % are read as MASK, 10 % as a random token, and 10 %
+    as they are, so that features are useful where nothing is masked.
 
     Source: Devlin et al. (2018), §3.1, arXiv 1810.04805; anew each epoch: Liu et al. (2019), §4.1, arXiv 1907.11692.
 
     Args:
         lines: the lines, none of them empty.
-        size: the tokenizer's ids; MASK is the one behind them.
-        share: of each line, 0 to 1.
-        length_multiple: lengths are padded to a multiple of this; 1 saves work where rounding does not matter.
+        size: the number of the tokenizer's ids, and the id of MASK.
+        share: of each line to mask, 0 to 1.
+        length_multiple: pad lengths to a multiple of this; 1 saves work where rounding does not matter.
     """
 
     row_name = "line"
@@ -82,55 +81,51 @@ class MaskedLines(Examples[MaskedBatch]):
         return {"text": self.lines}
 
     def lengths(self) -> np.ndarray:
-        """Tokens of each line."""
+        """Return the number of tokens of each line."""
         return self.lines.lengths
 
     def token_count(self, rows: np.ndarray) -> int:
-        """The blanks of these lines."""
-        return int(self._blanks(rows).sum())
+        """Return the number of masked tokens of these lines."""
+        return int(self._mask_counts(rows).sum())
 
     def batch(self, rows: np.ndarray) -> MaskedBatch:
-        """These lines with the same blanks every time, all of which are masked."""
-        return self._blanked(rows, 0, 0, all_masked=True)
+        """Make a batch with the same positions masked every time, all of them read as MASK."""
+        return self._masked(rows, 0, 0, only_masks=True)
 
     def augmented(self, rows: np.ndarray, seed: int, epoch: int) -> MaskedBatch:
-        return self._blanked(rows, seed, epoch, all_masked=False)
+        return self._masked(rows, seed, epoch, only_masks=False)
 
     def fingerprint(self) -> list[np.ndarray]:
-        """The lengths of the lines."""
+        """Return the lengths of the lines."""
         return [self.lines.lengths]
 
-    def _blanks(self, rows: np.ndarray) -> np.ndarray:
+    def _mask_counts(self, rows: np.ndarray) -> np.ndarray:
         return np.maximum(np.rint(self.share * self.lines.lengths[rows]).astype(np.int64), 1)
 
-    def _blanked(self, rows: np.ndarray, seed: int, epoch: int, *, all_masked: bool) -> MaskedBatch:
+    def _masked(self, rows: np.ndarray, seed: int, epoch: int, *, only_masks: bool) -> MaskedBatch:
         lengths, tokens = self.lines.lengths[rows].astype(np.int64), self.lines.pad(rows, self.length_multiple)  # (B,), (B, T)
-        drawn = hashed(seed, epoch, rows, tokens.shape[1])
-        # the least numbers of each line are its blanks
-        drawn[np.arange(tokens.shape[1]) >= lengths[:, None]] = np.iinfo(np.uint64).max
-        ranks = np.argsort(np.argsort(drawn, axis=1, kind="stable"), axis=1, kind="stable")
-        places = np.flatnonzero(ranks < self._blanks(rows)[:, None])
-        told, read, dice = tokens.ravel()[places], tokens.ravel().copy(), mixed(drawn.ravel()[places])
-        lots = dice.astype(np.float64) / 2.0**64
-        others = SPECIALS + mixed(dice) % np.uint64(max(self.size - SPECIALS, 1))
-        as_they_are = np.where(lots < (1 + MASKED) / 2, others.astype(np.int64), told)
-        read[places] = self.size if all_masked else np.where(lots < MASKED, self.size, as_they_are)
-        return MaskedBatch(
-            token_ids=torch.from_numpy(read.reshape(tokens.shape)),
-            lengths=torch.from_numpy(lengths),
-            positions=torch.from_numpy(places),
-            labels=torch.from_numpy(told),
-        )
+        hashes = hash_positions(seed, epoch, rows, tokens.shape[1])
+        # mask the positions with the smallest hashes of each line
+        hashes[np.arange(tokens.shape[1]) >= lengths[:, None]] = np.iinfo(np.uint64).max
+        ranks = np.argsort(np.argsort(hashes, axis=1, kind="stable"), axis=1, kind="stable")
+        positions = np.flatnonzero(ranks < self._mask_counts(rows)[:, None])
+        labels, inputs, second_hashes = tokens.ravel()[positions], tokens.ravel().copy(), splitmix64(hashes.ravel()[positions])
+        uniform = second_hashes.astype(np.float64) / 2.0**64
+        random_tokens = SPECIALS + splitmix64(second_hashes) % np.uint64(max(self.size - SPECIALS, 1))
+        unmasked = np.where(uniform < (1 + MASK_SHARE) / 2, random_tokens.astype(np.int64), labels)
+        inputs[positions] = self.size if only_masks else np.where(uniform < MASK_SHARE, self.size, unmasked)
+        arrays = (inputs.reshape(tokens.shape), lengths, positions, labels)
+        return MaskedBatch(*map(torch.from_numpy, arrays))
 
 
-def hashed(seed: int, epoch: int, rows: np.ndarray, length: int) -> np.ndarray:
-    """A number for each place of some rows, (B, T), which nothing but seed, epoch, row and place decides; uint64."""
-    of_row = mixed(mixed(mixed(np.full(1, seed, np.uint64)) + np.uint64(epoch)) + rows.astype(np.uint64))
-    return mixed(of_row[:, None] + np.arange(length, dtype=np.uint64))
+def hash_positions(seed: int, epoch: int, rows: np.ndarray, length: int) -> np.ndarray:
+    """Hash each position of some rows, (B, T), uint64: a function of seed, epoch, row and position alone."""
+    row_hashes = splitmix64(splitmix64(splitmix64(np.full(1, seed, np.uint64)) + np.uint64(epoch)) + rows.astype(np.uint64))
+    return splitmix64(row_hashes[:, None] + np.arange(length, dtype=np.uint64))
 
 
-def mixed(numbers: np.ndarray) -> np.ndarray:
-    """Other numbers, as if drawn at random, (…) → (…), uint64; SplitMix64 (Steele et al. 2014, doi 10.1145/2660193.2660195)."""
+def splitmix64(numbers: np.ndarray) -> np.ndarray:
+    """Hash numbers, (…) → (…), uint64; SplitMix64 (Steele et al. 2014, doi 10.1145/2660193.2660195)."""
     numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -139,12 +134,12 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A text with blanks, cut into pieces.
+    """Pieces of a text with masks.
 
     Args:
-        tokens: its ids, MASK being the tokenizer's size.
-        pieces: what each stands for; MASK itself for a blank.
-        mask_positions: where the blanks are among them.
+        tokens: the ids, MASK being the tokenizer's size.
+        pieces: the label of each id; "[MASK]" for a mask.
+        mask_positions: of the masks.
     """
 
     tokens: Sequence[int]
@@ -153,33 +148,34 @@ class MaskedText:
 
 
 def tokenize_masked(text: str, tokenizer: Tokenizer) -> MaskedText:
-    """Cut a text with blanks into pieces; a blank is one of them, with the space before it where pieces have theirs.
+    """Tokenize a text with masks; a mask is a piece of its own, with the space before it if pieces include theirs.
 
     Args:
         text: such as "the dog was [MASK] ."
-        tokenizer: what cuts it.
+        tokenizer: of the rest.
 
     Raises:
-        DataError: the text has no blank, or a blank is part of a word.
+        DataError: the text has no mask, or a mask is part of a word.
     """
     if MASK not in text:
         raise DataError(f"there is no {MASK}, as a blank is written, in {text!r}")
-    whole = text.replace(STAND_IN, " ").replace(MASK, STAND_IN)
-    cut, ids = tokenizer.pieces(whole), tokenizer.encode(whole)
-    # pieces of words write what they do not know in bytes
-    in_bytes = [f"<0x{byte:02X}>" for byte in STAND_IN.encode()]
-    tokens, pieces, blanks, place = list[int](), list[str](), list[int](), 0
-    while place < len(cut):
-        piece, taken = cut[place], 1
-        if cut[place : place + len(in_bytes)] == in_bytes:
-            piece, taken = STAND_IN, len(in_bytes)
+    marked = text.replace(PLACEHOLDER, " ").replace(MASK, PLACEHOLDER)
+    labels, ids = tokenizer.pieces(marked), tokenizer.encode(marked)
+    # subword tokenizers write unknown characters in bytes
+    in_bytes = [f"<0x{byte:02X}>" for byte in PLACEHOLDER.encode()]
+    tokens, pieces, mask_positions, index = list[int](), list[str](), list[int](), 0
+    while index < len(labels):
+        piece, count = labels[index], 1
+        if labels[index : index + len(in_bytes)] == in_bytes:
+            piece, count = PLACEHOLDER, len(in_bytes)
             if pieces and pieces[-1] == "▁":
                 del tokens[-1], pieces[-1]
-        if piece.removeprefix(" ") == STAND_IN:
-            blanks.append(len(pieces))
-        elif STAND_IN in piece:
-            raise DataError(f"{MASK} stands for a whole word: put spaces around it in {piece.replace(STAND_IN, MASK)!r}")
-        tokens.append(tokenizer.size if piece.removeprefix(" ") == STAND_IN else ids[place])
-        pieces.append(MASK if piece.removeprefix(" ") == STAND_IN else piece)
-        place += taken
-    return MaskedText(tokens, pieces, blanks)
+        is_mask = piece.removeprefix(" ") == PLACEHOLDER
+        if is_mask:
+            mask_positions.append(len(pieces))
+        elif PLACEHOLDER in piece:
+            raise DataError(f"{MASK} stands for a whole word: put spaces around it in {piece.replace(PLACEHOLDER, MASK)!r}")
+        tokens.append(tokenizer.size if is_mask else ids[index])
+        pieces.append(MASK if is_mask else piece)
+        index += count
+    return MaskedText(tokens, pieces, mask_positions)

@@ -1,7 +1,7 @@
 """Multi30k: image captions in English, German, French and Czech.
 
 Elliott et al. 2016 (arXiv:1605.00459), Elliott et al. 2017 (arXiv:1710.07177), Barrault et al. 2018. 29,000 lines to
-train on, 1,014 to validate on, 1,000 to test on; the same line of two languages is the same caption. For research use; the
+train on, 1,014 to validate on, 1,000 to test on; equal line numbers mean the same image. For research use; the
 repository https://github.com/multi30k/dataset states its terms.
 """
 
@@ -18,7 +18,7 @@ from urllib.request import urlopen
 
 from attent.errors import DataError
 
-# The files are known by their text, so that whichever state of the repository is read gives these texts or an error.
+# Checksums of the texts make sure that every state of the repository gives these texts or an error.
 COMMIT = "c40b37b23d6387214f8ab37335b5a8672b9745f2"
 URL = "https://raw.githubusercontent.com/multi30k/dataset/{ref}/data/task1/{path}"
 REFS = (COMMIT, "master")
@@ -39,8 +39,8 @@ RAW = {
     "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
     "val.fr": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
 }
-# Lower-cased, normalised and tokenised; published scores are measured on these. The repository has them unpacked.
-TOKENISED = {
+# Lower-cased, normalized and tokenized; published scores are measured on these. The repository has them unpacked.
+TOKENIZED = {
     "test_2016_flickr.lc.norm.tok.de": "c6a33d39d48f9f510de147651316cd9d918e09ad0219df734a2f16b6baccacc4",
     "test_2016_flickr.lc.norm.tok.en": "5b7f32627cf99eced828311b955dae9800bb52bc8b91cf8b6526829e605b29d2",
     "test_2016_flickr.lc.norm.tok.fr": "1463bd5960f9bfe098ec3cd752d3df0c49c84dc646fb518964a29232658cd836",
@@ -51,32 +51,32 @@ TOKENISED = {
     "val.lc.norm.tok.en": "46573ce391ae227f1c72f873392436a20ef18e0a6d518098cfbd70b77c8572ec",
     "val.lc.norm.tok.fr": "b303e301aa21fe7822a846b2b3fb2d5a1121ec807cd5b1d006fb7b2b5507168a",
 }
-FILES = {f"{name}.gz": digest for name, digest in RAW.items()} | {f"tok/{name}.gz": digest for name, digest in TOKENISED.items()}
+FILES = {f"{name}.gz": digest for name, digest in RAW.items()} | {f"tok/{name}.gz": digest for name, digest in TOKENIZED.items()}
 
 
 def multi30k(to: Path | str, source: Path | str | None = None, progress: Callable[[str], None] = lambda name: None) -> list[Path]:
-    """Put Multi30k into a folder: the raw texts, and in `tok/` the tokenised ones, each gzipped and checked by its SHA-256.
+    """Put Multi30k into a folder: the raw texts, and in `tok/` the tokenized ones, each gzipped and checked by its SHA-256.
 
-    A file that is there already, and right, is left as it is.
+    Files that are there and correct stay.
 
     Args:
-        to: the folder; it is made if it is not there.
-        source: a folder that has the files already; they are downloaded unless it is given.
-        progress: called with the name of each file that is fetched.
+        to: the folder; created if it does not exist.
+        source: a folder that has the files; without it they are downloaded.
+        progress: called with the name of each file to fetch.
 
     Returns:
         The files.
 
     Raises:
-        DataError: a file cannot be had, or is not what it should be; nothing wrong is ever left in the folder.
+        DataError: a file is not available or has another checksum; the folder never holds a wrong one.
     """
     to = Path(to)
     for name, digest in FILES.items():
         path = to / name
-        if path.is_file() and _text(path.read_bytes()) == digest:
+        if path.is_file() and _digest(path.read_bytes()) == digest:
             continue
         progress(name)
-        content = _downloaded(name, digest) if source is None else _copied(Path(source) / name, digest)
+        content = _download(name, digest) if source is None else _copy(Path(source) / name, digest)
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.part")
         draft.write_bytes(content)
@@ -84,35 +84,35 @@ def multi30k(to: Path | str, source: Path | str | None = None, progress: Callabl
     return [to / name for name in FILES]
 
 
-def _copied(path: Path, digest: str) -> bytes:
+def _copy(path: Path, digest: str) -> bytes:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    if (found := _text(content)) != digest:
-        raise DataError(f"{path} is not Multi30k's: the SHA-256 of its text must be {digest}, got {found}")
+    if (actual := _digest(content)) != digest:
+        raise DataError(f"{path} is not Multi30k's: the SHA-256 of its text must be {digest}, got {actual}")
     return content
 
 
-def _downloaded(name: str, digest: str) -> bytes:
-    tokenised = name.startswith("tok/")
-    wrong = ""
+def _download(name: str, digest: str) -> bytes:
+    is_tokenized = name.startswith("tok/")
+    reason = ""
     for ref in REFS:
-        url = URL.format(ref=ref, path=name.removesuffix(".gz") if tokenised else f"raw/{name}")
+        url = URL.format(ref=ref, path=name.removesuffix(".gz") if is_tokenized else f"raw/{name}")
         try:
-            with urlopen(url, timeout=SECONDS) as answer:
-                content = answer.read()
+            with urlopen(url, timeout=SECONDS) as response:
+                content = response.read()
         except (URLError, http.client.HTTPException, OSError) as error:
-            wrong = wrong or f"{url} cannot be downloaded: {getattr(error, 'reason', None) or error}"
+            reason = reason or f"{url} cannot be downloaded: {getattr(error, 'reason', None) or error}"
             continue
-        content = gzip.compress(content, mtime=0) if tokenised else content
-        if (found := _text(content)) == digest:
+        content = gzip.compress(content, mtime=0) if is_tokenized else content
+        if (actual := _digest(content)) == digest:
             return content
-        wrong = f"{url} is not what it was: the SHA-256 of its text must be {digest}, got {found}"
-    raise DataError(f"{wrong} (a folder that has the files can be named instead)")
+        reason = f"{url} is not what it was: the SHA-256 of its text must be {digest}, got {actual}"
+    raise DataError(f"{reason} (a folder that has the files can be named instead)")
 
 
-def _text(content: bytes) -> str:
+def _digest(content: bytes) -> str:
     try:
         return hashlib.sha256(gzip.decompress(content)).hexdigest()
     except (OSError, EOFError, zlib.error):

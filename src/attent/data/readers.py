@@ -1,92 +1,63 @@
-"""Pairs from files: lines side by side in one file (TSV, JSON lines) or in two, plain, gzipped or from standard input."""
+"""Readers of text files: lines, pairs and labelled texts; TSV, JSON lines or parallel files; plain, gzipped or from standard input.
+
+A small compressed file must not unpack to more than memory holds: every reader stops at a bound.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
 import itertools
 import json
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
-from attent.data import unpacking
+from attent.data.report import ReadReport
 from attent.data.text import Pair
 from attent.errors import ArgumentError, DataError
 
 STANDARD_INPUT = "-"
-# Line numbers that a report names for each reason.
-FIRST = 3
-BEYOND = "\uffff"
+# The last character of Unicode's basic plane.
+LAST_BASIC = "\uffff"
 
-# What is done with a line, as a report says it.
-EMPTY_LINE, EMPTY_SOURCE, EMPTY_TARGET = "empty line", "empty source", "empty target"
-NO_TAB, MANY_TABS = "no tab between source and target", "more than one tab"
-NO_JSON, NO_TEXTS = "not JSON", 'not an object with the texts "source" and "target"'
-OVER_LONG, SHARED = "longer than the maximum length", "also in validation"
+# Text and numbers unpack to a few times their packed size. Readers take this multiple of it, or MIN_UNPACKED bytes if those are more.
+MAX_RATIO, MIN_UNPACKED = 100, 2**26
+# Bytes of a line. SentencePiece takes fifty times as much memory to cut one, even to find it too long to train on.
+MAX_LINE = 2**21
+BUFFER = 2**18
+
+# Reasons for which a report drops or notes a line.
+EMPTY_LINE, MANY_TABS = "empty line", "more than one tab"
+NOT_JSON, NO_TEXTS = "not JSON", 'not an object with the texts "source" and "target"'
+OVER_LONG = "longer than the maximum length"
 RARE = "with an emoji or another character beyond U+FFFF"
+REPEATED, CONTRADICTED = "the same text and label as before", "the text has other labels on other lines"
+PAIR_COLUMNS, LABELLED_COLUMNS = ("source", "target"), ("text", "label")
+
+# The texts of a line, or the reason to drop it.
+Fields = tuple[str, ...]
+Parsed = Fields | str
 
 
-@dataclass
-class LineTally:
-    """How many lines met with something, and the numbers of the first of them."""
+class LabelledText(NamedTuple):
+    """A text and the name of its class."""
 
-    count: int = 0
-    first: list[int] = field(default_factory=list)
-
-    def add(self, line: int) -> None:
-        """Count one more line, numbered from 1."""
-        self.count += 1
-        if len(self.first) < FIRST:
-            self.first.append(line)
-
-    def location(self, unit: str = "line") -> str:
-        """`line 7`, or `lines 7, 9, 12, …`."""
-        return f"{unit}{'s' * (self.count > 1)} {', '.join(map(str, self.first))}{', …' * (self.count > len(self.first))}"
+    text: str
+    label: str
 
 
-@dataclass
-class ReadReport:
-    """What was read, and what was done with each line that is not like the others.
-
-    Args:
-        name: the file or the files.
-        lines: lines read.
-        dropped: by reason, the lines that were left out.
-        noted: by what is particular about them, lines that were kept all the same.
-    """
-
-    name: str
-    lines: int = 0
-    dropped: dict[str, LineTally] = field(default_factory=dict)
-    noted: dict[str, LineTally] = field(default_factory=dict)
-
-    @property
-    def kept(self) -> int:
-        """Lines that were not dropped."""
-        return self.lines - sum(tally.count for tally in self.dropped.values())
-
-    def drop(self, reason: str, line: int) -> None:
-        """Say that a line is left out."""
-        self.dropped.setdefault(reason, LineTally()).add(line)
-
-    def note(self, what: str, line: int) -> None:
-        """Say that a line is kept although there is something about it."""
-        self.noted.setdefault(what, LineTally()).add(line)
-
-    def summary(self) -> list[str]:
-        """The report for a person, line by line."""
-        return [
-            f"{self.name}: {self.lines:,} lines read, {self.kept:,} kept",
-            *(f"  {tally.count:,} dropped: {reason} ({tally.location()})" for reason, tally in self.dropped.items()),
-            *(f"  {tally.count:,} kept as written: {what} ({tally.location()})" for what, tally in self.noted.items()),
-        ]
+def display_name(path: str | Path) -> str:
+    """Return the name of a file for a message; `-` is standard input."""
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of UTF-8 text. Only a line feed ends one, with or without a carriage return before it; a byte order mark is dropped.
+    """Read the lines of UTF-8 text. Only a line feed ends one, perhaps after a carriage return; a byte order mark is dropped.
 
     Args:
         path: a file, gzipped if its name ends in .gz; `-` is standard input.
@@ -94,111 +65,186 @@ def read_lines(path: str | Path) -> Iterator[str]:
     Raises:
         DataError: the file cannot be read or unpacks to too much, or a line is not UTF-8 or too long.
     """
-    with _opened(path) as stream:
-        for number, line in enumerate(unpacking.lines(stream, _named(path)), start=1):
+    with _open(path) as stream:
+        for number, line in enumerate(limited_lines(stream, display_name(path)), start=1):
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
             except UnicodeDecodeError as error:
-                raise DataError(f"{_named(path)}, line {number}: not UTF-8 ({error.reason})") from error
+                raise DataError(f"{display_name(path)}, line {number}: not UTF-8 ({error.reason})") from error
+
+
+def read_texts(path: str | Path, report: ReadReport) -> Iterator[tuple[int, str]]:
+    """Read the lines of a file that hold text, with their numbers.
+
+    Args:
+        path: see `read_lines`.
+        report: records empty lines.
+
+    Raises:
+        DataError: as `read_lines`, or the file is empty.
+    """
+    rows = ((line,) if line.strip() else EMPTY_LINE for line in read_lines(path))
+    return ((number, text) for number, (text,) in _report_dropped(display_name(path), rows, report))
 
 
 def read_pairs(path: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
-    """The pairs of one file, with the numbers of their lines.
+    """Read the pairs of one file, with the numbers of their lines.
 
     A `.tsv` has source, tab and target in each line; a `.jsonl` has an object with the texts "source" and "target".
     Standard input is JSON lines if it begins with a brace, else TSV. Lines that are no pair are dropped and reported.
 
     Args:
         path: the file, its ending perhaps followed by .gz; `-` is standard input.
-        report: takes up what was done with the lines.
+        report: records dropped lines.
 
     Raises:
-        ArgumentError: the name ends otherwise.
+        ArgumentError: the name has another ending.
         DataError: the file cannot be read, is empty, or has a line that is not UTF-8.
     """
-    texts = read_lines(path)
+    lines = read_lines(path)
     if str(path) == STANDARD_INPUT:
-        first = next(texts, None)
-        texts = itertools.chain([] if first is None else [first], texts)
-        split = _json if (first or "").lstrip().startswith("{") else _tabs
+        first = next(lines, None)
+        lines = itertools.chain([] if first is None else [first], lines)
+        parse = _parse_json if (first or "").lstrip().startswith("{") else partial(_parse_tsv, columns=PAIR_COLUMNS)
     else:
-        split = _splitter(path)
-    return _kept(path, (split(text) for text in texts), report)
+        parse = _parser(path)
+    return _pairs(display_name(path), (parse(line) for line in lines), report)
 
 
 def read_parallel(source: str | Path, target: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair]]:
-    """The pairs of two files, the same line of both being one pair, with the numbers of their lines.
+    """Read pairs from two files, line by line, with their numbers.
 
     Args:
         source: the file of sources.
         target: the file of targets.
-        report: takes up what was done with the lines.
+        report: records dropped lines.
 
     Raises:
         DataError: a file cannot be read or is empty, has a line that is not UTF-8, or their numbers of lines differ.
     """
-    return _kept(f"{_named(source)} and {_named(target)}", _side_by_side(source, target), report)
+    return _pairs(f"{display_name(source)} and {display_name(target)}", _parallel_lines(source, target), report)
 
 
-def _splitter(path: str | Path) -> Callable[[str], Pair | str]:
+def read_labelled(path: str, report: ReadReport) -> list[tuple[int, LabelledText]]:
+    """Read texts with a label each, with the numbers of their lines: text, tab and label in each line.
+
+    Spaces around a label are dropped. A text that comes with several labels shows not which is right, and one that comes twice
+    counts once: both are dropped and reported, as are lines without text or label.
+
+    Args:
+        path: the file, gzipped if its name ends in .gz; `-` is standard input.
+        report: records dropped lines.
+
+    Raises:
+        DataError: the file cannot be read, is empty, has a line that is not UTF-8, or none with a text and a label.
+    """
+    rows = (_parse_tsv(line, LABELLED_COLUMNS) for line in read_lines(path))
+    numbered = _report_dropped(display_name(path), rows, report, note_rare=False)
+    examples = [(number, LabelledText(text, label.strip())) for number, (text, label) in numbered]
+    labels: dict[str, set[str]] = {}
+    for _, example in examples:
+        labels.setdefault(example.text, set()).add(example.label)
+    result, texts = [], set[str]()
+    for number, example in examples:
+        if len(labels[example.text]) > 1:
+            report.drop(CONTRADICTED, number)
+        elif example.text in texts:
+            report.drop(REPEATED, number)
+        else:
+            texts.add(example.text)
+            result.append((number, example))
+    if not result:
+        raise DataError(f"no line holds a text and a label; {report.one_line()}")
+    return result
+
+
+def max_unpacked(packed: int) -> int:
+    """Return the most bytes that a file of so many packed bytes may unpack to."""
+    return max(MAX_RATIO * packed, MIN_UNPACKED)
+
+
+class LimitedReader(io.RawIOBase):
+    """Reader of unpacked bytes up to a bound.
+
+    Args:
+        stream: unpacks; closed with this reader.
+        packed: bytes of the packed file.
+        name: of the file in errors.
+    """
+
+    def __init__(self, stream: IO[bytes], packed: int, name: Path | str) -> None:
+        self._stream, self._limit, self._name, self._count = stream, max_unpacked(packed), name, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Read some bytes; errors are those of the stream, or a DataError at the bound."""
+        content = self._stream.read(len(buffer))
+        buffer[: len(content)] = content
+        self._count += len(content)
+        if self._count > self._limit:
+            raise DataError(f"{self._name} unpacks to more than {self._limit:,} bytes, which text and numbers of its size never do")
+        return len(content)
+
+    def close(self) -> None:
+        """Close the stream too."""
+        self._stream.close()
+        super().close()
+
+
+def limit_unpacking(stream: IO[bytes], packed: int, name: Path | str) -> io.BufferedReader:
+    """Bound what a stream unpacks; arguments as for `LimitedReader`."""
+    return io.BufferedReader(LimitedReader(stream, packed, name), BUFFER)
+
+
+def open_gzip(path: Path | str) -> io.BufferedReader:
+    """Open a gzipped file to read its content within the bound.
+
+    Raises:
+        OSError: the system refuses it; errors of reading as for `LimitedReader`.
+    """
+    # a pipe has no size
+    return limit_unpacking(gzip.open(path), Path(path).stat().st_size or sys.maxsize, path)  # pyright: ignore[reportArgumentType]
+
+
+def limited_lines(stream: IO[bytes], name: Path | str) -> Iterator[bytes]:
+    """Read the lines of a stream, each with its line feed.
+
+    Raises:
+        DataError: one has more than 2 MiB.
+    """
+    for number in itertools.count(1):
+        line = stream.readline(MAX_LINE + 1)
+        if not line:
+            return
+        if len(line) > MAX_LINE:
+            raise DataError(f"{name}, line {number}: has more than {MAX_LINE:,} bytes")
+        yield line
+
+
+def _parser(path: str | Path) -> Callable[[str], Parsed]:
     match Path(str(path).removesuffix(".gz")).suffix:
         case ".tsv":
-            return _tabs
+            return partial(_parse_tsv, columns=PAIR_COLUMNS)
         case ".jsonl":
-            return _json
+            return _parse_json
         case _:
             raise ArgumentError(f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {path}")
 
 
-def _side_by_side(source: str | Path, target: str | Path) -> Iterator[Pair]:
-    left, right = read_lines(source), read_lines(target)
-    for count in itertools.count():
-        texts = next(left, None), next(right, None)
-        match texts:
-            case (str(), str()):
-                yield Pair(*texts)
-            case (None, None):
-                return
-            case _:
-                counts = [count + (text is not None) + sum(1 for _ in rest) for text, rest in zip(texts, (left, right), strict=True)]
-                counted = f"{_named(source)} has {counts[0]:,} and {_named(target)} has {counts[1]:,}"
-                raise DataError(f"source and target must have as many lines as each other: {counted}")
-
-
-def _kept(path: str | Path, read: Iterator[Pair | str], report: ReadReport) -> Iterator[tuple[int, Pair]]:
-    number = 0
-    for number, pair in enumerate(read, start=1):
-        report.lines = number
-        if isinstance(pair, Pair):
-            pair = _lacking(pair) or pair
-        if isinstance(pair, str):
-            report.drop(pair, number)
-            continue
-        if max(pair.source) > BEYOND or max(pair.target) > BEYOND:
-            report.note(RARE, number)
-        yield number, pair
-    if not number:
-        raise DataError(f"{_named(path)}: empty")
-
-
-def _lacking(pair: Pair) -> str | None:
-    source, target = pair.source.strip(), pair.target.strip()
-    if source and target:
-        return None
-    return EMPTY_TARGET if source else EMPTY_SOURCE if target else EMPTY_LINE
-
-
-def _tabs(line: str) -> Pair | str:
+def _parse_tsv(line: str, columns: tuple[str, str]) -> Parsed:
     match line.split("\t"):
-        case [source, target]:
-            return Pair(source, target)
+        case [first, second]:
+            return _non_empty(first, second, columns)
         case [text]:
-            return NO_TAB if text.strip() else EMPTY_LINE
+            return f"no tab between {' and '.join(columns)}" if text.strip() else EMPTY_LINE
         case _:
             return MANY_TABS
 
 
-def _json(line: str) -> Pair | str:
+def _parse_json(line: str) -> Parsed:
     if not line.strip():
         return EMPTY_LINE
     try:
@@ -206,25 +252,61 @@ def _json(line: str) -> Pair | str:
         # half a surrogate pair, which JSON can write, is no text
         line.encode() if "\\u" not in line else json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        return NO_JSON
+        return NOT_JSON
     match content:
         case {"source": str(source), "target": str(target)}:
-            return Pair(source, target)
+            return _non_empty(source, target, PAIR_COLUMNS)
         case _:
             return NO_TEXTS
 
 
-def _named(path: str | Path) -> str:
-    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+def _parallel_lines(source: str | Path, target: str | Path) -> Iterator[Parsed]:
+    files = read_lines(source), read_lines(target)
+    for count in itertools.count():
+        match texts := tuple(next(lines, None) for lines in files):
+            case (str(left), str(right)):
+                yield _non_empty(left, right, PAIR_COLUMNS)
+            case (None, None):
+                return
+            case _:
+                counts = [count + (text is not None) + sum(1 for _ in lines) for text, lines in zip(texts, files, strict=True)]
+                comparison = f"{display_name(source)} has {counts[0]:,} and {display_name(target)} has {counts[1]:,}"
+                raise DataError(f"source and target must have as many lines as each other: {comparison}")
+
+
+def _non_empty(first: str, second: str, columns: tuple[str, str]) -> Parsed:
+    has_first, has_second = bool(first.strip()), bool(second.strip())
+    if has_first and has_second:
+        return first, second
+    return f"empty {columns[1]}" if has_first else f"empty {columns[0]}" if has_second else EMPTY_LINE
+
+
+def _pairs(name: str, rows: Iterator[Parsed], report: ReadReport) -> Iterator[tuple[int, Pair]]:
+    return ((number, Pair(source, target)) for number, (source, target) in _report_dropped(name, rows, report))
+
+
+def _report_dropped(name: str, rows: Iterator[Parsed], report: ReadReport, *, note_rare: bool = True) -> Iterator[tuple[int, Fields]]:
+    """Number the lines and report those without texts."""
+    number = 0
+    for number, fields in enumerate(rows, start=1):
+        report.lines = number
+        if isinstance(fields, str):
+            report.drop(fields, number)
+            continue
+        if note_rare and max(map(max, fields)) > LAST_BASIC:
+            report.note(RARE, number)
+        yield number, fields
+    if not number:
+        raise DataError(f"{name}: empty")
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[IO[bytes]]:
+def _open(path: str | Path) -> Iterator[IO[bytes]]:
     if str(path) == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
     try:
-        with unpacking.open_gzip(path) if str(path).endswith(".gz") else Path(path).open("rb") as stream:
+        with open_gzip(path) if str(path).endswith(".gz") else Path(path).open("rb") as stream:
             yield stream
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error

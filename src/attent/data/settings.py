@@ -1,4 +1,4 @@
-"""Which text a model learns from, and how that is cut into tokens."""
+"""Settings of corpora: their files, their tokenizers, and word vectors for their embeddings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = ("train", "train_source", "train_target", "valid", "valid_source", "vali
 
 
 class LinesSettings(BaseModel, extra="forbid", frozen=True):
-    """The settings of a text in which blanks are made; a file may be gzipped (.gz), and one may be standard input (-)."""
+    """Settings of lines for masked language models; a file may be gzipped (.gz), and one may be standard input (-)."""
 
     train: File = Field(description="the lines to train on")
     valid: File | None = Field(None, description="lines to validate on; without any, 5 % of the lines, at most 1,000, are split off")
@@ -40,7 +40,7 @@ class LinesSettings(BaseModel, extra="forbid", frozen=True):
 
 
 class TextSettings(BaseModel, extra="forbid", frozen=True):
-    """The settings of a corpus in files; each file may be gzipped (.gz), and one may be standard input (-)."""
+    """Settings of a corpus of pairs; each file may be gzipped (.gz), and one may be standard input (-)."""
 
     train: File | None = Field(None, description="pairs to train on: a .tsv, or a .jsonl with source and target")
     train_source: File | None = Field(None, description="instead of train: the sources, one a line")
@@ -77,8 +77,8 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
 
     @model_validator(mode="after")
     def _shared_means_one(self) -> TextSettings:
-        own = (self.source_tokenizer, self.target_tokenizer, self.source_vocabulary, self.target_vocabulary)
-        if self.shared and any(value is not None for value in own):
+        by_side = (self.source_tokenizer, self.target_tokenizer, self.source_vocabulary, self.target_vocabulary)
+        if self.shared and any(value is not None for value in by_side):
             raise ArgumentError("a shared tokenizer is set by tokenizer and vocabulary alone, not by side")
         return self
 
@@ -90,7 +90,7 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
         return self
 
     def tokenizer_of(self, side: Literal["source", "target"]) -> tuple[Kind, int | None]:
-        """The kind of a side's tokenizer, and the number of its ids unless that is automatic."""
+        """Return the kind of a side's tokenizer, and the number of its ids unless that is automatic."""
         kind, size = (
             (self.source_tokenizer, self.source_vocabulary) if side == "source" else (self.target_tokenizer, self.target_vocabulary)
         )
@@ -101,13 +101,33 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
 AnySettings = TypeVar("AnySettings", LinesSettings, TextSettings)
 
 
-def limit_length(settings: AnySettings, longest: int | None, beside: int = 0) -> AnySettings:
-    """The settings, with nothing longer than a model can read.
+class VectorsSettings(BaseModel, extra="forbid", frozen=True):
+    """Settings of embeddings that start from word vectors, `[vectors]` in TOML: a file for each, see `attent.data.word_vectors.read`."""
+
+    source: File | None = Field(None, description="word vectors that the source's embedding starts from")
+    target: File | None = Field(None, description="word vectors that the target's embedding starts from")
+    text: File | None = Field(None, description="word vectors that the embedding of plain text starts from")
+    frozen: bool = Field(False, description="whether these embeddings stay as they start, words without a vector included")
+
+    @model_validator(mode="after")
+    def _frozen_needs_vectors(self) -> VectorsSettings:
+        if self.frozen and not self.files:
+            raise ArgumentError("frozen needs word vectors: give source, target or text")
+        return self
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files, by the name of the tokenizer of their words."""
+        return {side: file for side in ("source", "target", "text") if (file := getattr(self, side)) is not None}
+
+
+def limit_length(settings: AnySettings, longest: int | None, reserved: int = 0) -> AnySettings:
+    """Lower the maximum length of texts to what a model can read.
 
     Args:
         settings: of lines or of pairs.
-        longest: the most tokens that it can read; None where there is no limit.
-        beside: how many of these are not of the text, as BOS is.
+        longest: the most tokens that the model can read; no limit if None.
+        reserved: how many of these are not of the text, as BOS.
     """
-    most = settings.maximum_length if longest is None else min(settings.maximum_length, longest - beside)
-    return settings.model_copy(update={"maximum_length": most})
+    limit = settings.maximum_length if longest is None else min(settings.maximum_length, longest - reserved)
+    return settings.model_copy(update={"maximum_length": limit})

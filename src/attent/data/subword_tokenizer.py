@@ -1,4 +1,4 @@
-"""Pieces of words, learnt from text, to token ids and back; through SentencePiece."""
+"""Tokenizers of subword pieces that are learnt from text, through SentencePiece."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from typing import ClassVar, Self
 
 import sentencepiece
 
-from attent.data import tokenizer_file
-from attent.data.subword_sampling import BpeDropout, Sampler, SubwordRegularization, Vocabulary
-from attent.data.tokenizer import BOS, EOS, PAD, UNK, spoken
+from attent.data.subword_sampling import BpeDropout, PieceTable, Sampler, SubwordRegularization
+from attent.data.tokenizer import BOS, EOS, PAD, UNK, read_tokenizer, text_ids, write_tokenizer
 from attent.errors import ArgumentError, DataError
 
 VERSION = 1
-# Lines learnt from: more of them change the pieces little, and cost time and memory.
-SAMPLE = 200_000
+# Lines to learn from: more of them change the pieces little, and cost time and memory.
+SAMPLE_SIZE = 200_000
 # The share of all characters that have a piece of their own; the rarest are written in bytes.
 COVERAGE = 0.9995
 
-# SentencePiece writes a space as "▁" and so could not tell the two apart: a "▁" in the text is written in another way,
-# with two code points that Unicode keeps free of characters, and so is the first of these.
+# SentencePiece writes a space as "▁": to tell them apart, a "▁" in the text is escaped with two code points that Unicode keeps free of
+# characters, and so is the first of these.
 ESCAPE, LOW_LINE = "\U0010ffff", "\U0010fffe"
 ESCAPED = str.maketrans({"▁": ESCAPE + LOW_LINE, ESCAPE: ESCAPE + ESCAPE})
 SPACE = "▁"
@@ -33,20 +32,20 @@ ESCAPES = re.compile(f"{ESCAPE}([{ESCAPE}{LOW_LINE}])")
 
 
 class SubwordTokenizer:
-    """Frequent words whole, rare ones in pieces, and characters never seen in bytes, so that every text comes back as it was.
+    """Tokenizer with one id per frequent word, per piece of rarer ones, and per byte of unknown characters: it is lossless.
 
-    Text is taken as it is: no normalisation, no trimming of spaces. Two kinds derive from it, which differ in how pieces
-    are found: `BpeTokenizer` and `UnigramTokenizer`.
+    Text is taken as it is: no normalization, no trimming of spaces. Base of `BpeTokenizer` and `UnigramTokenizer`, which learn and
+    choose pieces differently.
 
     Args:
         model: a SentencePiece model, serialized.
 
     Raises:
-        ArgumentError: it is none, or its first four ids are not PAD, UNK, BOS and EOS, or a piece is no text.
+        ArgumentError: it is invalid, or its first four ids are not PAD, UNK, BOS and EOS, or a piece is no text.
     """
 
     KIND: ClassVar[str]
-    SAMPLER: ClassVar[Callable[[Vocabulary], Sampler]]
+    SAMPLER: ClassVar[Callable[[PieceTable], Sampler]]
 
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -66,17 +65,17 @@ class SubwordTokenizer:
 
     @classmethod
     def learn(cls, lines: Iterable[str], size: int) -> Self:
-        """The tokenizer learnt from lines: all of them, or 200,000 if there are more, always the same ones.
+        """Learn from lines: all of them, or 200,000 if there are more, always the same ones.
 
         Args:
             lines: the text to learn from.
-            size: the number of ids wanted, the special ones and 256 bytes included; a small text yields fewer.
+            size: the number of ids, with the special ones and 256 bytes; a small text yields fewer.
 
         Raises:
             ArgumentError: the size is too small for the characters of the text.
             DataError: there is no text.
         """
-        sample = [line.translate(ESCAPED) for line in _sampled(lines) if line.strip()]
+        sample = [line.translate(ESCAPED) for line in _reservoir_sample(lines) if line.strip()]
         if not sample:
             raise DataError("there is no text to learn a tokenizer from")
         model = io.BytesIO()
@@ -99,28 +98,28 @@ class SubwordTokenizer:
                 minloglevel=3,
             )
         except RuntimeError as error:
-            if least := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
-                raise ArgumentError(f"a vocabulary for the characters of this text must be at least {least[1]}, got {size}") from error
+            if minimum := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+                raise ArgumentError(f"a vocabulary for the characters of this text must be at least {minimum[1]}, got {size}") from error
             raise DataError(f"no {cls.KIND} tokenizer can be learnt from this text: {error}") from error
         return cls(model.getvalue())
 
     @property
     def size(self) -> int:
-        """The number of ids, the four special ones included."""
+        """The number of ids, with the four special ones."""
         return self._processor.GetPieceSize()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the likeliest pieces; no BOS, no EOS."""
+        """Return the ids of the most probable pieces, without BOS and EOS."""
         return self._processor.EncodeAsIds(text.translate(ESCAPED))
 
     def sample(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """The ids of pieces drawn at random, to train on: a text is cut in another way each time.
+        """Sample the pieces of texts to train on.
 
         BPE leaves out each merge with the probability `dropout` (BPE-dropout: Provilkov et al. 2020, arXiv:1910.13267);
         unigram draws from p(pieces | text)^dropout (subword regularization: Kudo 2018, arXiv:1804.10959, α).
 
         Args:
-            texts: the texts to cut, in whole, for the result depends on their order.
+            texts: to cut; the result depends on their order.
             dropout: from 0 to 1; BPE cuts as `encode` at 0 and into characters at 1. Common is 0.1.
             seed: the same texts and seed give the same pieces, in every process.
 
@@ -134,47 +133,47 @@ class SubwordTokenizer:
 
     @cached_property
     def _sampler(self) -> Sampler:
-        return type(self).SAMPLER(Vocabulary.of(self._processor))
+        return type(self).SAMPLER(PieceTable.of(self._processor))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text up to the first EOS; PAD, UNK and BOS leave no trace.
+        """Return the text up to the first EOS, without PAD, UNK and BOS.
 
         Raises:
             ArgumentError: an id is not below `size`.
         """
-        kept = list(spoken(ids, self.size))
-        return ESCAPES.sub(lambda escape: ESCAPE if escape[1] == ESCAPE else "▁", self._processor.DecodeIds(kept))
+        text = self._processor.DecodeIds(list(text_ids(ids, self.size)))
+        return ESCAPES.sub(lambda escape: ESCAPE if escape[1] == ESCAPE else "▁", text)
 
     def pieces(self, text: str) -> list[str]:
-        """The pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
+        """Return the pieces, one per id of `encode(text)`, with "▁" for a space and `<0x0A>` for a byte."""
         return self._processor.EncodeAsPieces(text.translate(ESCAPED))
 
     def piece(self, token: int) -> str:
-        """The piece, with "▁" for a space."""
+        """Return the piece of an id, with "▁" for a space."""
         processor = self._processor
         return "" if token <= EOS or processor.IsByte(token) else processor.IdToPiece(token)
 
     def word(self, token: int) -> str | None:
-        """A piece that begins with a space, without it, or one that has neither letter nor digit."""
+        """Return a piece that begins with a space, without it, or one that has neither letter nor digit."""
         piece = self.piece(token)
-        whole = piece.startswith(SPACE) or not any(map(str.isalnum, piece))
-        return piece.removeprefix(SPACE) or None if whole else None
+        is_word = piece.startswith(SPACE) or not any(map(str.isalnum, piece))
+        return piece.removeprefix(SPACE) or None if is_word else None
 
     def save(self, path: Path) -> None:
         """Write the tokenizer as JSON, with the version of its format and the model in base64."""
-        tokenizer_file.write(path, self._format(), VERSION, {"sentencepiece": base64.b64encode(self._model).decode("ascii")})
+        write_tokenizer(path, self._format(), VERSION, {"sentencepiece": base64.b64encode(self._model).decode("ascii")})
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what `save` wrote.
+        """Read a file of `save`.
 
         Raises:
             DataError: the file is missing or damaged, or a newer attent wrote it.
         """
-        model = tokenizer_file.read(path, cls._format(), VERSION).get("sentencepiece")
+        model = read_tokenizer(path, cls._format(), VERSION).get("sentencepiece")
         try:
             return cls(base64.b64decode(model, validate=True) if isinstance(model, str) else b"-")
-        # ArgumentError is one, binascii's too
+        # ArgumentError and binascii.Error are ValueErrors
         except ValueError as error:
             raise DataError(f"{path} is damaged: {error}") from error
 
@@ -184,25 +183,25 @@ class SubwordTokenizer:
 
 
 class BpeTokenizer(SubwordTokenizer):
-    """Pieces from byte-pair encoding: the most frequent pair merged, again and again (Sennrich et al. 2016, arXiv:1508.07909)."""
+    """Pieces by byte-pair encoding: merge the most frequent pair repeatedly (Sennrich et al. 2016, arXiv:1508.07909)."""
 
     KIND = "bpe"
     SAMPLER = BpeDropout
 
 
 class UnigramTokenizer(SubwordTokenizer):
-    """Pieces from a unigram model: those that make the text likeliest (Kudo 2018, arXiv:1804.10959)."""
+    """Pieces by a unigram model: those of the highest probability (Kudo 2018, arXiv:1804.10959)."""
 
     KIND = "unigram"
     SAMPLER = SubwordRegularization
 
 
-def _sampled(lines: Iterable[str]) -> list[str]:
-    """All the lines, or an even sample of them (reservoir sampling: Vitter 1985, algorithm R)."""
-    random, kept = Random(0), []
+def _reservoir_sample(lines: Iterable[str]) -> list[str]:
+    """Draw lines uniformly, or take all if they are few enough (reservoir sampling: Vitter 1985, algorithm R)."""
+    random, sample = Random(0), []
     for number, line in enumerate(lines):
-        if number < SAMPLE:
-            kept.append(line)
-        elif (place := int(random.random() * (number + 1))) < SAMPLE:
-            kept[place] = line
-    return kept
+        if number < SAMPLE_SIZE:
+            sample.append(line)
+        elif (index := int(random.random() * (number + 1))) < SAMPLE_SIZE:
+            sample[index] = line
+    return sample

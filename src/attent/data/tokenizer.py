@@ -1,26 +1,253 @@
-"""Text to token ids and back."""
+"""Tokenizers: text to token ids and back, with one id per character or per word."""
 
 from __future__ import annotations
 
+import json
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
-from attent.data import tokenizer_file
+from attent.bounded import read_json
 from attent.errors import ArgumentError, DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = 4
-FORMAT, VERSION = "attent character tokenizer", 1
+# Bytes that a tokenizer's file may have: that of a million words of ten Cyrillic letters has half of them.
+MAX_FILE = 2**27
+# The version of the format of files.
+VERSION = 1
+# Unless its size is given, a vocabulary has the words that occur so often: one that occurs once teaches no more than UNK.
+MIN_COUNT = 2
+
+# Punctuation and symbols, one piece each. Marks and joiners belong to words, or those of many scripts would be torn.
+SIGNS = r"!-/:-@\[-^`{-~¡-©«-´¶-¹»-¿×÷\u2010-\u2027\u2030-\u205e\u3001-\u3020\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+# A word or a sign, with the space before it if there is one; other white space is a piece of its own.
+PIECE = re.compile(rf" ?[^\s{SIGNS}]+| ?[{SIGNS}]|\s")
+# Characters from which a text is split lazily: a list of its words takes some twenty times its bytes.
+LONG_TEXT = 2**16
+# Signs that keyboards and texts use for one another.
+VARIANTS = (" \u00a0\u202f\u2009", "-‐‑–—", "'’ʼ‘", ".。．", ",，、،")
 
 
-def spoken(ids: Iterable[int], size: int) -> Iterator[int]:
-    """The ids up to the first EOS that stand for text; PAD, UNK and BOS are passed over.
+class Tokenizer(Protocol):
+    """Interface of tokenizers; the ids 0 to 3 are PAD, UNK, BOS and EOS."""
+
+    @property
+    def size(self) -> int:
+        """The number of ids, with the special ones."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without BOS and EOS."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of ids up to the first EOS, without special ids."""
+        ...
+
+    def pieces(self, text: str) -> list[str]:
+        """Return a label for each id of `encode(text)`, for the axes of a figure."""
+        ...
+
+    def piece(self, token: int) -> str:
+        """Return the label of an id; empty for a special id or a byte."""
+        ...
+
+    def word(self, token: int) -> str | None:
+        """Return the word or sign of an id; None for a part of a word, white space or a special id."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer to a file."""
+        ...
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file of `save`."""
+        ...
+
+
+class VocabularyTokenizer:
+    """Tokenizer that splits a text into entries of a list, one id each.
+
+    Text is taken as it is: no normalization, no folding of case, no trimming of spaces.
 
     Args:
-        ids: what a model has written.
-        size: the number of ids that there are.
+        entries: distinct texts; the first has the id 4.
+
+    Raises:
+        ArgumentError: an entry is invalid or occurs twice.
+    """
+
+    FORMAT: ClassVar[str]
+    # The key of the entries in a file, and the name of an entry in messages.
+    KEY: ClassVar[str]
+    NAME: ClassVar[str]
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        for entry in entries:
+            self._check(entry)
+        self._entries = tuple(entries)
+        self._ids = {entry: index + SPECIALS for index, entry in enumerate(self._entries)}
+        if len(self._ids) != len(self._entries):
+            duplicate = next(entry for entry, count in Counter(self._entries).items() if count > 1)
+            raise ArgumentError(f"known {self.KEY} must be distinct, got {duplicate!r} twice")
+
+    @property
+    def size(self) -> int:
+        """The number of ids, with the four special ones."""
+        return SPECIALS + len(self._entries)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the id of every entry, UNK for unknown ones, without BOS and EOS."""
+        return [self._ids.get(entry, UNK) for entry in self._split(text)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Join the entries up to the first EOS, without PAD, UNK and BOS.
+
+        Raises:
+            ArgumentError: an id is not below `size`.
+        """
+        return "".join(self._entries[token - SPECIALS] for token in text_ids(ids, self.size))
+
+    def pieces(self, text: str) -> list[str]:
+        """Return the entries, unknown ones too, one per id of `encode(text)`."""
+        return list(self._split(text))
+
+    def piece(self, token: int) -> str:
+        """Return the entry of an id."""
+        return self._entries[token - SPECIALS] if token >= SPECIALS else ""
+
+    def word(self, token: int) -> str | None:
+        """Return the entry of an id without spaces: a word, a sign, or in some scripts a character."""
+        return self.piece(token).strip() or None
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer as JSON, with the version of its format."""
+        write_tokenizer(path, self.FORMAT, VERSION, {self.KEY: self._entries})
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file of `save`.
+
+        Raises:
+            DataError: the file is missing or damaged, or a newer attent wrote it.
+        """
+        entries = read_tokenizer(path, cls.FORMAT, VERSION).get(cls.KEY)
+        if not isinstance(entries, list):
+            raise DataError(f"{path} is damaged: its {cls.KEY} must be a list")
+        try:
+            return cls(entries)
+        except ArgumentError as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+
+    @classmethod
+    def _check(cls, entry: str) -> None:
+        if not isinstance(entry, str) or not entry:
+            raise ArgumentError(f"a known {cls.NAME} must be a text, got {entry!r}")
+
+    def _split(self, text: str) -> Iterable[str]:
+        return text
+
+
+class CharTokenizer(VocabularyTokenizer):
+    """Tokenizer with one id per character, that is, per Unicode code point.
+
+    Decoding gives back the text wherever every character is known.
+
+    Args:
+        characters: the known characters; the first has the id 4.
+
+    Raises:
+        ArgumentError: an entry is not a single character, or occurs twice.
+    """
+
+    FORMAT, KEY, NAME = "attent character tokenizer", "characters", "character"
+
+    def __init__(self, characters: Sequence[str]) -> None:
+        super().__init__(characters)
+
+    @classmethod
+    def learn(cls, lines: Iterable[str]) -> Self:
+        """Learn every character of the lines: the most frequent first, ties by code point."""
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(line)
+        return cls(_by_frequency(counts))
+
+    @property
+    def characters(self) -> tuple[str, ...]:
+        """The known characters in the order of their ids."""
+        return self._entries
+
+    @classmethod
+    def _check(cls, entry: str) -> None:
+        if not isinstance(entry, str) or len(entry) != 1:
+            raise ArgumentError(f"a known character must be one code point, got {entry!r}")
+
+
+class WordTokenizer(VocabularyTokenizer):
+    """Tokenizer with one id per word or sign, with the space before it, so that joined pieces are the text again.
+
+    The first word of a text is encoded as after a space, so that it has the same id as elsewhere.
+
+    Args:
+        words: the known pieces, most of them with a space before them; the first has the id 4.
+
+    Raises:
+        ArgumentError: an entry is no text, or occurs twice.
+    """
+
+    FORMAT, KEY, NAME = "attent word tokenizer", "words", "word"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__(words)
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], size: int | None = None) -> Self:
+        """Learn the most frequent words of the lines, ties by code points.
+
+        Args:
+            lines: the text to learn from.
+            size: the number of ids, with the special ones; unless given, every word that occurs twice has one.
+
+        Raises:
+            ArgumentError: the size leaves room for no word.
+        """
+        if size is not None and size <= SPECIALS:
+            raise ArgumentError(f"a vocabulary must have more than its {SPECIALS} special ids, got {size}")
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(_split_words(line))
+        words = _by_frequency(counts)
+        return cls([word for word in words if counts[word] >= MIN_COUNT] if size is None else words[: size - SPECIALS])
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The known words in the order of their ids."""
+        return self._entries
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Join the words up to the first EOS, without PAD, UNK and BOS, and without the space before the first.
+
+        Raises:
+            ArgumentError: an id is not below `size`.
+        """
+        return super().decode(ids).removeprefix(" ")
+
+    def _split(self, text: str) -> Iterable[str]:
+        return _split_words(text) if text else ()
+
+
+def text_ids(ids: Iterable[int], size: int) -> Iterator[int]:
+    """Iterate over the ids of text up to the first EOS, without PAD, UNK and BOS.
+
+    Args:
+        ids: the output of a model.
+        size: of the vocabulary.
 
     Raises:
         ArgumentError: an id is not below `size`.
@@ -34,124 +261,73 @@ def spoken(ids: Iterable[int], size: int) -> Iterator[int]:
             yield int(token)
 
 
-class Tokenizer(Protocol):
-    """What every tokenizer can do; the ids 0 to 3 are PAD, UNK, BOS and EOS in each of them."""
+def respell(text: str, tokenizer: Tokenizer) -> str:
+    """Replace characters that the tokenizer does not know by variants that it knows.
 
-    @property
-    def size(self) -> int:
-        """The number of ids, the special ones included."""
-        ...
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, without BOS and EOS."""
-        ...
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids: up to the first EOS, special ids dropped."""
-        ...
-
-    def pieces(self, text: str) -> list[str]:
-        """What each id of `encode(text)` stands for, to be written at the axes of a picture."""
-        ...
-
-    def piece(self, token: int) -> str:
-        """What an id stands for, as `pieces` writes it; nothing for a special id or a byte."""
-        ...
-
-    def word(self, token: int) -> str | None:
-        """The whole word or sign that an id stands for; None for a part of a word, white space or a special id."""
-        ...
-
-    def save(self, path: Path) -> None:
-        """Write the tokenizer to a file."""
-        ...
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote."""
-        ...
+    A text without unknown pieces stays as it is. Otherwise letters and accents are composed, and each character that is still unknown
+    becomes its compatibility form (Unicode's NFKC, as `３` → `3`) or a similar sign (such as another kind of space), if the tokenizer
+    knows that.
+    """
+    if not unknown_pieces(text, tokenizer):
+        return text
+    composed = unicodedata.normalize("NFC", text)
+    return "".join(next(_known_variants(character, tokenizer), character) for character in composed)
 
 
-class CharTokenizer:
-    """One id per character, that is, per Unicode code point.
+def unknown_pieces(text: str, tokenizer: Tokenizer) -> list[str]:
+    """Return the distinct pieces of a text that the tokenizer does not know, in order."""
+    pieces = zip(tokenizer.pieces(text), tokenizer.encode(text), strict=True)
+    return list(dict.fromkeys(piece for piece, token in pieces if token == UNK))
 
-    Text is taken as it is: no normalisation, no folding of case, no trimming of spaces, so that decoding what was
-    encoded gives back the same text wherever every character is known.
+
+def unicode_names(piece: str) -> str:
+    """Return a piece of text with the Unicode names of its characters, some of which may be invisible."""
+    names = " + ".join(unicodedata.name(character, f"U+{ord(character):04X}") for character in piece)
+    return f"{piece!r} ({names})"
+
+
+def write_tokenizer(path: Path, form: str, version: int, content: Mapping[str, Any]) -> None:
+    """Write a tokenizer's file: JSON that names its format and version.
 
     Args:
-        characters: the known characters; the first has the id 4.
+        path: the file.
+        form: the name of the format, such as "attent word tokenizer".
+        version: of the format.
+        content: the other keys.
+    """
+    Path(path).write_text(json.dumps({"format": form, "version": version, **content}) + "\n", encoding="utf-8")
+
+
+def read_tokenizer(path: Path, form: str, version: int) -> dict[str, Any]:
+    """Read a file of `write_tokenizer`.
 
     Raises:
-        ArgumentError: an entry is not a single character, or occurs twice.
+        DataError: the file is missing or damaged, of another format, or a newer attent wrote it.
     """
+    kind = form.removeprefix("attent ")
+    try:
+        content = read_json(path, MAX_FILE)
+    except (OSError, DataError) as error:
+        raise DataError(f"{path} cannot be read as a {kind}: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != form:
+        raise DataError(f"{path} is not a {kind} (its format must be {form!r})")
+    if content.get("version") != version:
+        raise DataError(f"{path} has format version {content.get('version')!r}; this attent reads version {version}")
+    return content
 
-    def __init__(self, characters: Sequence[str]) -> None:
-        for character in characters:
-            if not isinstance(character, str) or len(character) != 1:
-                raise ArgumentError(f"a known character must be one code point, got {character!r}")
-        self._characters = tuple(characters)
-        self._ids = {character: index + SPECIALS for index, character in enumerate(self._characters)}
-        if len(self._ids) != len(self._characters):
-            twice = next(character for character, count in Counter(self._characters).items() if count > 1)
-            raise ArgumentError(f"known characters must be distinct, got {twice!r} twice")
 
-    @classmethod
-    def learn(cls, lines: Iterable[str]) -> Self:
-        """The tokenizer that knows every character of the lines: the most frequent first, ties by code point."""
-        counts: Counter[str] = Counter()
-        for line in lines:
-            counts.update(line)
-        return cls(sorted(counts, key=lambda character: (-counts[character], character)))
+def _by_frequency(counts: Counter[str]) -> list[str]:
+    return sorted(counts, key=lambda entry: (-counts[entry], entry))
 
-    @property
-    def size(self) -> int:
-        """The number of ids, the four special ones included."""
-        return SPECIALS + len(self._characters)
 
-    @property
-    def characters(self) -> tuple[str, ...]:
-        """The known characters in the order of their ids."""
-        return self._characters
+def _split_words(text: str) -> Iterable[str]:
+    text = f" {text}"
+    return PIECE.findall(text) if len(text) < LONG_TEXT else (match[0] for match in PIECE.finditer(text))
 
-    def encode(self, text: str) -> list[int]:
-        """The id of every character, UNK for an unknown one; no BOS, no EOS."""
-        return [self._ids.get(character, UNK) for character in text]
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """The characters up to the first EOS; PAD, UNK and BOS leave no trace.
-
-        Raises:
-            ArgumentError: an id is not below `size`.
-        """
-        return "".join(self._characters[token - SPECIALS] for token in spoken(ids, self.size))
-
-    def pieces(self, text: str) -> list[str]:
-        """The characters themselves, one per id of `encode(text)`, unknown ones too."""
-        return list(text)
-
-    def piece(self, token: int) -> str:
-        """The character."""
-        return self._characters[token - SPECIALS] if token >= SPECIALS else ""
-
-    def word(self, token: int) -> str | None:
-        """The character, which is a word in some scripts and a sign in all."""
-        return self.piece(token).strip() or None
-
-    def save(self, path: Path) -> None:
-        """Write the tokenizer as JSON, with the version of its format."""
-        tokenizer_file.write(path, FORMAT, VERSION, {"characters": self._characters})
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            DataError: the file is missing or damaged, or a newer attent wrote it.
-        """
-        characters = tokenizer_file.read(path, FORMAT, VERSION).get("characters")
-        if not isinstance(characters, list):
-            raise DataError(f"{path} is damaged: its characters must be a list")
-        try:
-            return cls(characters)
-        except ArgumentError as error:
-            raise DataError(f"{path} is damaged: {error}") from error
+def _known_variants(character: str, tokenizer: Tokenizer) -> Iterator[str]:
+    """Iterate over the spellings of a character that the tokenizer knows, itself first."""
+    signs = [sign for group in VARIANTS if character in group for sign in group]
+    for variant in (character, unicodedata.normalize("NFKC", character), *signs):
+        if not unknown_pieces(variant, tokenizer):
+            yield variant

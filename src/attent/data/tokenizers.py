@@ -1,4 +1,4 @@
-"""The kinds of tokenizer, and how each is learnt."""
+"""The kinds of tokenizer by name, and learning one from text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterable
 
 from attent.data.subword_tokenizer import BpeTokenizer, UnigramTokenizer
-from attent.data.tokenizer import SPECIALS, CharTokenizer, Tokenizer
-from attent.data.word_tokenizer import WordTokenizer
+from attent.data.tokenizer import SPECIALS, CharTokenizer, Tokenizer, WordTokenizer
 from attent.errors import ArgumentError, UnknownNameError
 
 KINDS: dict[str, type[Tokenizer]] = {"char": CharTokenizer, "word": WordTokenizer, "bpe": BpeTokenizer, "unigram": UnigramTokenizer}
 
 BYTES = 256
 # Pieces grow with the square root of the lines: 29,000 lines have about 5,000, and no text has more than 16,000.
-PIECES_PER_ROOT, MOST_PIECES = 30, 16_000
+PIECES_PER_ROOT, MAX_PIECES = 30, 16_000
 
 
 def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer:
@@ -22,11 +21,11 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
 
     Args:
         kind: char, word, bpe or unigram.
-        lines: the text, which may be gone through twice: no iterator that is spent after once.
-        size: the number of ids; unless given, as many as suit the text (`suitable`). Characters have always all of them.
+        lines: the text; iterated over twice, so no exhausted iterator.
+        size: the number of ids; unless given, `suitable_size` of the text. A char tokenizer has an id for every character.
 
     Raises:
-        ArgumentError: the size cannot be had, or is given for characters.
+        ArgumentError: the text allows no such size, or it is given for characters.
         UnknownNameError: the kind is unknown.
         DataError: there is no text.
     """
@@ -38,18 +37,18 @@ def learn(kind: str, lines: Iterable[str], size: int | None = None) -> Tokenizer
         case "word":
             return WordTokenizer.learn(lines, size)
         case "bpe":
-            return BpeTokenizer.learn(lines, size or suitable(lines))
+            return BpeTokenizer.learn(lines, size or suitable_size(lines))
         case "unigram":
-            return UnigramTokenizer.learn(lines, size or suitable(lines))
+            return UnigramTokenizer.learn(lines, size or suitable_size(lines))
         case _:
             raise UnknownNameError("tokenizer", kind, KINDS)
 
 
-def suitable(lines: Iterable[str]) -> int:
-    """How many ids suit a text cut into pieces: special ids, bytes, its characters, and pieces by the number of its lines."""
+def suitable_size(lines: Iterable[str]) -> int:
+    """Return a vocabulary size for a text in pieces: special ids, bytes, its characters, and pieces by the number of its lines."""
     characters: set[str] = set()
     count = 0
     for line in lines:
         characters.update(line)
         count += 1
-    return SPECIALS + BYTES + len(characters) + min(math.ceil(PIECES_PER_ROOT * math.sqrt(count)), MOST_PIECES)
+    return SPECIALS + BYTES + len(characters) + min(math.ceil(PIECES_PER_ROOT * math.sqrt(count)), MAX_PIECES)

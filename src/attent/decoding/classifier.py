@@ -14,12 +14,11 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.data.batches import BatchSize, Sequences
-from attent.data.labelled import arrays, pictures
-from attent.data.labelled.arrays import VectorSequences
-from attent.data.labelled.corpus import PLACES, Data
+from attent.data.labelled.arrays import VectorSequences, check_finite, check_pixels
+from attent.data.labelled.corpus import UNITS, Data
 from attent.data.labelled.examples import LabelledExamples, PictureRows, Rows, TextRows, VectorRows
 from attent.data.labelled.inputs import INPUTS, Inputs, PictureInputs, TextInputs, VectorInputs
-from attent.data.labelled.pictures import Pictures
+from attent.data.labelled.pictures import Pictures, read_pixels
 from attent.data.tokenizer import Tokenizer
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.encoder import EncoderModel
@@ -186,7 +185,7 @@ class Classifier:
 
     def _check_length(self, row: int, length: int) -> None:
         if self.longest is not None and length > self.longest:
-            raise DataError(f"example {row} has a length of {length}, more than the {self.longest} {PLACES}")
+            raise DataError(f"example {row} has a length of {length}, more than the {self.longest} {UNITS}")
 
     def _rows(self, data: Data) -> Rows:
         match data, self.inputs.inputs:
@@ -225,10 +224,10 @@ def _pictures(examples: Any, inputs: PictureInputs) -> Pictures:
     if isinstance(examples, Pictures):
         pixels = examples.pixels
     elif isinstance(examples, np.ndarray | Tensor):
-        pixels = arrays.pixels(np.asarray(examples), "pictures")
+        pixels = check_pixels(np.asarray(examples), "pictures")
     elif isinstance(examples, Sequence) and all(isinstance(file, str | Path) for file in examples):
         files = [Path(file) for file in examples]
-        pixels = pictures.read(files, size, inputs.colours) if files else np.zeros((0, *expected), np.uint8)
+        pixels = read_pixels(files, size, inputs.colours) if files else np.zeros((0, *expected), np.uint8)
     else:
         raise ArgumentError(f"the run reads pictures: give a list of files, or an array, got {_describe(examples)}")
     if pixels.shape[1:] != expected:
@@ -256,7 +255,7 @@ def _vector_sequences(examples: Any, default_size: int) -> VectorSequences:
     vectors = np.zeros((len(sequences), lengths.max(initial=1), next(iter(sizes), default_size)), np.float32)
     for row, sequence in enumerate(sequences):
         vectors[row, : len(sequence)] = sequence
-    return VectorSequences(arrays.finite(vectors, ""), lengths, None, ())
+    return VectorSequences(check_finite(vectors, ""), lengths, None, ())
 
 
 def _describe(examples: Any) -> str:

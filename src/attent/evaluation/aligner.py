@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from attent.data.dates.gold import target_words
-from attent.data.gold import Link
+from attent.data.dates.corpus import target_words
+from attent.data.text import Link
 from attent.data.tokenizer import Tokenizer
 from attent.evaluation.forced_decoding import AttentionSelector, source_attention
 from attent.models.model import EncoderDecoder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import astuple, dataclass
 
-from attent.data.gold import Gold, Link
+from attent.data.text import Gold, Link
 from attent.errors import ArgumentError
 
 

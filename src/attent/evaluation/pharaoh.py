@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from attent.data.gold import Gold, Link
 from attent.data.readers import read_lines
+from attent.data.text import Gold, Link
 from attent.errors import DataError
 
 LINK = re.compile(r"(\d{1,18})([-?p])(\d{1,18})", re.ASCII)

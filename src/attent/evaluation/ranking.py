@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from attent.data.gold import Gold
+from attent.data.text import Gold
 from attent.errors import ShapeError
 from attent.evaluation.aligner import TokenizedPair, extract_links, merge_to_words
 from attent.evaluation.error_rate import Agreement, agreement

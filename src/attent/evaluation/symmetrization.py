@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from attent.data.gold import Link
+from attent.data.text import Link
 from attent.errors import UnknownNameError
 
 # In (source, target): the neighbours that share a word first, then the diagonal ones.

@@ -10,7 +10,8 @@ import numpy as np
 
 from attent.data import tokenizers
 from attent.data.batches import Bitext
-from attent.data.readers import ReadReport, read_pairs, read_parallel
+from attent.data.readers import read_pairs, read_parallel
+from attent.data.report import ReadReport
 from attent.data.text import Pair
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.errors import ArgumentError, DataError

@@ -12,7 +12,8 @@ import numpy as np
 
 from attent.data.batches import BatchSize
 from attent.data.dates import DatesSettings, dates
-from attent.data.readers import ReadReport, read_lines, read_pairs
+from attent.data.readers import read_lines, read_pairs
+from attent.data.report import ReadReport
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings

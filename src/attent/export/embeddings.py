@@ -5,7 +5,7 @@ from __future__ import annotations
 from attent.data.subword_tokenizer import SPACE
 from attent.data.tokenizer import SPECIALS
 from attent.data.word_vectors.vectors import WordVectors
-from attent.data.word_vectors.writing import writable
+from attent.data.word_vectors.writing import is_writable
 from attent.errors import UnknownNameError
 from attent.runs.folder import Run
 
@@ -34,7 +34,7 @@ def embedding_vectors(run: Run, side: str, form: str) -> tuple[WordVectors, int]
     rows: dict[str, int] = {}
     for token in ids:
         word = tokenizer.piece(token) if by_piece else tokenizer.word(token)
-        if word and writable(word, form):
+        if word and is_writable(word, form):
             rows.setdefault(word, token)
     features = embedding.scale * embedding.weight.detach()[list(rows.values())]
     return WordVectors(list(rows), features), len(ids) - len(rows)

@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from attent import bounded, registry
-from attent.data.word_vectors.settings import VectorsSettings
+from attent.data.settings import VectorsSettings
 from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings
 from attent.runs.durable import new_file

@@ -27,8 +27,7 @@ from typing import IO, Any, Self
 import torch
 
 from attent.bounded import read_text, regular
-from attent.data import tokenizer_file as tokenizer_format
-from attent.data.tokenizer import Tokenizer
+from attent.data.tokenizer import MAX_FILE, Tokenizer
 from attent.data.tokenizers import KINDS
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
@@ -373,7 +372,7 @@ def read_files(path: Path | str, config: RunConfig) -> dict[str, str]:
 def tokenizers_as_text(path: Path | str) -> dict[str, str]:
     """What the files of a run folder's tokenizers hold, by name: to be sent to where the folder cannot be seen."""
     files = map(tokenizer_file, read_config(path).tokenizers)
-    return {name: _text(Path(path) / name, tokenizer_format.LARGEST) for name in files}
+    return {name: _text(Path(path) / name, MAX_FILE) for name in files}
 
 
 def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tokenizer, ...]:

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from attent.data.tokenizer import EOS
-from attent.data.typed import as_known
+from attent.data.tokenizer import EOS, respell
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
 from attent.errors import ArgumentError, DataError
@@ -142,7 +141,7 @@ class Explorer:
             DataError: the text is too long.
         """
         translator = self._run(request.run, "translate").tool
-        text = as_known(request.text, translator.source_tokenizer)
+        text = respell(request.text, translator.source_tokenizer)
         scene_of = partial(build_scene, title=text[:MAX_TITLE])
         more = translator.target_tokenizer.encode(request.more) if request.more else []
         growing = StepwiseDecoding(translator, text, [*request.prefix, *more], top_k=request.best)

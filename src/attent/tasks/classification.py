@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from attent.data.batches import BatchSize
-from attent.data.disk_pairs import WorkingFolder
+from attent.data.disk_texts import TemporaryFolder
 from attent.data.labelled.corpus import LabelledCorpus, drop_long, drop_unreadable, encode_rows, image_corpus, labelled_text_corpus
-from attent.data.labelled.examples import LabelledExamples, Rows
+from attent.data.labelled.examples import LabelledExamples, Rows, open_examples, save_examples
 from attent.data.labelled.inputs import INPUTS, Inputs, TextInputs
-from attent.data.labelled.lending import lend, lent
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
 from attent.data.tokenizers import learn
 from attent.decoding.classifier import Classifier
@@ -35,7 +34,7 @@ class ClassificationCorpus:
     data: LabelledCorpus
     images: ImagesSettings | None
     texts: LabelledSettings | None
-    folders: list[WorkingFolder] = field(default_factory=list)
+    folders: list[TemporaryFolder] = field(default_factory=list)
     # encoded texts: the tokenizer does not change during a run, so texts are encoded once
     tokens: Rows | None = None
 
@@ -56,8 +55,8 @@ class ClassificationCorpus:
 
     def share(self, examples: LabelledExamples) -> Path:
         """Save encoded examples to a folder that lives as long as the corpus."""
-        self.folders.append(WorkingFolder())
-        return lend(examples, self.folders[-1].path)
+        self.folders.append(TemporaryFolder())
+        return save_examples(examples, self.folders[-1].path)
 
 
 class ClassificationTask(Task[ClassificationCorpus]):
@@ -94,7 +93,7 @@ class ClassificationTask(Task[ClassificationCorpus]):
         return LabelledExamples(rows, corpus.data.classes, corpus.data.train)
 
     def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> LabelledExamples:
-        return lent(folder, Inputs.read(vocabularies.files[INPUTS]), settings.images)
+        return open_examples(folder, Inputs.read(vocabularies.files[INPUTS]), settings.images)
 
     def evaluator(self, model: EncoderModel, corpus: ClassificationCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
         inputs, rows = Inputs.read(vocabularies.files[INPUTS]), _read(corpus, vocabularies, None)

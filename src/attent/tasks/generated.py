@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
-    from attent.data.gold import Gold
-    from attent.data.text import Pair
+    from attent.data.text import Gold, Pair
     from attent.data.tokenizer import Tokenizer
     from attent.evaluation.aligner import TokenizedPair
 
@@ -82,7 +81,7 @@ def output_check(corpus: Mapping[str, Any]) -> Callable[[str], str | None] | Non
 
 def _dates(settings: Mapping[str, Any]) -> GeneratedCorpus:
     from attent.data.dates import DatesSettings, dates
-    from attent.data.dates.gold import gold_links
+    from attent.data.dates.corpus import gold_links
     from attent.evaluation.aligner import tokenize_dates
 
     corpus = dates(DatesSettings.model_validate(settings))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attent.data import monolingual as files
 from attent.data.batches import BatchSize, Sequences
-from attent.data.corpus import TextCorpus
+from attent.data.corpus import TextCorpus, encode_lines, line_corpus, open_lines
 from attent.data.masked_lm import MaskedLines
 from attent.data.readers import OVER_LONG
 from attent.data.settings import LinesSettings, limit_length
+from attent.data.tokenizers import learn
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
@@ -23,7 +23,7 @@ from attent.training.loss import LossFunction, masked_lm_loss, masked_lm_scores
 class MaskedLMCorpus:
     """Lines of text; see `attent.tasks.task.TaskCorpus`."""
 
-    text: TextCorpus
+    text: TextCorpus[str]
     settings: LinesSettings
 
     @property
@@ -49,18 +49,18 @@ class MaskedLMTask(Task[MaskedLMCorpus]):
 
     def corpus(self, settings: RunSettings) -> MaskedLMCorpus:
         assert settings.lines is not None
-        return MaskedLMCorpus(files.text(settings.lines), settings.lines)
+        return MaskedLMCorpus(line_corpus(settings.lines), settings.lines)
 
     def learn_vocabularies(self, corpus: MaskedLMCorpus) -> Vocabularies:
-        tokenizer = files.tokenizer(corpus.text, corpus.settings)
+        tokenizer = learn(corpus.settings.tokenizer, corpus.text.train, corpus.settings.size)
         return Vocabularies({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
 
     def encode(self, corpus: MaskedLMCorpus, vocabularies: Vocabularies) -> MaskedLines:
-        return files.encoded(corpus.text, limit_length(corpus.settings, vocabularies.longest), *vocabularies.tokenizers, length_multiple=1)
+        return encode_lines(corpus.text, limit_length(corpus.settings, vocabularies.longest), *vocabularies.tokenizers, length_multiple=1)
 
     def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> MaskedLines:
         assert settings.lines is not None
-        return files.lent(folder, limit_length(settings.lines, vocabularies.longest), *vocabularies.tokenizers, length_multiple=1)
+        return open_lines(folder, limit_length(settings.lines, vocabularies.longest), *vocabularies.tokenizers, length_multiple=1)
 
     def evaluator(self, model: EncoderModel, corpus: MaskedLMCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
@@ -73,11 +73,11 @@ class MaskedLMEvaluator(Evaluator):
     def __init__(self, model: EncoderModel, corpus: MaskedLMCorpus, vocabularies: Vocabularies, size: BatchSize) -> None:
         (tokenizer,), settings = vocabularies.tokenizers, limit_length(corpus.settings, model.longest)
         encoded: list[list[int]] = []
-        for row, pair in enumerate(corpus.text.validation):
-            if len(tokens := tokenizer.encode(pair.source)) <= settings.maximum_length:
+        for row, line in enumerate(corpus.text.validation):
+            if len(tokens := tokenizer.encode(line)) <= settings.maximum_length:
                 encoded.append(tokens)
             else:
-                corpus.text.reports[-1].drop(OVER_LONG, corpus.text.validation.number(row))
+                corpus.text.reports[-1].drop(OVER_LONG, corpus.text.validation.line_number(row))
         self._model, self._size, self._lines = model, size, MaskedLines(Sequences(encoded), tokenizer.size, settings.blanks)
 
     def validate(self, say: Say) -> dict[str, float]:

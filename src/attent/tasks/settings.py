@@ -13,8 +13,7 @@ from attent.bounded import text_of
 from attent.data.dates import DatesSettings
 from attent.data.labelled.settings import FILES as LABELLED_FILES
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
-from attent.data.settings import FILES, LinesSettings, TextSettings
-from attent.data.word_vectors.settings import VectorsSettings
+from attent.data.settings import FILES, LinesSettings, TextSettings, VectorsSettings
 from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
 from attent.models.settings import SETTINGS, ModelSettings, keys_of
 from attent.runs.config import DOES, Task

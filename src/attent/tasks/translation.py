@@ -10,12 +10,12 @@ from typing import Any
 
 from attent.data import corpus as files
 from attent.data.batches import BatchSize, Bitext
+from attent.data.corpus import encode_pairs, learn_tokenizers, pair_corpus
 from attent.data.dates import DatesSettings, dates
-from attent.data.dates.corpus import TARGET_YEAR
-from attent.data.dates.gold import gold_links
-from attent.data.disk_pairs import WorkingFolder
+from attent.data.dates.corpus import TARGET_YEAR, gold_links
+from attent.data.disk_texts import TemporaryFolder
 from attent.data.index import DiskBitext, save_bitext
-from attent.data.readers import ReadReport
+from attent.data.report import ReadReport
 from attent.data.settings import TextSettings, limit_length
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer, Tokenizer
@@ -87,7 +87,7 @@ class DatesCorpus(ParallelCorpus):
 
     def __init__(self, settings: DatesSettings) -> None:
         corpus = dates(settings)
-        self._settings, self._train, self._folders = settings, corpus.train, list[WorkingFolder]()
+        self._settings, self._train, self._folders = settings, corpus.train, list[TemporaryFolder]()
         self.validation, self.held_out, self.translated = corpus.validation, corpus.held_out, len(corpus.validation)
         self.kinds = {"source": "char", "target": "char"}
 
@@ -99,7 +99,7 @@ class DatesCorpus(ParallelCorpus):
         return []
 
     def share(self, examples: Bitext) -> Path:
-        self._folders.append(WorkingFolder())
+        self._folders.append(TemporaryFolder())
         save_bitext(examples, self._folders[-1].path / files.INDEX)
         return self._folders[-1].path
 
@@ -120,9 +120,9 @@ class TextFilesCorpus(ParallelCorpus):
     """Text from files."""
 
     def __init__(self, settings: TextSettings) -> None:
-        corpus = files.text(settings)
+        corpus = pair_corpus(settings)
         self._settings, self._text = settings, corpus
-        self._reports, self._folder, self._lines = corpus.reports, corpus.folder, corpus.validation.numbers
+        self._reports, self._folder, self._lines = corpus.reports, corpus.folder, corpus.validation.line_numbers
         # a small validation set is held in memory, so that the corpus can be freed once it is encoded
         self.validation = list(corpus.validation) if len(corpus.validation) <= MAX_IN_MEMORY else corpus.validation
         self.held_out, self.translated = {}, MAX_TRANSLATED
@@ -144,11 +144,11 @@ class TextFilesCorpus(ParallelCorpus):
 
     def learn_tokenizers(self) -> Tokenizers:
         assert self._text is not None
-        return files.tokenizers(self._text, self._settings)
+        return learn_tokenizers(self._text, self._settings)
 
     def encode(self, source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
         assert self._text is not None
-        bitext = files.bitext(self._text, limit_length(self._settings, longest, beside=1), source, target, length_multiple=1)
+        bitext = encode_pairs(self._text, limit_length(self._settings, longest, reserved=1), source, target, length_multiple=1)
         if not self._settings.dropout:
             self._text = None
         return bitext
@@ -182,7 +182,7 @@ class TranslationTask(Task[ParallelCorpus]):
         if settings.text is None:
             return DiskBitext(folder / files.INDEX, length_multiple=1)
         source, target = vocabularies.tokenizers
-        return files.open_bitext(folder, limit_length(settings.text, vocabularies.longest, beside=1), source, target, length_multiple=1)
+        return files.open_bitext(folder, limit_length(settings.text, vocabularies.longest, reserved=1), source, target, length_multiple=1)
 
     def evaluator(self, model: EncoderDecoder[Any], corpus: ParallelCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)

@@ -9,10 +9,10 @@ import torch
 
 from attent.data import word_vectors
 from attent.data.batches import Sequences
+from attent.data.settings import VectorsSettings
 from attent.data.tokenizer import Tokenizer
-from attent.data.word_vectors.matching import Matched, matched, wanted
 from attent.data.word_vectors.reading import width_of
-from attent.data.word_vectors.settings import VectorsSettings
+from attent.data.word_vectors.vectors import VocabularyMatch, candidate_words, match_vocabulary
 from attent.errors import ArgumentError
 from attent.models.model import Model
 from attent.runs.config import DOES, TOKENIZERS
@@ -35,14 +35,14 @@ class EmbeddingInit(NamedTuple):
         report: lines for the user.
     """
 
-    matches: Mapping[str, Matched]
+    matches: Mapping[str, VocabularyMatch]
     report: list[str]
 
     def coverage(self, text: Mapping[str, Sequences] | None = None) -> Coverage:
         """Return the counts for a run's config: ids with a vector, and the share of running words of a text with one, 0 to 1."""
         return {
-            side: {"tokens": match.size, "found": len(match.ids), "lower_cased": match.lowered}
-            | ({"running": round(match.running(text[side]), 6)} if text and side in text else {})
+            side: {"tokens": match.size, "found": len(match.ids), "lower_cased": match.lowercased}
+            | ({"running": round(match.text_coverage(text[side]), 6)} if text and side in text else {})
             for side, match in self.matches.items()
         }
 
@@ -96,11 +96,11 @@ def init_embeddings(settings: VectorsSettings, model: Model, tokenizers: Mapping
         ArgumentError: no word has a vector, or all vectors are zero.
         DataError: a file cannot be read.
     """
-    matches: dict[str, Matched] = {}
+    matches: dict[str, VocabularyMatch] = {}
     report: list[str] = []
     for side, file in settings.files.items():
-        vectors = word_vectors.read(file, wanted(tokenizers[side]))
-        match = matches[side] = matched(tokenizers[side], vectors)
+        vectors = word_vectors.read(file, candidate_words(tokenizers[side]))
+        match = matches[side] = match_vocabulary(tokenizers[side], vectors)
         rows = vectors.vectors[match.rows]
         size = rows.square().mean().sqrt()
         if not size > 0:
@@ -129,8 +129,8 @@ def running_coverage(coverage: Coverage) -> list[str]:
     ]
 
 
-def _report(side: str, file: str, match: Matched, table: str) -> list[str]:
-    lowered = f" ({match.lowered:,} of them lower-cased)" * bool(match.lowered)
+def _report(side: str, file: str, match: VocabularyMatch, table: str) -> list[str]:
+    lowered = f" ({match.lowercased:,} of them lower-cased)" * bool(match.lowercased)
     lines = [f"{side}: {len(match.ids):,} of the vocabulary's {match.size:,} start from a vector{lowered}, the others from random numbers"]
     if len(match.ids) < MIN_SHARE * match.size:
         setting = f"{side}_tokenizer" if table == "text" else "tokenizer"

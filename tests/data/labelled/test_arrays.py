@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attent.data import unpacking
-from attent.data.labelled.arrays import VectorSequences, arrays
+from attent.data import readers
+from attent.data.labelled.arrays import VectorSequences, read_npz
 from attent.data.labelled.pictures import Pictures
 from attent.errors import DataError
 
@@ -22,7 +22,7 @@ def written(path: Path, **named: object) -> Path:
 def test_sequences_of_vectors_are_read(tmp_path: Path) -> None:
     vectors = VECTORS.copy()
     vectors[0, 2:] = np.nan  # behind the end
-    found = arrays(written(tmp_path / "a.npz", x=vectors, y=["b", "a"], lengths=[2, 4]))
+    found = read_npz(written(tmp_path / "a.npz", x=vectors, y=["b", "a"], lengths=[2, 4]))
     assert isinstance(found, VectorSequences)
     assert (found.labels, found.classes.tolist(), found.lengths.tolist()) == (("a", "b"), [1, 0], [2, 4])
     assert found.vectors.dtype == np.float32
@@ -31,7 +31,7 @@ def test_sequences_of_vectors_are_read(tmp_path: Path) -> None:
 
 
 def test_all_vectors_are_real_unless_said(tmp_path: Path) -> None:
-    found = arrays(written(tmp_path / "a.npz", x=VECTORS, y=[7, 7]))
+    found = read_npz(written(tmp_path / "a.npz", x=VECTORS, y=[7, 7]))
     assert (found.lengths.tolist(), found.labels) == ([4, 4], ("7",))
 
 
@@ -43,7 +43,7 @@ def test_all_vectors_are_real_unless_said(tmp_path: Path) -> None:
     ],
 )
 def test_pictures_are_read(tmp_path: Path, pixels: np.ndarray, shape: tuple[int, ...], dtype: type) -> None:
-    found = arrays(written(tmp_path / "a.npz", images=pixels, y=[1, 10]))
+    found = read_npz(written(tmp_path / "a.npz", images=pixels, y=[1, 10]))
     assert isinstance(found, Pictures)
     assert (found.pixels.shape, found.pixels.dtype, found.labels) == (shape, dtype, ("1", "10"))
 
@@ -51,8 +51,8 @@ def test_pictures_are_read(tmp_path: Path, pixels: np.ndarray, shape: tuple[int,
 def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
     file = written(tmp_path / "a.npz", x=VECTORS)
     with pytest.raises(DataError, match=r"a\.npz: the labels are missing, an array 'y'"):
-        arrays(file)
-    assert arrays(file, labelled=False).classes is None
+        read_npz(file)
+    assert read_npz(file, labelled=False).classes is None
 
 
 @pytest.mark.parametrize(
@@ -79,23 +79,23 @@ def test_labels_are_asked_for_where_they_are_needed(tmp_path: Path) -> None:
 )
 def test_arrays_that_do_not_go_together_are_refused(tmp_path: Path, named: dict[str, object], said: str) -> None:
     with pytest.raises(DataError, match=said):
-        arrays(written(tmp_path / "a.npz", **named))
+        read_npz(written(tmp_path / "a.npz", **named))
 
 
 def test_files_that_are_no_npz_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.npz"
     with pytest.raises(DataError, match=r"a\.npz cannot be read: No such file"):
-        arrays(file)
+        read_npz(file)
     file.write_bytes(b"text")
     with pytest.raises(DataError, match=r"a\.npz is no \.npz, or a damaged one"):
-        arrays(file)
+        read_npz(file)
     np.save(tmp_path / "one.npy", VECTORS)
     with pytest.raises(DataError, match=r"one\.npy is one array"):
-        arrays(tmp_path / "one.npy")
+        read_npz(tmp_path / "one.npy")
     whole = written(tmp_path / "whole.npz", x=VECTORS, y=[1, 2]).read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match="damaged"):
-        arrays(file)
+        read_npz(file)
 
 
 def with_header(path: Path, header: bytes) -> Path:
@@ -112,27 +112,27 @@ def test_a_header_that_says_more_than_there_is_takes_no_memory(tmp_path: Path, s
     with pytest.raises(
         DataError, match=r"a\.npz(: x is damaged: its header says -?[\d,]+ bytes, and it holds 16| is no \.npz, or a damaged)"
     ):
-        arrays(file)
+        read_npz(file)
 
 
 @pytest.mark.parametrize("header", [b"[" * 5000, b"{" * 200, b"9" * 6000, b"((((", b"\x00\xff", b"{'descr': " + b"(" * 900])
 def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
     with pytest.raises(DataError, match=r"a\.npz is no \.npz, or a damaged one"):
-        arrays(with_header(tmp_path / "a.npz", header))
+        read_npz(with_header(tmp_path / "a.npz", header))
 
 
 def test_an_array_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros((2, 500, 200)), y=[1, 2])
-    assert len(arrays(tmp_path / "a.npz")) == 2
-    monkeypatch.setattr(unpacking, "ALLOWED", 60_000)
+    assert len(read_npz(tmp_path / "a.npz")) == 2
+    monkeypatch.setattr(readers, "MIN_UNPACKED", 60_000)
     with pytest.raises(DataError, match=r"a\.npz: x unpacks to 1,600,128 bytes"):
-        arrays(tmp_path / "a.npz")
+        read_npz(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 500, 200)), y=[1, 2])
-    assert len(arrays(tmp_path / "a.npz")) == 2
+    assert len(read_npz(tmp_path / "a.npz")) == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.npz")
     with pytest.raises(DataError, match=r"a\.npz cannot be read: it is no regular file$"):
-        arrays(tmp_path / "a.npz")
+        read_npz(tmp_path / "a.npz")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attent.data.labelled.arrays import VectorSequences
-from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs, VectorInputs, suitable
+from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs, VectorInputs, suitable_patch
 from attent.data.labelled.pictures import Pictures
 from attent.data.labelled.settings import ImagesSettings
 from attent.errors import ArgumentError, DataError
@@ -64,12 +64,12 @@ def test_the_mean_needs_little_memory_beside_the_pictures() -> None:
 
 @pytest.mark.parametrize(("height", "width", "patch"), [(8, 8, 2), (28, 28, 4), (32, 32, 4), (64, 64, 8), (224, 224, 28), (6, 9, 3)])
 def test_a_patch_is_found(height: int, width: int, patch: int) -> None:
-    assert suitable(height, width) == patch
+    assert suitable_patch(height, width) == patch
 
 
 def test_where_none_divides_one_is_asked_for(pictures: Pictures) -> None:
     with pytest.raises(ArgumentError, match=r"no patch cuts 29 x 31 pixels into 4 to 64: give another --size, or images\.patch"):
-        suitable(29, 31)
+        suitable_patch(29, 31)
     with pytest.raises(ArgumentError, match=r"must divide .* 4 x 6 pixels, got 3"):
         PictureInputs.of(pictures, ROWS, ImagesSettings(source="x", patch=3))
 

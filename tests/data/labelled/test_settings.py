@@ -29,7 +29,7 @@ def test_some_examples_are_left_to_train_on() -> None:
 
 def test_settings_know_what_pictures_alone_have() -> None:
     settings = ImagesSettings(source="digits", seed=3, turn=5, size=8)
-    assert settings.of_pictures == ["size", "turn"]
+    assert settings.picture_settings == ["size", "turn"]
     assert (settings.augmentation.turn, settings.augmentation.seed) == (5, 3)
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from attent.data import unpacking
-from attent.data.word_vectors import WordVectors, read, text, write
-from attent.data.word_vectors.opening import opened
-from attent.data.word_vectors.reading import width_of
-from attent.data.word_vectors.report import VectorsReport
+from attent.data import readers
+from attent.data.report import VectorsReport
+from attent.data.word_vectors import WordVectors, formats, read, reading, write
+from attent.data.word_vectors.formats import Block, text_blocks
+from attent.data.word_vectors.reading import NOT_FINITE, NOT_UTF8, REPEATED, VectorCollector, open_vectors, width_of
 from attent.errors import DataError
 from attent.experiments.machine import memory_growth, run_in_process
 
@@ -131,9 +131,9 @@ def test_the_width_is_told_from_the_beginning(tmp_path: Path) -> None:
     lines = [f"w{n} 1 2 3" for n in range(200_000)]
     (tmp_path / "long.txt").write_text("\n".join(lines), encoding="ascii")
     report = VectorsReport("x")
-    with opened(tmp_path / "long.txt") as stream:
-        next(text.blocks(stream, report))
-    assert (width_of(tmp_path / "long.txt"), report.lines) == (3, text.TOGETHER)
+    with open_vectors(tmp_path / "long.txt") as stream:
+        next(text_blocks(stream, report))
+    assert (width_of(tmp_path / "long.txt"), report.lines) == (3, formats.BLOCK_SIZE)
 
 
 def test_binary_numbers_that_look_like_text_are_told_by_what_is_none(tmp_path: Path) -> None:
@@ -181,7 +181,116 @@ def test_a_header_that_says_what_no_file_holds_is_refused_and_named(tmp_path: Pa
 
 
 def test_a_line_without_an_end_is_refused_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(readers, "MAX_LINE", 1000)
     (tmp_path / "a.txt").write_bytes(b"cat 1 2 3\n" + b"dog " * 1000)
     with pytest.raises(DataError, match=r"a\.txt, line 2: has more than 1,000 bytes"):
         read(tmp_path / "a.txt")
+
+
+def block(first: int, *words: bytes, width: int = 3) -> Block:
+    places = list(range(first, first + len(words)))
+    return Block(places, list(words), np.arange(len(words) * width, dtype=np.float32).reshape(-1, width) + 100 * first)
+
+
+def test_pieces_make_one_whatever_the_sizes_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "CHUNK", 5 * 4 * 3)
+    blocks = [block(1, b"a", b"b"), block(3, *(b"%d" % n for n in range(11))), block(14, b"c")]
+    gathered = VectorCollector(3, VectorsReport("x"))
+    for one in blocks:
+        gathered.add(one)
+    assert list(gathered.rows) == ["a", "b", *map(str, range(11)), "c"]
+    torch.testing.assert_close(gathered.vectors(), torch.from_numpy(np.concatenate([one.vectors for one in blocks])), rtol=0, atol=0)
+
+
+def test_the_first_of_a_words_vectors_is_kept_and_none_that_is_not_finite() -> None:
+    report = VectorsReport("x")
+    gathered, damaged = VectorCollector(3, report), block(1, b"a", b"b", b"a", b"c")
+    damaged.vectors[1, 2], damaged.vectors[3, 0] = np.nan, np.inf
+    gathered.add(damaged)
+    gathered.add(block(5, b"b", b"a"))
+    assert list(gathered.rows) == ["a", "b"]
+    assert gathered.vectors().tolist() == [[100, 101, 102], [500, 501, 502]]
+    assert {reason: tally.first for reason, tally in report.dropped.items()} == {NOT_FINITE: [2, 4], REPEATED: [3, 6]}
+
+
+def test_a_word_that_is_not_utf8_keeps_its_vector() -> None:
+    report = VectorsReport("x")
+    gathered = VectorCollector(3, report)
+    gathered.add(block(1, b"na\xefve", "naïve".encode()))
+    assert list(gathered.rows) == ["na�ve", "naïve"]
+    assert report.noted[NOT_UTF8].first == [1]
+
+
+def test_only_what_is_wanted_is_kept() -> None:
+    report = VectorsReport("x")
+    gathered = VectorCollector(3, report, {"b", "d"})
+    gathered.add(block(1, b"a", b"b", b"c"))
+    assert (list(gathered.rows), report.skipped) == (["b"], 2)
+    assert gathered.vectors().tolist() == [[103, 104, 105]]
+
+
+TEXT = b"cat 1 2\ndog 3 4\n" * 1000
+
+
+def content(path: Path) -> bytes:
+    with open_vectors(path) as stream:
+        return stream.read()
+
+
+def archive(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in members.items():
+            file.writestr(name.replace("_", "."), text)
+    return path
+
+
+def test_the_first_bytes_tell_what_a_file_is_and_its_name_does_not(tmp_path: Path) -> None:
+    (tmp_path / "plain.gz").write_bytes(TEXT)
+    (tmp_path / "gzipped.txt").write_bytes(gzip.compress(TEXT))
+    zipped = archive(tmp_path / "zipped.bin", only_txt=TEXT)
+    for path in (tmp_path / "plain.gz", tmp_path / "gzipped.txt", zipped, zipped / "only.txt"):
+        assert content(path) == TEXT
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "MIN_UNPACKED", 60_000)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"a" * 200_000))
+    for path in (tmp_path / "a.gz", archive(tmp_path / "a.zip", a_txt=b"a" * 200_000)):
+        with pytest.raises(DataError, match=rf"{path.name} unpacks to more than 60,000 bytes"):
+            content(path)
+
+
+def test_of_several_files_in_an_archive_one_is_named_behind_it(tmp_path: Path) -> None:
+    path = archive(tmp_path / "glove.zip", small_txt=b"a 1\n", large_txt=TEXT)
+    assert content(path / "large.txt") == TEXT
+    with pytest.raises(DataError, match=r"glove.zip holds 2 files; name one of them, as .*glove.zip/small.txt$"):
+        content(path)
+    with pytest.raises(DataError, match=r"glove.zip holds no other.txt, but small.txt, large.txt$"):
+        content(path / "other.txt")
+    with pytest.raises(DataError, match=r"empty.zip is empty$"):
+        with zipfile.ZipFile(tmp_path / "empty.zip", "w") as file:
+            file.writestr("__MACOSX/only.txt", b"")
+        content(tmp_path / "empty.zip")
+
+
+def test_what_is_cut_off_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "vectors"
+    for whole in (gzip.compress(TEXT), archive(tmp_path / "whole.zip", only_txt=TEXT).read_bytes()):
+        path.write_bytes(whole[: len(whole) * 2 // 3])
+        with pytest.raises(DataError, match=r"vectors is cut off or damaged: "):
+            content(path)
+
+
+def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(TEXT)
+    with pytest.raises(DataError, match=r"nowhere cannot be read: No such file or directory$"):
+        content(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"inside cannot be read: .*plain is no zip archive$"):
+        content(tmp_path / "plain" / "inside")
+    # the flag of an encrypted member, in its own header and in the directory
+    locked = bytearray(archive(tmp_path / "locked.zip", only_txt=TEXT).read_bytes())
+    locked[6] |= 1
+    locked[locked.index(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "locked.zip").write_bytes(locked)
+    with pytest.raises(DataError, match=r"locked.zip cannot be read: only.txt in it is encrypted$"):
+        content(tmp_path / "locked.zip")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from attent.data.word_vectors import WordVectors, read, write
-from attent.data.word_vectors.writing import writable
+from attent.data.word_vectors.writing import is_writable
 from attent.errors import ArgumentError, DataError, UnknownNameError
 
 FOUND = WordVectors(["</s>", "Straße", "日本", "\xa0"], torch.tensor([[0.1, -2.0], [1e-30, 3.0], [1 / 3, 1e20], [0.0, 0.0]]))
@@ -54,5 +54,5 @@ def test_the_name_must_say_the_format(tmp_path: Path) -> None:
 
 
 def test_a_word_that_ends_in_a_number_of_a_vector_is_not_written() -> None:
-    assert not any(writable(word, "glove") for word in ("a 0.5", "dog 1e-05", "dog nan"))
-    assert writable("at 5", "glove")
+    assert not any(is_writable(word, "glove") for word in ("a 0.5", "dog 1e-05", "dog nan"))
+    assert is_writable("at 5", "glove")

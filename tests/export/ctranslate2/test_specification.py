@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from attent.data.subword_tokenizer import BpeTokenizer
-from attent.data.tokenizer import CharTokenizer
-from attent.data.word_tokenizer import WordTokenizer
+from attent.data.tokenizer import CharTokenizer, WordTokenizer
 from attent.export.ctranslate2.specification import POSITIONS, max_length, specification, unsupported, vocabulary
 from attent.runs.folder import Run, read
 

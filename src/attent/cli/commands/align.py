@@ -18,7 +18,7 @@ from attent.devices import AUTO
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    from attent.data.gold import Link
+    from attent.data.text import Link
     from attent.decoding.translator import Translator
     from attent.evaluation.aligner import TokenizedPair, Units
     from attent.evaluation.forced_decoding import AttentionSelector

@@ -95,11 +95,11 @@ def examples(classifier: Classifier, source: str, *, invert: bool) -> tuple[list
             texts = _lines(source)
             return texts, classifier.data(texts)
         case "vectors":
-            from attent.data.labelled.arrays import VectorSequences, arrays
+            from attent.data.labelled.arrays import VectorSequences, read_npz
 
             if Path(source).suffix != ".npz":
                 raise ArgumentError(f"this run reads sequences of vectors, from an .npz, got {source or repr(source)}")
-            found = arrays(source, labelled=False)
+            found = read_npz(source, labelled=False)
             if not isinstance(found, VectorSequences):
                 raise ArgumentError(f"this run reads sequences of vectors, and {source} holds pictures")
             return [str(number) for number in range(len(found))], classifier.data(found)
@@ -108,22 +108,22 @@ def examples(classifier: Classifier, source: str, *, invert: bool) -> tuple[list
 
 
 def _pictures(classifier: Classifier, source: str, invert: bool) -> tuple[list[str], Data]:
-    from attent.data.labelled.arrays import arrays
-    from attent.data.labelled.pictures import Pictures, digits, pictures_in
+    from attent.data.labelled.arrays import read_npz
+    from attent.data.labelled.pictures import Pictures, load_digits, picture_files
     from attent.data.labelled.settings import DIGITS
 
     found: Any
     if source == DIGITS and not Path(source).exists():
-        found = digits()
+        found = load_digits()
         names = [str(number) for number in range(len(found))]
     elif Path(source).suffix == ".npz":
-        found = arrays(source, labelled=False)
+        found = read_npz(source, labelled=False)
         if not isinstance(found, Pictures):
             raise ArgumentError(f"this run reads pictures, and {source} holds sequences of vectors")
         names = [str(number) for number in range(len(found))]
     else:
         folder = Path(source)
-        files = list(_lines(source)) if source == "-" else [str(file) for file in pictures_in(folder)] if folder.is_dir() else [source]
+        files = list(_lines(source)) if source == "-" else [str(file) for file in picture_files(folder)] if folder.is_dir() else [source]
         files = [file for file in files if file.strip()]
         if not files:
             raise DataError(f"{source} has no picture")

@@ -69,11 +69,11 @@ def demo(
 
 
 def _translated(translator: Translator, dates: tuple[str, ...]) -> list[str]:
-    from attent.data.typed import as_known
+    from attent.data.tokenizer import respell
     from attent.views.labels import pad, width
 
     widest = max(map(width, dates))
-    translations = translator.translate([as_known(text, translator.source_tokenizer) for text in dates])
+    translations = translator.translate([respell(text, translator.source_tokenizer) for text in dates])
     return [f"{pad(text, widest, left=True)}  →  {translation}" for text, translation in zip(dates, translations, strict=True)]
 
 

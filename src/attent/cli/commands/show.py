@@ -67,7 +67,7 @@ def show(
 
 
 def _scene(run: Path, tool: Any, text: str) -> Scene:
-    from attent.data.typed import as_known
+    from attent.data.tokenizer import respell
     from attent.runs.config import read_config
     from attent.views.run_scene import scene_of_example, scene_of_text
 
@@ -76,7 +76,7 @@ def _scene(run: Path, tool: Any, text: str) -> Scene:
         if tool.inputs.inputs.kind == "vectors":
             raise ArgumentError("this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one")
         return scene_of_example(tool, [text], title=text)
-    return scene_of_text(tool, text if task == "fill-mask" else as_known(text, tool.source_tokenizer))
+    return scene_of_text(tool, text if task == "fill-mask" else respell(text, tool.source_tokenizer))
 
 
 def _number(head: str) -> int | None:

@@ -171,9 +171,9 @@ def search_settings(**given: Any) -> SearchSettings:
 
 
 def _as_known(line: str, translator: Engine) -> str:
-    from attent.data.typed import as_known
+    from attent.data.tokenizer import respell
 
-    return as_known(line, translator.source_tokenizer)
+    return respell(line, translator.source_tokenizer)
 
 
 def _written(
@@ -234,13 +234,13 @@ def _json(line: str, best: Sequence[Written], why: str | None) -> Iterator[str]:
 def _is_well(number: int, text: str, translation: str, why: str | None, translator: Engine, *, dates: bool) -> bool:
     """Say what is strange about a line or its translation, and whether there is an answer that can be used."""
     from attent.data.dates.checks import is_date
-    from attent.data.typed import named, unknown
+    from attent.data.tokenizer import unicode_names, unknown_pieces
 
     if why is not None:
         say(f"line {number}: {why}")
         return False
-    if strange := unknown(text, translator.source_tokenizer):
-        say(f"line {number}: unknown to this model: {', '.join(map(named, strange))}")
+    if strange := unknown_pieces(text, translator.source_tokenizer):
+        say(f"line {number}: unknown to this model: {', '.join(map(unicode_names, strange))}")
     if dates and text and not is_date(translation):
         say(f"line {number}: the answer {translation!r} is no date")
         return False

@@ -66,10 +66,10 @@ def walk(
 
 
 def _print_run(translator: Translator, text: str, choice: dict[str, Any]) -> None:
-    from attent.data.typed import as_known
+    from attent.data.tokenizer import respell
     from attent.views.walk import walk_run
 
-    write(walk_run(translator, as_known(text, translator.source_tokenizer), **choice))
+    write(walk_run(translator, respell(text, translator.source_tokenizer), **choice))
 
 
 def _must_suffice(kind: str, name: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What can be said about a text, or a translation, without reading it as a date."""
+"""Checks of texts and translations of a run that was trained on dates."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ InputCheck = Callable[[str], str | None]
 
 
 def input_check(corpus: Mapping[str, Any]) -> InputCheck | None:
-    """The check that a text passes to be translated by a run with this corpus, a reason if it fails; None where any text does.
+    """Return the check of texts that a run with this corpus translates; None if it takes any text. A check returns a reason or None.
 
     Args:
-        corpus: the tables of the corpus' settings by name, as the run's config has them.
+        corpus: the tables of the corpus' settings by name, as in the run's config.
     """
     return why_no_date if "dates" in corpus else None
 
 
 def why_no_date(text: str) -> str | None:
-    """Why a text cannot be one of the corpus' dates: it holds no whole year, in the digits of any script; None if it may be."""
-    for is_number, run in groupby(text, key=lambda character: unicodedata.decimal(character, None) is not None):
-        digits = [unicodedata.decimal(character) for character in run] if is_number else []
+    """Return a reason if a text is no date of the corpus, because it has no year of four digits of any script; else None."""
+    for is_number, characters in groupby(text, key=lambda character: unicodedata.decimal(character, None) is not None):
+        digits = [unicodedata.decimal(character) for character in characters] if is_number else []
         if len(digits) == 4 and FIRST_YEAR <= int("".join(map(str, digits))) <= LAST_YEAR:
             return None
     return f"{text!r} holds no year from {FIRST_YEAR} to {LAST_YEAR} in four digits"
 
 
 def is_date(translation: str) -> bool:
-    """Whether a translation is a day of the calendar as ISO 8601 writes it, such as 2026-03-03."""
+    """Return whether a translation is a day of the calendar as ISO 8601 writes it, such as 2026-03-03."""
     try:
         return date.fromisoformat(translation).isoformat() == translation
     except ValueError:

@@ -1,8 +1,7 @@
-"""The (locale, pattern) combinations that are kept for testing.
+"""The (locale, pattern) combinations that are held out for tests.
 
-A combination can be kept if it spells its month out and everything it writes (every word, and every mark between the
-words) is also written by the patterns of its locale that remain in training. So a model has met all the parts, in the very
-form, but never put together like this.
+A combination can be held out if it spells its month, and the patterns of its locale that remain in training write all of its words and
+all of its marks between words: a model has been trained on all parts, in the same form, but never in this combination.
 """
 
 from __future__ import annotations
@@ -21,52 +20,52 @@ JOINERS = "\u200c\u200d"
 
 
 def words(text: str) -> set[str]:
-    """The words of a text (runs of letters, their marks and joiners) and its other characters except digits."""
-    found: set[str] = set()
+    """Return the words of a text (letters, their marks and joiners) and its other characters except digits."""
+    result: set[str] = set()
     word: list[str] = []
     for character in text:
         if _in_word(character):
             word.append(character)
             continue
-        found.add("".join(word))
+        result.add("".join(word))
         word.clear()
         if not character.isdecimal():
-            found.add(character)
-    found.add("".join(word))
-    return found - {""}
+            result.add(character)
+    result.add("".join(word))
+    return result - {""}
 
 
 def hold_out(patterns: Mapping[str, Sequence[DatePattern]], count: int, draw: Random) -> list[DatePattern]:
-    """Choose combinations for testing, spread over the locales.
+    """Choose combinations for tests, spread over the locales.
 
     Args:
         patterns: the patterns of each locale.
-        count: how many to choose.
-        draw: where chance comes from.
+        count: of combinations.
+        draw: the random generator.
 
     Raises:
-        ArgumentError: so many cannot be kept while all their words stay in training.
+        ArgumentError: so many cannot be held out while all their words stay in training.
     """
-    waiting = {locale: shuffled([p for p in of_locale if p.spells_month], draw) for locale, of_locale in patterns.items()}
+    candidates = {locale: shuffled([p for p in of_locale if p.spells_month], draw) for locale, of_locale in patterns.items()}
     order = shuffled(list(patterns), draw)
     chosen: dict[str, list[DatePattern]] = {locale: [] for locale in order}
     total = 0
-    while total < count and any(waiting.values()):
+    while total < count and any(candidates.values()):
         for locale in order:
-            while total < count and waiting[locale]:
-                candidate = [*chosen[locale], waiting[locale].pop()]
-                if _covered(candidate, patterns[locale]):
-                    chosen[locale], total = candidate, total + 1
+            while total < count and candidates[locale]:
+                extended = [*chosen[locale], candidates[locale].pop()]
+                if _is_covered(extended, patterns[locale]):
+                    chosen[locale], total = extended, total + 1
                     break
     if total < count:
         raise ArgumentError(f"held_out_combinations must be at most {total} for these locales, got {count}")
     return [pattern for of_locale in chosen.values() for pattern in of_locale]
 
 
-def _covered(held: Sequence[DatePattern], patterns: Sequence[DatePattern]) -> bool:
-    """Whether the texts that remain in training hold every word of the held ones."""
-    texts = {text for pattern in held for text in _texts(pattern)}
-    # what another pattern writes in the same way does not remain either
+def _is_covered(held_out: Sequence[DatePattern], patterns: Sequence[DatePattern]) -> bool:
+    """Return whether the texts that remain in training have every word of the held-out ones."""
+    texts = {text for pattern in held_out for text in _texts(pattern)}
+    # a text that another pattern writes too does not remain either
     training = {text for pattern in patterns for text in _texts(pattern)} - texts
     return _all_words(texts) <= _all_words(training)
 
@@ -85,6 +84,6 @@ def _texts(pattern: DatePattern) -> list[str]:
 
 
 def shuffled(items: Sequence[Item], draw: Random) -> list[Item]:
-    """The items in an order that is the same for the same seed in every version of Python."""
+    """Shuffle items in an order that is the same for the same seed in every version of Python."""
     weights = [draw.random() for _ in items]
     return [items[index] for index in sorted(range(len(items)), key=weights.__getitem__)]

@@ -1,7 +1,7 @@
-"""The ways in which a locale writes a date, and where in the text the fields of the date stand.
+"""Patterns in which a locale writes dates, with the positions of the fields in the text.
 
 Source: Unicode CLDR through Babel: the four standard styles and the skeletons of a locale, as patterns of UTS #35, part 4,
-"Date Format Patterns". Every pattern is written out field by field here, so that the span of each field is known.
+"Date Format Patterns". Patterns are formatted field by field, which gives the span of each field.
 """
 
 from __future__ import annotations
@@ -15,23 +15,43 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import DateTimeFormat, tokenize_pattern
 
-from attent.data.dates.numerals import LATIN, in_digits
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, UnknownNameError
 
 FIRST_YEAR, LAST_YEAR = 1800, 2200
 ALL_DATES = range(date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal() + 1)
 
-# the places of a date's fields in a Moment; 0 is for text between the fields
+# indices of a date's fields in a Moment; 0 is for text between the fields
 LITERAL, YEAR, MONTH, DAY, WEEKDAY = range(5)
 FIELDS = {"y": YEAR, "M": MONTH, "L": MONTH, "d": DAY, "E": WEEKDAY, "c": WEEKDAY}
 LEAP_YEAR, FIRST_MONDAY = 2000, 3
+
+# The zeros of CLDR's numbering systems that Babel's locales write by default: the ten digits are consecutive characters. Babel names a
+# locale's system (`Locale.default_numbering_system`), but prints dates in Latin digits.
+# Source: Unicode CLDR, common/supplemental/numberingSystems.xml (type "numeric").
+LATIN = "latn"
+
+ZEROS = {
+    "latn": 0x0030,
+    "arab": 0x0660,
+    "arabext": 0x06F0,
+    "nkoo": 0x07C0,
+    "deva": 0x0966,
+    "beng": 0x09E6,
+    "tibt": 0x0F20,
+    "mymr": 0x1040,
+    "olck": 0x1C50,
+    "mtei": 0xABF0,
+    "cakm": 0x11136,
+    "hmnp": 0x1E140,
+    "adlm": 0x1E950,
+}
 
 Part = tuple[int, tuple[str, ...]]
 Span = tuple[int, int]
 
 
 class Moment(NamedTuple):
-    """What of a date can be written: index 0 of every literal, then the fields as indices into their tables."""
+    """Indices of a date into the tables of a pattern's parts: 0 for literals, then the fields."""
 
     literal: int
     year: int
@@ -40,8 +60,8 @@ class Moment(NamedTuple):
     weekday: int
 
 
-class Written(NamedTuple):
-    """A date as text, and the characters [first, last) that hold its year, its month and its day."""
+class WrittenDate(NamedTuple):
+    """A date as text, and the spans [begin, end) of its year, month and day."""
 
     text: str
     year: Span
@@ -50,20 +70,20 @@ class Written(NamedTuple):
 
 
 def moment(day: date) -> Moment:
-    """A date as indices into the tables of a pattern's parts."""
+    """Convert a date to indices into the tables of a pattern's parts."""
     return Moment(0, day.year - FIRST_YEAR, day.month - 1, day.day - 1, day.weekday())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatePattern:
-    """One way in which a locale writes a date.
+    """A pattern in which a locale writes dates.
 
     Args:
         locale: Babel's name of the locale.
         pattern: the CLDR pattern, such as "d MMMM y".
-        names: the styles and skeletons under which the locale has this pattern, or another that always writes the same.
-        parts: the pieces of the text from left to right: which field, and what is written for each value of it.
-        native_parts: the same with the numbers in the locale's own digits; None where those are the Latin ones.
+        names: the locale's styles and skeletons of this pattern, or of another that always writes the same text.
+        parts: of the text from left to right: the field, and its text for each value.
+        native_parts: the parts with numbers in the locale's own digits; None if those are the Latin ones.
     """
 
     locale: str
@@ -73,11 +93,11 @@ class DatePattern:
     native_parts: tuple[Part, ...] | None
 
     def text(self, when: Moment, *, native: bool = False) -> str:
-        """The date as this pattern writes it, in Latin or in the locale's own digits."""
+        """Format a date, in Latin or in the locale's own digits."""
         return "".join([table[when[field]] for field, table in self._parts(native)])
 
-    def write(self, when: Moment, *, native: bool = False) -> Written:
-        """The date as text, with the spans of its fields."""
+    def write(self, when: Moment, *, native: bool = False) -> WrittenDate:
+        """Format a date, with the spans of its fields."""
         pieces: list[str] = []
         spans: list[Span] = [(0, 0)] * 5
         end = 0
@@ -86,16 +106,16 @@ class DatePattern:
             start, end = end, end + len(piece)
             spans[field] = (start, end)
             pieces.append(piece)
-        return Written("".join(pieces), spans[YEAR], spans[MONTH], spans[DAY])
+        return WrittenDate("".join(pieces), spans[YEAR], spans[MONTH], spans[DAY])
 
     @property
     def has_weekday(self) -> bool:
-        """Whether the text names the day of the week."""
+        """True if the text names the day of the week."""
         return any(field == WEEKDAY for field, _ in self.parts)
 
     @property
     def spells_month(self) -> bool:
-        """Whether the month is written in letters alone, in every month."""
+        """True if every month is written in letters alone."""
         names = next(table for field, table in self.parts if field == MONTH)
         return all(any(c.isalpha() for c in name) and not any(c.isdecimal() for c in name) for name in names)
 
@@ -107,10 +127,10 @@ class DatePattern:
 
 
 def date_patterns(locale: str) -> list[DatePattern]:
-    """The patterns of a locale whose text holds the whole date, each once, the standard styles first.
+    """Return the distinct patterns of a locale that write complete dates, the standard styles first.
 
-    Left out are two-digit years, fields other than year, month, day and day of the week (such as the era), and patterns
-    in which two numbers touch. Patterns that write every date the same count as one.
+    Patterns with two-digit years, with other fields than year, month, day and day of the week (such as the era), or with two adjacent
+    numbers are left out. Patterns that write every date the same count as one.
 
     Args:
         locale: Babel's name of the locale.
@@ -120,24 +140,24 @@ def date_patterns(locale: str) -> list[DatePattern]:
     """
     babel_locale = Locale.parse(locale)
     system = babel_locale.default_numbering_system
-    found: dict[tuple[str, ...], DatePattern] = {}
+    patterns: dict[tuple[str, ...], DatePattern] = {}
     for name, pattern in _named_patterns(babel_locale):
         parts = _parts(pattern, babel_locale)
         if parts is None:
             continue
-        this = DatePattern(locale, pattern, (name,), parts, None if system == LATIN else _with_digits(parts, system))
-        texts = tuple(this.text(when) for when in sample(this))
-        known = found.get(texts)
-        found[texts] = this if known is None else replace(known, names=(*known.names, name))
-    if not found:
+        candidate = DatePattern(locale, pattern, (name,), parts, None if system == LATIN else _with_digits(parts, system))
+        texts = tuple(candidate.text(when) for when in sample(candidate))
+        previous = patterns.get(texts)
+        patterns[texts] = candidate if previous is None else replace(previous, names=(*previous.names, name))
+    if not patterns:
         raise ArgumentError(f"locale {locale!r} has no date pattern with the whole year, the month and the day")
-    return list(found.values())
+    return list(patterns.values())
 
 
 def sample(pattern: DatePattern) -> list[Moment]:
-    """Moments that show all that a pattern can write: every month, day of the week and number of digits of the day.
+    """Return moments that cover all words of a pattern: every month, day of the week and number of digits of the day.
 
-    The day of the week runs free of the date, since only the words matter.
+    The day of the week is independent of the date, since only the words matter.
     """
     weekdays = range(7) if pattern.has_weekday else range(1)
     return [Moment(0, LEAP_YEAR - FIRST_YEAR, month, day - 1, weekday) for month in range(12) for weekday in weekdays for day in (5, 25)]
@@ -156,7 +176,7 @@ def _parts(pattern: str, locale: Locale) -> tuple[Part, ...] | None:
             parts.append((LITERAL, (str(value),)))
             continue
         letter, count = value
-        # "yy" has no answer; "c" and "cc" are numbers
+        # "yy" is ambiguous; "c" and "cc" are numbers
         if letter not in FIELDS or (letter, count) in {("y", 2), ("c", 1), ("c", 2)}:
             return None
         field = FIELDS[letter]
@@ -164,7 +184,7 @@ def _parts(pattern: str, locale: Locale) -> tuple[Part, ...] | None:
     fields = [field for field, _ in parts if field != LITERAL]
     if not {YEAR, MONTH, DAY} <= set(fields) or len(set(fields)) != len(fields):
         return None
-    if any(not text for _, table in parts for text in table) or _numbers_touch(parts):
+    if any(not text for _, table in parts for text in table) or _has_adjacent_numbers(parts):
         return None
     return tuple(parts)
 
@@ -179,7 +199,7 @@ def _field_texts(field: int, letters: str, locale: Locale) -> tuple[str, ...]:
     return tuple(DateTimeFormat(day, locale)[letters] for day in days)
 
 
-def _numbers_touch(parts: Sequence[Part]) -> bool:
+def _has_adjacent_numbers(parts: Sequence[Part]) -> bool:
     for (_, left), (_, right) in pairwise(parts):
         if any(text[-1].isdecimal() for text in left) and any(text[0].isdecimal() for text in right):
             return True
@@ -189,3 +209,22 @@ def _numbers_touch(parts: Sequence[Part]) -> bool:
 def _with_digits(parts: tuple[Part, ...], system: str) -> tuple[Part, ...]:
     # digits inside names stay as the locale has them
     return tuple((field, tuple(in_digits(text, system) for text in table) if table[0].isdecimal() else table) for field, table in parts)
+
+
+def digits(system: str) -> str:
+    """Return the ten digits of a numbering system, zero first.
+
+    Args:
+        system: its CLDR name, such as "deva".
+
+    Raises:
+        UnknownNameError: the system is unknown.
+    """
+    if system not in ZEROS:
+        raise UnknownNameError("numbering system", system, ZEROS)
+    return "".join(chr(ZEROS[system] + value) for value in range(10))
+
+
+def in_digits(number: str, system: str) -> str:
+    """Convert a number from Latin digits to those of a system."""
+    return number.translate(dict(zip(map(ord, digits(LATIN)), digits(system), strict=True)))

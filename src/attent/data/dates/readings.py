@@ -1,8 +1,8 @@
-"""Which dates a text can mean: found by writing out everything that the patterns can write.
+"""Dates that a text can mean, by writing all texts of the patterns.
 
-The year is the only number of four digits in a text, and no pattern puts two numbers next to each other. So two texts
-with the same year are equal exactly if they are equal with any other year in its place, and it suffices to write every
-day of one leap year, with every day of the week, in every pattern.
+The year is the only number of four digits in a text, and no pattern has two adjacent numbers. So two texts with the same year are equal
+exactly if they are equal with any other year, and it suffices to write every day of one leap year, with every day of the week, in
+every pattern.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DAYS = tuple((month, day) for month, last in enumerate((31, 29, 31, 30, 31, 30, 
 
 
 class Reading(NamedTuple):
-    """A day that a text can mean: month and day from 0, the day of the week from Monday = 0, or NO_WEEKDAY if not named."""
+    """A day that a text can mean: month and day from 0, the day of the week from Monday = 0, or NO_WEEKDAY."""
 
     month: int
     day: int
@@ -29,12 +29,12 @@ Ambiguous = Mapping[str, frozenset[Reading]]
 
 
 def key(pattern: DatePattern, when: Moment, *, native: bool) -> str:
-    """The text with the leap year 2000 in place of its own year."""
+    """Write a date with the leap year 2000 in place of its own year."""
     return pattern.text(when._replace(year=LEAP_YEAR - FIRST_YEAR), native=native)
 
 
 def keys(pattern: DatePattern) -> Iterable[tuple[str, Reading]]:
-    """Everything a pattern can write in one year, in each kind of digits, with what it means."""
+    """Write all texts of a pattern in one year, in each kind of digits, with their readings."""
     weekdays = range(7) if pattern.has_weekday else (NO_WEEKDAY,)
     for native in (False, True) if pattern.native_parts else (False,):
         for month, day in DAYS:
@@ -44,24 +44,24 @@ def keys(pattern: DatePattern) -> Iterable[tuple[str, Reading]]:
 
 
 def ambiguous(patterns: Iterable[DatePattern]) -> Ambiguous:
-    """The texts that some of the patterns write for different days, with the days that they can mean."""
+    """Return the texts that the patterns write for different days, with these days."""
     first: dict[str, Reading] = {}
-    several: dict[str, set[Reading]] = {}
+    readings_of: dict[str, set[Reading]] = {}
     for pattern in patterns:
         for text, reading in keys(pattern):
-            known = first.setdefault(text, reading)
-            if known != reading:
-                several.setdefault(text, {known}).add(reading)
-    return {text: frozenset(readings) for text, readings in several.items() if len({reading[:2] for reading in readings}) > 1}
+            previous = first.setdefault(text, reading)
+            if previous != reading:
+                readings_of.setdefault(text, {previous}).add(reading)
+    return {text: frozenset(readings) for text, readings in readings_of.items() if len({reading[:2] for reading in readings}) > 1}
 
 
 def means_one_date(text: str, year: int, table: Ambiguous) -> bool:
-    """Whether a text means a single date in its year.
+    """Return whether a text means a single date in its year.
 
     Args:
-        text: the text with the year 2000 in place of its own, as `key` writes it.
+        text: the text with the year 2000 in place of its own, see `key`.
         year: its own year, in which some days do not exist and the days of the week are fixed.
-        table: the ambiguous texts of the patterns that may have written it.
+        table: the ambiguous texts of all patterns that could write it.
     """
     dates = {reading[:2] for reading in table.get(text, ()) if _exists(reading, year)}
     return len(dates) <= 1

@@ -1,4 +1,4 @@
-"""What the dates corpus is made of, and how much of it."""
+"""Settings of the dates corpus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FULL = (
 
 
 class DatesSettings(BaseModel, extra="forbid", frozen=True):
-    """The settings of the dates corpus; the defaults make the small corpus that a laptop learns in minutes."""
+    """Settings of the dates corpus; the defaults make the small corpus that a laptop learns in minutes."""
 
     locales: Literal["demo", "full"] | tuple[str, ...] = Field(
         "demo", description='"demo" (14 locales in 7 scripts), "full" (62 locales), or the Babel names of the locales wanted'
@@ -46,19 +46,21 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
             return locales
         if not locales or len(set(locales)) != len(locales):
             raise ArgumentError(f"locales must be distinct and at least one, got {list(locales)}")
-        known = localedata.locale_identifiers()
+        identifiers = localedata.locale_identifiers()
         for locale in locales:
-            if locale not in known:
-                nearest = difflib.get_close_matches(locale, known, n=1, cutoff=0.5)
+            if locale not in identifiers:
+                nearest = difflib.get_close_matches(locale, identifiers, n=1, cutoff=0.5)
                 hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-                raise ArgumentError(f"unknown locale {locale!r}{hint} (Babel {babel.__version__} knows {len(known)}, such as 'pt_BR')")
+                raise ArgumentError(
+                    f"unknown locale {locale!r}{hint} (Babel {babel.__version__} knows {len(identifiers)}, such as 'pt_BR')"
+                )
         return locales
 
     @model_validator(mode="after")
     def _dates_left_to_train_on(self) -> DatesSettings:
-        kept = self.held_out_dates + self.validation_pairs
-        if kept >= len(ALL_DATES):
-            raise ArgumentError(f"held_out_dates + validation_pairs must be below the {len(ALL_DATES)} dates there are, got {kept}")
+        held_out = self.held_out_dates + self.validation_pairs
+        if held_out >= len(ALL_DATES):
+            raise ArgumentError(f"held_out_dates + validation_pairs must be below the {len(ALL_DATES)} dates there are, got {held_out}")
         return self
 
     @property

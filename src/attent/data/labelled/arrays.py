@@ -1,4 +1,4 @@
-"""Arrays in an .npz: pictures, or sequences of vectors, with a label each."""
+"""Labelled pictures or sequences of vectors in an .npz."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from numpy.lib.format import MAGIC_PREFIX, read_array, read_array_header_1_0, re
 
 from attent.bounded import open_regular
 from attent.data.labelled.pictures import Pictures
-from attent.data.unpacking import largest
+from attent.data.readers import max_unpacked
 from attent.errors import DataError
 
 ENDING = ".npy"
-# What the arrays of a file are called.
+# Names of arrays in a file.
 IMAGES, VECTORS, LABELS, LENGTHS = "images", "x", "y", "lengths"
 
 
@@ -29,9 +29,9 @@ class VectorSequences:
 
     Args:
         vectors: (N, T, D) float32.
-        lengths: how many vectors of each are real, (N,); what stands behind them is not looked at.
-        classes: the number of each one's class, (N,); None where nobody has said it.
-        labels: the classes' names.
+        lengths: of the sequences, (N,); vectors beyond are ignored.
+        classes: the index of each sequence's class, (N,); None if unknown.
+        labels: the names of the classes.
     """
 
     vectors: np.ndarray
@@ -43,75 +43,74 @@ class VectorSequences:
         return len(self.vectors)
 
 
-def arrays(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSequences:
-    """What an .npz holds: `images`, pictures (N, H, W) or (N, H, W, C), or `x`, sequences of vectors (N, T, D).
+def read_npz(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSequences:
+    """Read an .npz of `images`, pictures (N, H, W) or (N, H, W, C), or `x`, sequences of vectors (N, T, D).
 
-    Their labels are `y`, N whole numbers or texts; `lengths` says how many of the T vectors of each are real, all unless given.
-    Nothing is ever unpickled.
+    Labels are `y`, N whole numbers or texts; `lengths` are the lengths of the sequences, T unless given. Nothing is ever unpickled.
 
     Args:
         path: the file.
         labelled: whether there must be labels.
 
     Raises:
-        DataError: the file cannot be read, or its arrays do not go together.
+        DataError: the file cannot be read, or its arrays do not match.
     """
-    found, names = _read(path)
-    if (IMAGES in found) == (VECTORS in found):
-        there = ", ".join(names) or "none"
-        raise DataError(f"{path} must have pictures called {IMAGES!r} or sequences of vectors called {VECTORS!r}, got arrays: {there}")
-    if labelled and LABELS not in found:
+    content, names = _read(path)
+    if (IMAGES in content) == (VECTORS in content):
+        listed = ", ".join(names) or "none"
+        raise DataError(f"{path} must have pictures called {IMAGES!r} or sequences of vectors called {VECTORS!r}, got arrays: {listed}")
+    if labelled and LABELS not in content:
         raise DataError(f"{path}: the labels are missing, an array {LABELS!r} with one for each example")
-    name = IMAGES if IMAGES in found else VECTORS
-    data = found[name]
+    name = IMAGES if IMAGES in content else VECTORS
+    data = content[name]
     if data.ndim < 3 or 0 in data.shape:
         axes = "(N, H, W) or (N, H, W, C)" if name == IMAGES else "(N, T, D)"
         raise DataError(f"{path}: {name} must be {axes}, got {data.shape}")
-    classes, labels = _classes(path, found[LABELS], len(data)) if LABELS in found else (None, ())
+    classes, labels = _classes(path, content[LABELS], len(data)) if LABELS in content else (None, ())
     if name == IMAGES:
-        return Pictures(pixels(data, f"{path}: {IMAGES}"), classes, labels)
-    vectors, lengths = _sequences(path, data, found.get(LENGTHS))
+        return Pictures(check_pixels(data, f"{path}: {IMAGES}"), classes, labels)
+    vectors, lengths = _sequences(path, data, content.get(LENGTHS))
     return VectorSequences(vectors, lengths, classes, labels)
 
 
-def pixels(found: np.ndarray, name: str) -> np.ndarray:
-    """Pictures (N, H, W) or (N, H, W, C) as bytes from 0 to 255 or as float32 from 0 to 1, (N, H, W, C).
+def check_pixels(pixels: np.ndarray, name: str) -> np.ndarray:
+    """Convert pictures (N, H, W) or (N, H, W, C) to bytes from 0 to 255 or float32 from 0 to 1, (N, H, W, C).
 
     Args:
-        found: whole numbers from 0 to 255, or floats from 0 to 1.
-        name: what an error calls them.
+        pixels: whole numbers from 0 to 255, or floats from 0 to 1.
+        name: of the pictures in errors.
 
     Raises:
         DataError: they are neither, or of other axes.
     """
-    found = found[..., None] if found.ndim == 3 else found
-    if found.ndim != 4 or found.shape[-1] not in (1, 3):
-        raise DataError(f"{name} must be (N, H, W) or (N, H, W, C) with C = 1 or 3, got {found.shape}")
-    whole = found.dtype.kind in "iub"
-    top = 255 if whole else 1
-    if not (whole or found.dtype.kind == "f") or (found.size and not (found.min() >= 0 and found.max() <= top)):
+    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
+    if pixels.ndim != 4 or pixels.shape[-1] not in (1, 3):
+        raise DataError(f"{name} must be (N, H, W) or (N, H, W, C) with C = 1 or 3, got {pixels.shape}")
+    is_integer = pixels.dtype.kind in "iub"
+    maximum = 255 if is_integer else 1
+    if not (is_integer or pixels.dtype.kind == "f") or (pixels.size and not (pixels.min() >= 0 and pixels.max() <= maximum)):
         raise DataError(f"{name} must be whole numbers from 0 to 255 or floats from 0 to 1")
-    return found.astype(np.uint8 if whole else np.float32)
+    return pixels.astype(np.uint8 if is_integer else np.float32)
 
 
-def finite(vectors: np.ndarray, name: str) -> np.ndarray:
-    """The same vectors (N, T, D).
+def check_finite(vectors: np.ndarray, name: str) -> np.ndarray:
+    """Return the vectors (N, T, D) if all values are finite.
 
     Args:
         vectors: floats.
-        name: what an error calls them, with what has to follow.
+        name: of the vectors in errors, with punctuation.
 
     Raises:
         DataError: a value is not finite.
     """
     if not np.isfinite(vectors).all():
-        example, place = np.argwhere(~np.isfinite(vectors))[0][:2]
-        raise DataError(f"{name}vector {place} of example {example} has a value that is not finite")
+        example, index = np.argwhere(~np.isfinite(vectors))[0][:2]
+        raise DataError(f"{name}vector {index} of example {example} has a value that is not finite")
     return vectors
 
 
 def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The arrays that are looked at, by name, and the names of all."""
+    """Return the arrays that `read_npz` uses by name, and the names of all."""
     try:
         file = open_regular(path)
     except (OSError, DataError) as error:
@@ -122,8 +121,9 @@ def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
                 raise DataError(f"{path} is one array, no .npz: numpy.savez writes several by name")
             with zipfile.ZipFile(stream) as archive:
                 names = [name.removesuffix(ENDING) for name in archive.namelist()]
-                known = [name for name in (IMAGES, VECTORS, LABELS, LENGTHS) if name + ENDING in archive.namelist()]
-                return {name: _array(archive, name, f"{path}: {name}", os.fstat(stream.fileno()).st_size) for name in known}, names
+                size = os.fstat(stream.fileno()).st_size
+                used = [name for name in (IMAGES, VECTORS, LABELS, LENGTHS) if name + ENDING in archive.namelist()]
+                return {name: _array(archive, name, f"{path}: {name}", size) for name in used}, names
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except DataError:
@@ -134,22 +134,24 @@ def _read(path: Path | str) -> tuple[dict[str, np.ndarray], list[str]]:
         raise DataError(f"{path} is no .npz, or a damaged one") from error
 
 
-def _array(archive: zipfile.ZipFile, name: str, called: str, size: int) -> np.ndarray:
-    """An array of an archive of so many bytes, whose sizes are compared before memory is taken."""
+def _array(archive: zipfile.ZipFile, name: str, display_name: str, size: int) -> np.ndarray:
+    """Read an array of an archive of `size` bytes, comparing sizes before taking memory."""
     info = archive.getinfo(name + ENDING)
-    if info.file_size > largest(min(info.compress_size, size)):
-        raise DataError(f"{called} unpacks to {info.file_size:,} bytes, which numbers of its size never do")
+    if info.file_size > max_unpacked(min(info.compress_size, size)):
+        raise DataError(f"{display_name} unpacks to {info.file_size:,} bytes, which numbers of its size never do")
     with archive.open(info) as member:
         version = read_magic(member)
         try:
             shape, _, dtype = (read_array_header_1_0 if version == (1, 0) else read_array_header_2_0)(member)
-        # a header is parsed as Python is, which fails in many ways
+        # a header is parsed like Python code, which fails in many ways
         except (SyntaxError, TokenError, RecursionError, MemoryError) as error:
             raise ValueError("the header is none") from error
-        held = info.file_size - member.tell()
-    # of objects there are pickles
-    if not dtype.hasobject and math.prod(shape) * dtype.itemsize != held:
-        raise DataError(f"{called} is damaged: its header says {math.prod(shape) * dtype.itemsize:,} bytes, and it holds {held:,}")
+        data_size = info.file_size - member.tell()
+    # objects are pickled
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize != data_size:
+        raise DataError(
+            f"{display_name} is damaged: its header says {math.prod(shape) * dtype.itemsize:,} bytes, and it holds {data_size:,}"
+        )
     with archive.open(info) as member:
         return read_array(member, allow_pickle=False)
 
@@ -164,11 +166,11 @@ def _classes(path: Path | str, labels: np.ndarray, count: int) -> tuple[np.ndarr
 def _sequences(path: Path | str, vectors: np.ndarray, lengths: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     if vectors.ndim != 3 or vectors.dtype.kind not in "iubf":
         raise DataError(f"{path}: {VECTORS} must be numbers (N, T, D), got {vectors.dtype} {vectors.shape}")
-    count, most = vectors.shape[:2]
-    lengths = np.full(count, most, np.int64) if lengths is None else lengths
-    if lengths.shape != (count,) or lengths.dtype.kind not in "iu" or lengths.min() < 1 or lengths.max() > most:
-        raise DataError(f"{path}: {LENGTHS} must be {count:,} whole numbers from 1 to {most}, got {lengths.dtype} {lengths.shape}")
-    real = np.arange(most) < lengths[:, None]
-    # what is behind the end may be anything, and counts for nothing
-    vectors = np.where(real[..., None], vectors, 0).astype(np.float32)
-    return finite(vectors, f"{path}: "), lengths.astype(np.int64)
+    count, longest = vectors.shape[:2]
+    lengths = np.full(count, longest, np.int64) if lengths is None else lengths
+    if lengths.shape != (count,) or lengths.dtype.kind not in "iu" or lengths.min() < 1 or lengths.max() > longest:
+        raise DataError(f"{path}: {LENGTHS} must be {count:,} whole numbers from 1 to {longest}, got {lengths.dtype} {lengths.shape}")
+    is_vector = np.arange(longest) < lengths[:, None]
+    # padding may be anything, even NaN
+    vectors = np.where(is_vector[..., None], vectors, 0).astype(np.float32)
+    return check_finite(vectors, f"{path}: "), lengths.astype(np.int64)

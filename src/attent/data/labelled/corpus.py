@@ -1,4 +1,4 @@
-"""A corpus of labelled examples: read, and divided into what is trained on, validated on and judged by."""
+"""Corpora of labelled examples, split into training, validation and test."""
 
 from __future__ import annotations
 
@@ -11,37 +11,35 @@ from typing import Literal
 import numpy as np
 
 from attent.data.batches import Sequences
-from attent.data.labelled.arrays import VectorSequences, arrays
+from attent.data.labelled.arrays import VectorSequences, read_npz
 from attent.data.labelled.examples import PictureRows, Rows, TextRows, VectorRows
 from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs, VectorInputs
-from attent.data.labelled.pictures import Pictures, digits, folder, pictures_in
+from attent.data.labelled.pictures import Pictures, load_digits, picture_files, read_folder
 from attent.data.labelled.settings import DIGITS, ImagesSettings, LabelledSettings
-from attent.data.labelled.splitting import stratified
-from attent.data.labelled.texts import LabelledText, named, read_labelled, without
-from attent.data.readers import OVER_LONG, LineTally, ReadReport
+from attent.data.readers import OVER_LONG, LabelledText, display_name, read_labelled
+from attent.data.report import LineTally, ReadReport
 from attent.data.tokenizer import Tokenizer
+from attent.data.train_valid_split import MAX_VALIDATION, drop_shared_texts, split_by_class
 from attent.errors import ArgumentError, DataError
 
-# Validation that is split off has no more examples than these.
-MOST = 1_000
-PLACES = "tokens, vectors or patches that this model can read"
+UNITS = "tokens, vectors or patches that this model can read"
 Data = Pictures | VectorSequences | tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class LabelledCorpus:
-    """Examples of each class, and which of them serve for what.
+    """Labelled examples, and the rows to train on, to validate on and to test on.
 
     Args:
-        data: all of them.
-        classes: the class of each, (N,).
-        inputs: the names of the classes, and how examples become what a model reads.
+        data: all examples.
+        classes: of the examples, (N,).
+        inputs: the names of the classes, and the preprocessing.
         train: the rows to train on.
         validation: the rows to validate on.
-        test: the rows to judge by.
+        test: the rows to test on.
         reports: on the files of texts.
-        remarks: what was passed over besides.
-        lines: where each text comes from, for the report on those to train on.
+        remarks: on skipped files, for a person.
+        lines: the number of each text's line.
     """
 
     data: Data
@@ -56,207 +54,209 @@ class LabelledCorpus:
 
     @property
     def held_out_digest(self) -> str:
-        """A digest of the examples that are not trained on: the same as long as none of them can have been."""
-        found = hashlib.sha256()
+        """A digest of validation and test: as long as it is the same, no run of this corpus was trained on them."""
+        digest = hashlib.sha256()
         for rows in (self.validation, self.test):
-            found.update(f"{len(rows)};".encode())
+            digest.update(f"{len(rows)};".encode())
             for row in rows:
-                found.update(f"{self.inputs.labels[self.classes[row]]};".encode())
-                found.update(_content(self.data, row))
-        return found.hexdigest()
+                digest.update(f"{self.inputs.labels[self.classes[row]]};".encode())
+                digest.update(_content(self.data, row))
+        return digest.hexdigest()
 
 
 def image_corpus(settings: ImagesSettings) -> LabelledCorpus:
-    """Pictures, or sequences of vectors.
+    """Read a corpus of pictures or of sequences of vectors.
 
     Raises:
-        ArgumentError: the settings do not go with what is there.
-        AttentError: a package that is needed is not installed.
-        DataError: what cannot be read, or has fewer than two classes.
+        ArgumentError: a setting does not apply to these examples.
+        AttentError: a required package is not installed.
+        DataError: the examples cannot be read, or have fewer than two classes.
     """
-    data = read(settings)
+    data = read_examples(settings)
     classes = data.classes
     assert classes is not None
     if len(data.labels) < 2:
         raise DataError(f"{settings.source}: at least two classes are needed, got {', '.join(data.labels)}")
-    left, test = stratified(classes, settings.test, settings.seed)
-    rest, kept = stratified(classes[left], settings.validation, settings.seed, MOST)
-    train, validation = left[rest], left[kept]
+    rows, test = split_by_class(classes, settings.test, settings.seed)
+    train, validation = (rows[part] for part in split_by_class(classes[rows], settings.validation, settings.seed, MAX_VALIDATION))
     if isinstance(data, Pictures):
-        inputs, said = PictureInputs.of(data, train, settings), data.remarks
+        inputs, remarks = PictureInputs.of(data, train, settings), data.remarks
     else:
-        inputs, said = VectorInputs.of(data, train), ()
-    return LabelledCorpus(data, classes, Inputs(labels=data.labels, inputs=inputs), train, validation, test, remarks=said)
+        inputs, remarks = VectorInputs.of(data, train), ()
+    return LabelledCorpus(data, classes, Inputs(labels=data.labels, inputs=inputs), train, validation, test, remarks=remarks)
 
 
-def read(settings: ImagesSettings) -> Pictures | VectorSequences:
-    """All the examples of these settings; errors as for `of_images`."""
+def read_examples(settings: ImagesSettings) -> Pictures | VectorSequences:
+    """Read all examples of these settings; errors as for `image_corpus`."""
     if settings.source == DIGITS:
-        _only(settings, {"patch", "shift", "turn", "scale", "flip"}, "the digits")
-        return digits()
+        _check_settings(settings, {"patch", "shift", "turn", "scale", "flip"}, "the digits")
+        return load_digits()
     if Path(settings.source).suffix == ".npz" and not Path(settings.source).is_dir():
-        found = arrays(settings.source)
-        if isinstance(found, VectorSequences):
-            _only(settings, set(), "sequences of vectors")
+        data = read_npz(settings.source)
+        if isinstance(data, VectorSequences):
+            _check_settings(settings, set(), "sequences of vectors")
         else:
-            _only(settings, {"patch", "shift", "turn", "scale", "flip"}, "pictures in an .npz")
-        return found
+            _check_settings(settings, {"patch", "shift", "turn", "scale", "flip"}, "pictures in an .npz")
+        return data
     if not Path(settings.source).is_dir():
         raise DataError(f"there are no pictures {settings.source}: it is neither {DIGITS!r}, nor a folder, nor an .npz")
-    return folder(settings.source, settings.size, settings.colours)
+    return read_folder(settings.source, settings.size, settings.colours)
 
 
 def count_examples(source: str) -> tuple[int, bool]:
-    """How many examples there are, and whether they are pictures; a folder's are not opened for it. Errors as for `of_images`."""
+    """Count examples, and return whether they are pictures; those of a folder stay unopened. Errors as for `image_corpus`."""
     if Path(source).is_dir():
-        return len(pictures_in(Path(source))), True
-    found = read(ImagesSettings.model_validate({"source": source}))
-    return len(found), isinstance(found, Pictures)
+        return len(picture_files(Path(source))), True
+    data = read_examples(ImagesSettings.model_validate({"source": source}))
+    return len(data), isinstance(data, Pictures)
 
 
 def labelled_text_corpus(settings: LabelledSettings) -> LabelledCorpus:
-    """Texts of files, none of which is both trained on and judged by.
+    """Read a corpus of labelled texts; no text is in training and in validation or test.
 
     Raises:
-        DataError: what cannot be read, has fewer than two classes, or a label that training does not have.
+        DataError: a file cannot be read, training has fewer than two classes, or another file has a label that training has not.
     """
-    test, tested = _read(settings.test)
-    validation, validated = _read(settings.valid)
+    test, test_report = _read(settings.test)
+    validation, validation_report = _read(settings.valid)
     train, report = _read(settings.train)
     assert report is not None
-    train = without(train, (example for _, example in (*test, *validation)), report)
+    train = drop_shared_texts(train, (example for _, example in (*test, *validation)), report)
     labels = tuple(sorted({example.label for _, example in train}))
     if len(labels) < 2:
-        raise DataError(f"{named(settings.train)}: at least two labels are needed, got {', '.join(labels)}")
+        raise DataError(f"{display_name(settings.train)}: at least two labels are needed, got {', '.join(labels)}")
     for part, path in ((validation, settings.valid), (test, settings.test)):
         for number, example in part:
             if example.label not in labels:
-                raise DataError(f"{named(path or '')}, line {number}: the label {example.label!r} is not among those to train on")
-    every = [*train, *validation, *test]
-    classes = np.array([labels.index(example.label) for _, example in every], np.int64)
+                raise DataError(f"{display_name(path or '')}, line {number}: the label {example.label!r} is not among those to train on")
+    examples = [*train, *validation, *test]
+    classes = np.array([labels.index(example.label) for _, example in examples], np.int64)
     ends = np.cumsum([len(train), len(validation), len(test)])
-    rows = np.split(np.arange(len(every)), ends[:-1])
+    rows = np.split(np.arange(len(examples)), ends[:-1])
     if settings.valid is None:
-        rest, kept = stratified(classes[rows[0]], settings.validation, settings.seed, MOST)
-        rows = [rows[0][rest], rows[0][kept], rows[2]]
+        # the rows of training begin at 0
+        rows[:2] = split_by_class(classes[rows[0]], settings.validation, settings.seed, MAX_VALIDATION)
     return LabelledCorpus(
-        tuple(example.text for _, example in every),
+        tuple(example.text for _, example in examples),
         classes,
         Inputs(labels=labels, inputs=TextInputs()),
         *rows,
-        reports=tuple(one for one in (report, validated, tested) if one is not None),
-        lines=tuple(number for number, _ in every),
+        reports=tuple(item for item in (report, validation_report, test_report) if item is not None),
+        lines=tuple(number for number, _ in examples),
     )
 
 
 def encode_rows(corpus: LabelledCorpus, inputs: Inputs, tokenizers: Sequence[Tokenizer], settings: ImagesSettings | None) -> Rows:
-    """What a model reads of a corpus.
+    """Prepare the examples of a corpus for a model.
 
     Args:
         corpus: of examples.
-        inputs: as the run has them, which may have begun with another corpus.
-        tokenizers: the one for texts.
-        settings: how pictures vary.
+        inputs: of the run, which may have started with another corpus.
+        tokenizers: of the run: that of texts.
+        settings: of the augmentation, if any.
 
     Raises:
-        ArgumentError: the run has other classes, or reads something else.
+        ArgumentError: the run has other classes, or inputs of another kind.
     """
     check_inputs(inputs, corpus.inputs)
     match corpus.data, inputs.inputs:
-        case Pictures() as pictures, PictureInputs() as how:
-            return PictureRows(pictures, how, None if settings is None else settings.augmentation)
-        case VectorSequences() as sequences, VectorInputs() as how:
-            return VectorRows(sequences, how)
+        case Pictures() as pictures, PictureInputs() as reader:
+            return PictureRows(pictures, reader, None if settings is None else settings.augmentation)
+        case VectorSequences() as sequences, VectorInputs() as reader:
+            return VectorRows(sequences, reader)
         case tuple() as texts, _:
             return TextRows(Sequences([tokenizers[0].encode(text) for text in texts]))
     raise AssertionError(corpus.inputs)
 
 
 def drop_long(
-    corpus: LabelledCorpus, lengths: np.ndarray, most: int, part: Literal["train", "validation"] = "train", *, report: int = 0
+    corpus: LabelledCorpus, lengths: np.ndarray, limit: int, part: Literal["train", "validation"] = "train", *, report: int = 0
 ) -> LabelledCorpus:
-    """The corpus without the texts of a part that are longer than so many tokens, which a report takes up.
+    """Drop the texts of a part that are too long, and report them.
 
     Args:
         corpus: of texts.
-        lengths: tokens of each of them.
-        most: tokens that one of the part may have.
-        part: the part.
-        report: the one on its file, by its place among the corpus' reports.
+        lengths: tokens of all texts.
+        limit: the most tokens of a text.
+        part: of the corpus.
+        report: the index of the report on its file.
 
     Raises:
-        DataError: none is left to train on.
+        DataError: no text is left to train on.
     """
     rows: np.ndarray = getattr(corpus, part)
-    longer = lengths[rows] > most
-    for row in rows[longer]:
+    is_long = lengths[rows] > limit
+    for row in rows[is_long]:
         corpus.reports[report].drop(OVER_LONG, corpus.lines[row])
-    if part == "train" and longer.all():
-        raise DataError(f"every one of the {len(longer):,} texts is longer than the maximum length of {most} tokens")
-    return replace(corpus, **{part: rows[~longer]})
+    if part == "train" and is_long.all():
+        raise DataError(f"every one of the {len(is_long):,} texts is longer than the maximum length of {limit} tokens")
+    return replace(corpus, **{part: rows[~is_long]})
 
 
 def drop_unreadable(corpus: LabelledCorpus, lengths: np.ndarray, longest: int | None) -> LabelledCorpus:
-    """The corpus without what a model cannot read, which is said.
+    """Drop the examples that are too long for a model, with a remark.
 
     Args:
         corpus: of examples.
-        lengths: of each of them, in tokens, vectors or patches.
-        longest: the most that the model can read; None where there is no limit.
+        lengths: of all examples, in tokens, vectors or patches.
+        longest: the most that the model can read; no limit if None.
 
     Raises:
-        DataError: nothing is left to train on.
+        DataError: no example is left to train on.
     """
     if longest is None:
         return corpus
-    parts, said = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}, [*corpus.remarks]
+    parts, remarks = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}, [*corpus.remarks]
     for name, rows in parts.items():
         parts[name] = rows[lengths[rows] <= longest]
         if len(long := rows[lengths[rows] > longest]):
-            said.append(f"{name}: {describe_dropped(long, longest, corpus.lines)}")
+            remarks.append(f"{name}: {describe_dropped(long, longest, corpus.lines)}")
     if not len(parts["train"]):
-        raise DataError(f"every one of the {len(corpus.train):,} examples to train on is longer than the {longest} {PLACES}")
-    return replace(corpus, **parts, remarks=tuple(said))
+        raise DataError(f"every one of the {len(corpus.train):,} examples to train on is longer than the {longest} {UNITS}")
+    return replace(corpus, **parts, remarks=tuple(remarks))
 
 
 def describe_dropped(rows: Sequence[int] | np.ndarray, longest: int, lines: Sequence[int] = ()) -> str:
-    """Which examples were left out because they are longer than a model can read, for a person.
+    """Describe the examples that were dropped because they are too long for a model.
 
     Args:
-        rows: their numbers.
+        rows: of these examples.
         longest: the most that the model can read.
-        lines: where each of all the texts comes from; none of what is no text.
+        lines: the numbers of the lines of all texts; none if these are no texts.
     """
     tally = LineTally()
     for row in rows:
         tally.add(lines[row] if lines else int(row))
-    return f"{tally.count:,} dropped: longer than the {longest} {PLACES} ({tally.location('line' if lines else 'example')})"
+    return f"{tally.count:,} dropped: longer than the {longest} {UNITS} ({tally.location('line' if lines else 'example')})"
 
 
-def check_inputs(run: Inputs, here: Inputs) -> None:
-    """Check that a run tells the classes of some examples, and reads what they are.
+def check_inputs(run: Inputs, corpus: Inputs) -> None:
+    """Check that a run has the classes and the kind of inputs of a corpus.
 
     Raises:
-        ArgumentError: it does not.
+        ArgumentError: it has others.
     """
-    if run.labels != here.labels:
-        raise ArgumentError(f"the run tells {_some(run.labels)}, and these examples are of {_some(here.labels)}")
-    one, other = run.inputs, here.inputs
-    if one.kind != other.kind:
-        raise ArgumentError(f"the run reads {one.kind}, and these are {other.kind}")
-    if isinstance(one, VectorInputs) and isinstance(other, VectorInputs) and one.size != other.size:
-        raise ArgumentError(f"the run reads vectors of {one.size} numbers, and these have {other.size}")
-    if isinstance(one, PictureInputs) and isinstance(other, PictureInputs):
-        mine, theirs = ((how.height, how.width, how.colours) for how in (one, other))
-        if mine != theirs:
-            pairs = (f"{height} x {width} pixels in {colours}" for height, width, colours in (mine, theirs))
-            raise ArgumentError("the run reads pictures of {}, and these have {}".format(*pairs))
+    if run.labels != corpus.labels:
+        raise ArgumentError(f"the run tells {_describe_classes(run.labels)}, and these examples are of {_describe_classes(corpus.labels)}")
+    match run.inputs, corpus.inputs:
+        case VectorInputs(size=expected), VectorInputs(size=actual) if expected != actual:
+            raise ArgumentError(f"the run reads vectors of {expected} numbers, and these have {actual}")
+        case PictureInputs() as expected, PictureInputs() as actual if (shape := _picture_shape(expected)) != _picture_shape(actual):
+            raise ArgumentError(f"the run reads pictures of {shape}, and these have {_picture_shape(actual)}")
+        case expected, actual if expected.kind != actual.kind:
+            raise ArgumentError(f"the run reads {expected.kind}, and these are {actual.kind}")
+        case _:
+            pass
+
+
+def _picture_shape(inputs: PictureInputs) -> str:
+    return f"{inputs.height} x {inputs.width} pixels in {inputs.colours}"
 
 
 def _read(path: str | None) -> tuple[list[tuple[int, LabelledText]], ReadReport | None]:
     if path is None:
         return [], None
-    report = ReadReport(named(path))
+    report = ReadReport(display_name(path))
     return read_labelled(path, report), report
 
 
@@ -270,10 +270,10 @@ def _content(data: Data, row: int) -> bytes:
             return f"{data[row]}\n".encode()
 
 
-def _only(settings: ImagesSettings, known: set[str], what: str) -> None:
-    if wrong := [name for name in settings.of_pictures if name not in known]:
-        raise ArgumentError(f"images.{wrong[0]} does not go with {what}")
+def _check_settings(settings: ImagesSettings, allowed: set[str], examples: str) -> None:
+    if invalid := [name for name in settings.picture_settings if name not in allowed]:
+        raise ArgumentError(f"images.{invalid[0]} does not go with {examples}")
 
 
-def _some(labels: Sequence[str]) -> str:
+def _describe_classes(labels: Sequence[str]) -> str:
     return f"{len(labels)} classes ({', '.join(labels[:3])}{', …' * (len(labels) > 3)})"

@@ -1,8 +1,9 @@
-"""Labelled examples as batches."""
+"""Batches of labelled examples, and their transfer to other processes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -11,20 +12,23 @@ from torch import Tensor
 
 from attent.data.batches import KEY_MULTIPLE, Examples, Sequences, round_up
 from attent.data.labelled.arrays import VectorSequences
-from attent.data.labelled.augmentation import Augmentation
-from attent.data.labelled.inputs import PictureInputs, VectorInputs
-from attent.data.labelled.pictures import Pictures, shares
+from attent.data.labelled.inputs import Inputs, PictureInputs, VectorInputs
+from attent.data.labelled.pictures import Augmentation, Pictures, to_unit_range
+from attent.data.labelled.settings import ImagesSettings
+
+# Names of arrays in the folder of `save_examples`.
+CLASSES, ROWS = "classes", "chosen"
 
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """Examples of one update.
+    """Examples with their classes.
 
     Args:
         sequence: tokens (B, T), or vectors (B, T, D), right-padded.
-        lengths: how many of the T are real, (B,).
+        lengths: of the sequences, (B,).
         classes: (B,).
-        tokens: how many answers count: as many as there are examples.
+        tokens: the number of predictions: one an example.
     """
 
     sequence: Tensor
@@ -33,35 +37,35 @@ class LabelledBatch:
     tokens: int
 
     def to(self, device: torch.device | str) -> LabelledBatch:
-        """The same batch on another device."""
+        """Move the batch to a device."""
         fields = (self.sequence, self.lengths, self.classes)
         return LabelledBatch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
 
     def trim_padding(self, longest: int | None) -> LabelledBatch:
-        """The same batch, filled up no further than to so many places, where its examples have no more."""
+        """Cut padding beyond so many tokens or vectors, but none of an example."""
         if longest is None or self.sequence.shape[1] <= longest:
             return self
         return replace(self, sequence=self.sequence[:, : max(longest, int(self.lengths.max()))])
 
     def zero_weight(self) -> LabelledBatch:
-        """The same examples, of which no answer counts."""
+        """Return these examples with no prediction counted."""
         return replace(self, tokens=0)
 
 
 class Rows(Protocol):
-    """What examples are read from."""
+    """Interface of the rows of a corpus to batches."""
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many tokens or vectors each row has, (N,)."""
+        """The number of tokens or vectors of each row, (N,)."""
         ...
 
     def read(self, rows: np.ndarray, epoch: int | None) -> Tensor:
-        """These rows as a model reads them, (B, T) or (B, T, D); as they are, or as they vary in an epoch."""
+        """Return the model's input of these rows, (B, T) or (B, T, D), augmented unless the epoch is None."""
         ...
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What they are made of, by name: for another process."""
+        """Return the arrays of the rows by name, for another process."""
         ...
 
 
@@ -91,7 +95,7 @@ class VectorRows:
 
     Args:
         sequences: all of them.
-        inputs: how they become what the model reads.
+        inputs: make the model's input.
     """
 
     def __init__(self, sequences: VectorSequences, inputs: VectorInputs) -> None:
@@ -110,21 +114,21 @@ class PictureRows:
 
     Args:
         pictures: all of them.
-        inputs: how they become what the model reads.
-        augmentation: how they vary from epoch to epoch; not at all unless given.
+        inputs: make the model's input.
+        augmentation: of each epoch, if any.
     """
 
     def __init__(self, pictures: Pictures, inputs: PictureInputs, augmentation: Augmentation | None = None) -> None:
         self._pixels, self._inputs, self._augmentation = pictures.pixels, inputs, augmentation
         self.lengths = np.full(len(pictures), inputs.length, np.int64)
-        self._drawn: tuple[int, np.ndarray] | None = None
+        self._parameters: tuple[int, np.ndarray] | None = None
 
     def read(self, rows: np.ndarray, epoch: int | None) -> Tensor:
-        pictures = torch.from_numpy(shares(self._pixels[rows]))
-        if epoch is not None and self._augmentation and self._augmentation.changes:
-            if self._drawn is None or self._drawn[0] != epoch:
-                self._drawn = epoch, self._augmentation.drawn(len(self._pixels), epoch)
-            pictures = self._augmentation(pictures, self._drawn[1][rows])
+        pictures = torch.from_numpy(to_unit_range(self._pixels[rows]))
+        if epoch is not None and self._augmentation and self._augmentation.is_active:
+            if self._parameters is None or self._parameters[0] != epoch:
+                self._parameters = epoch, self._augmentation.sample(len(self._pixels), epoch)
+            pictures = self._augmentation(pictures, self._parameters[1][rows])
         return self._inputs(pictures)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -132,30 +136,30 @@ class PictureRows:
 
 
 class LabelledExamples(Examples[LabelledBatch]):
-    """Some rows of a corpus with their classes, from which batches are cut.
+    """Selected rows of a corpus with their classes.
 
     Args:
-        rows: what the corpus is read from.
+        rows: of the corpus.
         classes: the class of each row of it, (N,).
-        chosen: which rows these examples are, (M,); all unless given.
+        selected: the rows of these examples, (M,); all unless given.
     """
 
     answer_name = "example"
 
-    def __init__(self, rows: Rows, classes: np.ndarray, chosen: np.ndarray | None = None) -> None:
+    def __init__(self, rows: Rows, classes: np.ndarray, selected: np.ndarray | None = None) -> None:
         self.rows, self.all_classes = rows, classes
-        self.chosen = np.arange(len(classes)) if chosen is None else chosen
+        self.selected = np.arange(len(classes)) if selected is None else selected
 
     def __len__(self) -> int:
-        return len(self.chosen)
+        return len(self.selected)
 
     @property
     def classes(self) -> np.ndarray:
         """The class of each example, (M,)."""
-        return self.all_classes[self.chosen]
+        return self.all_classes[self.selected]
 
     def lengths(self) -> np.ndarray:
-        return self.rows.lengths[self.chosen]
+        return self.rows.lengths[self.selected]
 
     def token_count(self, rows: np.ndarray) -> int:
         return len(rows)
@@ -170,10 +174,45 @@ class LabelledExamples(Examples[LabelledBatch]):
         return [self.lengths(), self.classes]
 
     def _batch(self, rows: np.ndarray, epoch: int | None) -> LabelledBatch:
-        places = self.chosen[rows]
+        selected = self.selected[rows]
         return LabelledBatch(
-            sequence=self.rows.read(places, epoch),
-            lengths=torch.from_numpy(self.rows.lengths[places].astype(np.int64)),
-            classes=torch.from_numpy(self.all_classes[places].astype(np.int64)),
+            sequence=self.rows.read(selected, epoch),
+            lengths=torch.from_numpy(self.rows.lengths[selected].astype(np.int64)),
+            classes=torch.from_numpy(self.all_classes[selected].astype(np.int64)),
             tokens=len(rows),
         )
+
+
+def save_examples(examples: LabelledExamples, folder: Path) -> Path:
+    """Write examples for another process to open by `open_examples`.
+
+    Args:
+        examples: to train on.
+        folder: exists.
+
+    Returns:
+        The folder.
+    """
+    for name, numbers in {CLASSES: examples.all_classes, ROWS: examples.selected, **examples.rows.arrays()}.items():
+        np.save(folder / f"{name}.npy", numbers)
+    return folder
+
+
+def open_examples(folder: Path, inputs: Inputs, settings: ImagesSettings | None) -> LabelledExamples:
+    """Open the examples that another process wrote; both share their memory.
+
+    Args:
+        folder: of `save_examples`.
+        inputs: of the run.
+        settings: of the augmentation, if any.
+    """
+    arrays = {file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy")}
+    match inputs.inputs:
+        case PictureInputs() as reader:
+            pictures = Pictures(arrays["pixels"], None, inputs.labels)
+            rows = PictureRows(pictures, reader, None if settings is None else settings.augmentation)
+        case VectorInputs() as reader:
+            rows = VectorRows(VectorSequences(arrays["vectors"], arrays["lengths"], None, inputs.labels), reader)
+        case _:
+            rows = TextRows(Sequences([part.tolist() for part in np.split(arrays["tokens"], np.cumsum(arrays["lengths"])[:-1])]))
+    return LabelledExamples(rows, arrays[CLASSES], arrays[ROWS])

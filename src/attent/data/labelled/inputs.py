@@ -1,4 +1,4 @@
-"""What a model reads of an example, and how that is made of what people have: kept with the run, as inputs.json."""
+"""Preprocessing of examples to the inputs of a model; stored with the run as inputs.json."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from torch import Tensor
 
 from attent.data.labelled.arrays import VectorSequences
-from attent.data.labelled.pictures import Colours, Pictures, shares
+from attent.data.labelled.pictures import Colours, Pictures, to_unit_range
 from attent.data.labelled.settings import ImagesSettings
 from attent.errors import ArgumentError, DataError, first_fault
 from attent.layers.patches import patch_grid, patches
 
 INPUTS = "inputs.json"
-MOST_PATCHES = 64
+MAX_PATCHES = 64
 # Pixels of a side.
-LONGEST_SIDE = 2**14
-# So many numbers are averaged at a time.
-AT_ONCE = 2**18
+MAX_SIDE = 2**14
+# Numbers that are averaged at a time.
+BLOCK_SIZE = 2**18
 
 
 class PictureInputs(BaseModel):
-    """Pictures as sequences of patches, each pixel's channels brought to mean 0 and variance 1.
+    """Pictures as sequences of patches, with each channel standardized to mean 0 and variance 1.
 
     Args:
-        kind: tells these from others in a file.
+        kind: of the inputs in a file.
         height: in pixels.
         width: in pixels.
         colours: grey or rgb.
@@ -40,8 +40,8 @@ class PictureInputs(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["pictures"] = "pictures"
-    height: Annotated[int, Field(le=LONGEST_SIDE)]
-    width: Annotated[int, Field(le=LONGEST_SIDE)]
+    height: Annotated[int, Field(le=MAX_SIDE)]
+    width: Annotated[int, Field(le=MAX_SIDE)]
     colours: Colours
     patch: int
     mean: tuple[float, ...]
@@ -49,15 +49,15 @@ class PictureInputs(BaseModel):
 
     @classmethod
     def of(cls, pictures: Pictures, rows: np.ndarray, settings: ImagesSettings) -> PictureInputs:
-        """Those that suit pictures of which these rows are trained on.
+        """Fit to the training rows of pictures.
 
         Raises:
-            ArgumentError: the patch does not divide height and width, or none can be found that does.
+            ArgumentError: the patch does not divide height and width, or none divides them.
         """
         height, width, channels = pictures.pixels.shape[1:]
-        patch = settings.patch or suitable(height, width)
+        patch = settings.patch or suitable_patch(height, width)
         patch_grid(height, width, patch)
-        mean, deviation = _moments(lambda some: shares(pictures.pixels[some]), rows, height * width * channels)
+        mean, deviation = _moments(lambda part: to_unit_range(pictures.pixels[part]), rows, height * width * channels)
         colours: Colours = "grey" if channels == 1 else "rgb"
         return cls(height=height, width=width, colours=colours, patch=patch, mean=mean, deviation=deviation)
 
@@ -69,27 +69,27 @@ class PictureInputs(BaseModel):
 
     @property
     def size(self) -> int:
-        """How many numbers each vector has."""
+        """The number of features of each vector."""
         return self.patch**2 * len(self.mean)
 
     @property
     def length(self) -> int:
-        """How many patches a picture has."""
+        """The number of patches of a picture."""
         down, across = patch_grid(self.height, self.width, self.patch)
         return down * across
 
     def __call__(self, pictures: Tensor) -> Tensor:
-        """Pictures (B, H, W, C) of float32 from 0 to 1 → patches (B, T, P·P·C)."""
+        """Cut pictures (B, H, W, C) of float32 from 0 to 1 into patches (B, T, P·P·C)."""
         return patches((pictures - torch.tensor(self.mean)) / torch.tensor(self.deviation), self.patch)
 
 
 class VectorInputs(BaseModel):
-    """Sequences of vectors, each of their numbers brought to mean 0 and variance 1.
+    """Sequences of vectors, with each feature standardized to mean 0 and variance 1.
 
     Args:
-        kind: tells these from others in a file.
-        mean: of each number.
-        deviation: the standard deviation of each number.
+        kind: of the inputs in a file.
+        mean: of each feature.
+        deviation: the standard deviation of each feature.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -100,10 +100,10 @@ class VectorInputs(BaseModel):
 
     @classmethod
     def of(cls, sequences: VectorSequences, rows: np.ndarray) -> VectorInputs:
-        """Those that suit sequences of which these rows are trained on."""
+        """Fit to the training rows of sequences."""
         vectors, lengths = sequences.vectors, sequences.lengths
-        places = np.arange(vectors.shape[1])
-        mean, deviation = _moments(lambda some: vectors[some][places < lengths[some, None]], rows, vectors[0].size)
+        positions = np.arange(vectors.shape[1])
+        mean, deviation = _moments(lambda part: vectors[part][positions < lengths[part, None]], rows, vectors[0].size)
         return cls(mean=mean, deviation=deviation)
 
     @model_validator(mode="after")
@@ -113,11 +113,11 @@ class VectorInputs(BaseModel):
 
     @property
     def size(self) -> int:
-        """How many numbers each vector has."""
+        """The number of features of each vector."""
         return len(self.mean)
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Vectors (B, T, D) → the same, standardised."""
+        """Standardize vectors (B, T, D)."""
         return (vectors - torch.tensor(self.mean)) / torch.tensor(self.deviation)
 
 
@@ -125,7 +125,7 @@ class TextInputs(BaseModel):
     """Texts as the tokens of the run's tokenizer.
 
     Args:
-        kind: tells these from others in a file.
+        kind: of the inputs in a file.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -134,11 +134,11 @@ class TextInputs(BaseModel):
 
 
 class Inputs(BaseModel):
-    """What a model reads, and the names of the classes that it tells.
+    """Preprocessing of examples, and the names of the classes.
 
     Args:
         labels: in the order of the model's outputs.
-        inputs: how examples become what the model reads.
+        inputs: make the model's input.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -148,7 +148,7 @@ class Inputs(BaseModel):
 
     @classmethod
     def read(cls, text: str) -> Inputs:
-        """What an inputs.json holds.
+        """Parse an inputs.json.
 
         Raises:
             DataError: it is damaged.
@@ -159,16 +159,16 @@ class Inputs(BaseModel):
             raise DataError(f"{INPUTS} is damaged: {first_fault(error)}") from error
 
 
-def suitable(height: int, width: int) -> int:
-    """The smallest patch of two pixels or more along each side of which a picture has 64 at most, and 4 at least.
+def suitable_patch(height: int, width: int) -> int:
+    """Return the smallest patch, of two pixels or more along each side, that divides a picture into 4 to 64.
 
     Raises:
         ArgumentError: height and width have no such divisor.
     """
     for patch in range(2, min(height, width) + 1):
-        if height % patch == width % patch == 0 and 4 <= height * width // patch**2 <= MOST_PATCHES:
+        if height % patch == width % patch == 0 and 4 <= height * width // patch**2 <= MAX_PATCHES:
             return patch
-    raise ArgumentError(f"no patch cuts {height} x {width} pixels into 4 to {MOST_PATCHES}: give another --size, or images.patch")
+    raise ArgumentError(f"no patch cuts {height} x {width} pixels into 4 to {MAX_PATCHES}: give another --size, or images.patch")
 
 
 def _check_moments(mean: tuple[float, ...], deviation: tuple[float, ...], count: int) -> None:
@@ -176,23 +176,23 @@ def _check_moments(mean: tuple[float, ...], deviation: tuple[float, ...], count:
         raise ValueError(f"mean and deviation must be {count:,} numbers each, the deviations above 0")
 
 
-def _moments(read: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, each: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation over all axes but the last; 1 for what never varies.
+def _moments(read: Callable[[np.ndarray], np.ndarray], rows: np.ndarray, row_size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and standard deviation over all axes but the last; a deviation of 0 becomes 1.
 
     Args:
-        read: the numbers of some rows.
-        rows: all of them; a few are read at a time, so that little memory is needed beside them.
-        each: how many numbers a row has at most.
+        read: returns the numbers of rows.
+        rows: to average, a few at a time to save memory.
+        row_size: the most numbers of a row.
     """
 
-    def flat() -> Iterator[np.ndarray]:
-        for some in np.array_split(rows, max(1, len(rows) * each // AT_ONCE)):
-            numbers = read(some)
+    def blocks() -> Iterator[np.ndarray]:
+        for part in np.array_split(rows, max(1, len(rows) * row_size // BLOCK_SIZE)):
+            numbers = read(part)
             yield numbers.reshape(-1, numbers.shape[-1]).astype(np.float64)
 
-    # as differences from one of them, so that what never varies is found to
-    first = next(flat())[0]
-    count = sum(map(len, flat()))
-    mean = sum((numbers - first).sum(0) for numbers in flat()) / count
-    deviation = np.sqrt(sum(np.square(numbers - first - mean).sum(0) for numbers in flat()) / count)
+    # differences from the first vector, so that a constant feature has a deviation of exactly 0
+    first = next(blocks())[0]
+    count = sum(map(len, blocks()))
+    mean = sum((numbers - first).sum(0) for numbers in blocks()) / count
+    deviation = np.sqrt(sum(np.square(numbers - first - mean).sum(0) for numbers in blocks()) / count)
     return tuple((first + mean).tolist()), tuple(np.where(deviation > 0, deviation, 1.0).tolist())

@@ -1,7 +1,8 @@
-"""Pictures with a label each: scikit-learn's digits, or a folder of class folders."""
+"""Labelled pictures: scikit-learn's digits or a folder of class folders, and their augmentation."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from attent.errors import ArgumentError, AttentError, DataError
 
@@ -17,10 +21,14 @@ if TYPE_CHECKING:
 
 Colours = Literal["grey", "rgb"]
 CHANNELS: dict[Colours, int] = {"grey": 1, "rgb": 3}
-# What a picture of each of Pillow's modes is read as, unless somebody says otherwise; the others have colours.
+# Pillow's modes of pictures without colours.
 GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")
 # The brightest value of a pixel of scikit-learn's digits.
 DIGITS_TOP = 16
+# Random numbers for each picture: two shifts, a rotation, a scale, a flip.
+PARAMETERS = 5
+# Separates these random numbers from those that shuffle.
+STREAM = 0x7075
 
 
 @dataclass(frozen=True)
@@ -29,9 +37,9 @@ class Pictures:
 
     Args:
         pixels: (N, H, W, C) with C = 1 (grey) or 3 (red, green, blue), bytes from 0 to 255 or float32 from 0 to 1.
-        classes: the number of each one's class, (N,); None where nobody has said it.
-        labels: the classes' names.
-        remarks: what was passed over, for a person.
+        classes: the index of each picture's class, (N,); None if unknown.
+        labels: the names of the classes.
+        remarks: on files that were skipped, for a person.
     """
 
     pixels: np.ndarray
@@ -43,13 +51,56 @@ class Pictures:
         return len(self.pixels)
 
 
-def shares(pixels: np.ndarray) -> np.ndarray:
-    """Pixels as float32 from 0 to 1."""
+@dataclass(frozen=True)
+class Augmentation:
+    """Random shifts, rotations, scales and flips of pictures: a function of (seed, epoch, row), so that a run can be resumed.
+
+    Args:
+        shift: pixels up, down, left and right at most.
+        turn: degrees either way at most.
+        scale: share by which a picture grows or shrinks at most.
+        flip: whether left and right are exchanged half of the time.
+        seed: of the random numbers.
+    """
+
+    shift: float = 0.0
+    turn: float = 0.0
+    scale: float = 0.0
+    flip: bool = False
+    seed: int = 0
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether there is anything to vary."""
+        return bool(self.shift or self.turn or self.scale or self.flip)
+
+    def sample(self, count: int, epoch: int) -> np.ndarray:
+        """Draw the random numbers of an epoch for each of `count` pictures, (N, 5) from -1 to 1."""
+        generator = np.random.default_rng((self.seed, epoch, STREAM))
+        return generator.uniform(-1, 1, (count, PARAMETERS)).astype(np.float32)
+
+    def __call__(self, pictures: Tensor, parameters: np.ndarray) -> Tensor:
+        """Transform pictures (B, H, W, C) of float32 by their rows of `sample`; pixels from outside repeat the border."""
+        height, width = pictures.shape[1:3]
+        down, right, rotation, scale, flip = torch.from_numpy(parameters).unbind(1)
+        angle, zoom = rotation * math.radians(self.turn), torch.exp(scale * math.log1p(self.scale))
+        mirror = torch.where(flip < 0, -1.0, 1.0) if self.flip else torch.ones(())
+        # inverse map: coordinates run from -1 to 1 over the height and over the width, which may differ
+        cosine, sine = torch.cos(angle) * zoom, torch.sin(angle) * zoom
+        x_map = torch.stack((cosine * mirror, -sine * (height / width) * mirror, 2 * self.shift / width * right), 1)
+        y_map = torch.stack((sine * (width / height), cosine, 2 * self.shift / height * down), 1)
+        planes = pictures.permute(0, 3, 1, 2)
+        grid = F.affine_grid(torch.stack((x_map, y_map), 1), list(planes.shape), align_corners=False)
+        return F.grid_sample(planes, grid, padding_mode="border", align_corners=False).permute(0, 2, 3, 1)
+
+
+def to_unit_range(pixels: np.ndarray) -> np.ndarray:
+    """Convert pixels to float32 from 0 to 1."""
     return pixels.astype(np.float32) / 255 if pixels.dtype == np.uint8 else pixels
 
 
-def digits() -> Pictures:
-    """1,797 written digits of 8 x 8 pixels, which come with scikit-learn.
+def load_digits() -> Pictures:
+    """Load 1,797 handwritten digits of 8 x 8 pixels, which come with scikit-learn.
 
     Alpaydin and Kaynak (1998), "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, its test part.
 
@@ -57,23 +108,23 @@ def digits() -> Pictures:
         AttentError: scikit-learn is not installed.
     """
     try:
-        from sklearn.datasets import load_digits
+        from sklearn import datasets
     except ImportError as error:
         raise AttentError("the digits come with scikit-learn: pip install 'attent[images]'") from error
-    found: Any = load_digits()
-    pixels = (found.images / DIGITS_TOP).astype(np.float32)[..., None]
-    return Pictures(pixels, found.target.astype(np.int64), tuple(map(str, found.target_names)))
+    content: Any = datasets.load_digits()
+    pixels = (content.images / DIGITS_TOP).astype(np.float32)[..., None]
+    return Pictures(pixels, content.target.astype(np.int64), tuple(map(str, content.target_names)))
 
 
-def folder(path: Path | str, size: tuple[int, int] | None = None, colours: Colours | None = None) -> Pictures:
-    """The pictures of a folder that has a folder for each class, whose name is the label.
+def read_folder(path: Path | str, size: tuple[int, int] | None = None, colours: Colours | None = None) -> Pictures:
+    """Read the pictures of a folder that has a folder for each class, named as its label.
 
-    Files that Pillow knows by their names' endings are read, in sub-folders too; what else lies there is passed over and said.
+    Files with one of Pillow's endings are read, in sub-folders too; others are skipped with a remark.
 
     Args:
         path: the folder.
-        size: height and width in pixels that all are brought to; unless given, all must have one size.
-        colours: grey or rgb; unless given, grey where all of them are.
+        size: height and width in pixels to resize to; unless given, all must have one size.
+        colours: grey or rgb; unless given, grey if all of them are.
 
     Raises:
         ArgumentError: the pictures differ in size, and no size is given.
@@ -83,44 +134,51 @@ def folder(path: Path | str, size: tuple[int, int] | None = None, colours: Colou
     path = Path(path)
     if not path.is_dir():
         raise DataError(f"{path} is no folder of pictures")
-    of_class = {place.name: _divided(place) for place in sorted(path.iterdir()) if place.is_dir() and not place.name.startswith(".")}
-    if len(of_class) < 2:
-        raise DataError(f"{path} must have a folder of pictures for each of two classes or more, got {len(of_class)}")
+    class_files = {
+        subfolder.name: _split_files(subfolder)
+        for subfolder in sorted(path.iterdir())
+        if subfolder.is_dir() and not subfolder.name.startswith(".")
+    }
+    if len(class_files) < 2:
+        raise DataError(f"{path} must have a folder of pictures for each of two classes or more, got {len(class_files)}")
     # undecodable bytes of a name are surrogates
-    if wrong := [name for name in of_class if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name)]:
-        raise DataError(f"{path}: a folder's name is not UTF-8, and no label: {wrong[0]!r}")
-    if empty := [name for name, (files, _) in of_class.items() if not files]:
+    if invalid := [name for name in class_files if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name)]:
+        raise DataError(f"{path}: a folder's name is not UTF-8, and no label: {invalid[0]!r}")
+    if empty := [name for name, (files, _) in class_files.items() if not files]:
         raise DataError(f"{path / empty[0]} has no picture")
-    passed = [*(place for _, others in of_class.values() for place in others), *(p for p in sorted(path.iterdir()) if _counts(p))]
-    files = [file for found, _ in of_class.values() for file in found]
-    classes = np.repeat(np.arange(len(of_class)), [len(found) for found, _ in of_class.values()])
-    said = (f"{path}: {len(passed):,} files that are no pictures passed over ({passed[0].name}, …)",) if passed else ()
-    return Pictures(read(files, size, colours), classes, tuple(of_class), said)
+    skipped = [
+        *(file for _, files in class_files.values() for file in files),
+        *(file for file in sorted(path.iterdir()) if _is_visible(file)),
+    ]
+    pictures = [file for files, _ in class_files.values() for file in files]
+    classes = np.repeat(np.arange(len(class_files)), [len(files) for files, _ in class_files.values()])
+    remarks = (f"{path}: {len(skipped):,} files that are no pictures passed over ({skipped[0].name}, …)",) if skipped else ()
+    return Pictures(read_pixels(pictures, size, colours), classes, tuple(class_files), remarks)
 
 
-def pictures_in(place: Path) -> list[Path]:
-    """The files of a folder, and of those in it, that are called as pictures are."""
-    return _divided(place)[0]
+def picture_files(path: Path) -> list[Path]:
+    """Return the files of a folder and its sub-folders that have endings of pictures."""
+    return _split_files(path)[0]
 
 
-def read(files: Sequence[Path], size: tuple[int, int] | None = None, colours: Colours | None = None) -> np.ndarray:
-    """Some pictures as bytes, (N, H, W, C); arguments and errors as for `folder`."""
-    found: list[Image] = []
+def read_pixels(files: Sequence[Path], size: tuple[int, int] | None = None, colours: Colours | None = None) -> np.ndarray:
+    """Read pictures as bytes, (N, H, W, C); arguments and errors as for `read_folder`."""
+    images: list[Image] = []
     for file in files:
-        picture = opened(file)
-        if size is None and found and picture.size != found[0].size:
-            here, there = (f"{one.size[1]} x {one.size[0]}" for one in (picture, found[0]))
+        image = open_picture(file)
+        if size is None and images and image.size != images[0].size:
+            size_text, first_size = (f"{height} x {width}" for width, height in (image.size, images[0].size))
             raise ArgumentError(
-                f"pictures differ in height and width, {file} {here} and {files[0]} {there}: --size says what all are brought to"
+                f"pictures differ in height and width, {file} {size_text} and {files[0]} {first_size}: --size says what all are brought to"
             )
-        found.append(resized(picture, size))
-    colours = colours or ("grey" if all(picture.mode == "L" for picture in found) else "rgb")
+        images.append(resize(image, size))
+    colours = colours or ("grey" if all(image.mode == "L" for image in images) else "rgb")
     mode = "L" if colours == "grey" else "RGB"
-    return np.stack([np.asarray(picture.convert(mode)).reshape(picture.size[1], picture.size[0], CHANNELS[colours]) for picture in found])
+    return np.stack([np.asarray(image.convert(mode)).reshape(image.size[1], image.size[0], CHANNELS[colours]) for image in images])
 
 
-def opened(file: Path) -> Image:
-    """One picture, turned as its camera says, of mode L or RGB; what can be seen through lies on white.
+def open_picture(file: Path) -> Image:
+    """Open a picture in mode L or RGB, rotated as its EXIF data say, transparent pixels on white.
 
     Raises:
         AttentError: Pillow is not installed.
@@ -132,17 +190,17 @@ def opened(file: Path) -> Image:
         raise AttentError("pictures need Pillow: pip install 'attent[images]'") from error
     try:
         with warnings.catch_warnings():
-            # a picture of a size that only a bomb has is refused like any that cannot be read
+            # refuse decompression bombs like damaged pictures
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file) as picture:
-                return _plain(ImageOps.exif_transpose(picture))
+                return _to_opaque(ImageOps.exif_transpose(picture))
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "no picture that Pillow knows, or a damaged one"
         raise DataError(f"{file} cannot be read: {reason}") from error
 
 
-def resized(picture: Image, size: tuple[int, int] | None) -> Image:
-    """A picture of this height and width, in pixels; as it is where no size is given."""
+def resize(picture: Image, size: tuple[int, int] | None) -> Image:
+    """Resize a picture to a height and width in pixels, if there are any."""
     if size is None:
         return picture
     from PIL import Image
@@ -151,27 +209,27 @@ def resized(picture: Image, size: tuple[int, int] | None) -> Image:
     return picture.resize((width, height), Image.Resampling.BILINEAR)
 
 
-def _plain(picture: Image) -> Image:
+def _to_opaque(picture: Image) -> Image:
     from PIL import Image
 
-    grey = picture.mode in GREY
+    is_grey = picture.mode in GREY
     if picture.mode.startswith("I"):
         # 16 bits a pixel
         return Image.fromarray((np.asarray(picture).astype(np.float64) / 257).clip(0, 255).round().astype(np.uint8), "L")
     if picture.has_transparency_data:
         paper = Image.new("RGBA", picture.size, "white")
         picture = Image.alpha_composite(paper, picture.convert("RGBA"))
-    return picture.convert("L" if grey else "RGB")
+    return picture.convert("L" if is_grey else "RGB")
 
 
-def _divided(place: Path) -> tuple[list[Path], list[Path]]:
-    """The files of a folder that are called as pictures are, and the others."""
+def _split_files(path: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files of a folder with endings of pictures, and the others."""
     endings = _endings()
-    files = sorted(file for file in place.rglob("*") if _counts(file))
+    files = sorted(file for file in path.rglob("*") if _is_visible(file))
     return [file for file in files if file.suffix.lower() in endings], [file for file in files if file.suffix.lower() not in endings]
 
 
-def _counts(file: Path) -> bool:
+def _is_visible(file: Path) -> bool:
     return file.is_file() and not file.name.startswith(".")
 
 

@@ -1,4 +1,4 @@
-"""Which labelled examples a model learns from, and how they are prepared."""
+"""Settings of corpora of labelled examples."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from attent.data.labelled.augmentation import Augmentation
-from attent.data.labelled.pictures import Colours
+from attent.data.labelled.pictures import Augmentation, Colours
 from attent.data.readers import STANDARD_INPUT
 from attent.data.settings import File, Kind, Size
 from attent.errors import ArgumentError
 
 DIGITS = "digits"
-# The files that texts with labels are in.
+# Settings that name files of labelled texts.
 FILES = ("train", "valid", "test")
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 def _sides(size: Any) -> Any:
-    """Height and width of one number, which is both, or of text such as 24x32."""
+    """Parse a height and width: a number, which is both, or a text such as 24x32."""
     if isinstance(size, str) and all(part.strip().isdecimal() for part in size.split("x")):
         size = [int(part) for part in size.split("x")]
     if isinstance(size, list) and len(size) == 1:
@@ -34,7 +33,7 @@ Sides = Annotated[tuple[Pixels, Pixels], BeforeValidator(_sides)]
 
 
 class ImagesSettings(BaseModel, extra="forbid", frozen=True):
-    """The settings of pictures or of sequences of vectors, which become the same: a picture is the sequence of its patches."""
+    """Settings of pictures or of sequences of vectors; a picture is the sequence of its patches."""
 
     source: File = Field(description="digits, a folder that has a folder of pictures for each class, or an .npz of pictures or of vectors")
     size: Sides | None = Field(None, description="height and width in pixels that all pictures are brought to; needed where they differ")
@@ -56,17 +55,17 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
 
     @property
     def augmentation(self) -> Augmentation:
-        """How pictures vary."""
+        """The augmentation of pictures."""
         return Augmentation(self.shift, self.turn, self.scale, self.flip, self.seed)
 
     @property
-    def of_pictures(self) -> list[str]:
-        """What has been said that pictures alone have."""
+    def picture_settings(self) -> list[str]:
+        """The names of the settings given that apply to pictures only."""
         return sorted(self.model_fields_set & {"size", "colours", "patch", "shift", "turn", "scale", "flip"})
 
 
 class LabelledSettings(BaseModel, extra="forbid", frozen=True):
-    """The settings of texts with a label each, text, tab and label in a line; a file may be gzipped (.gz), one standard input (-)."""
+    """Settings of labelled texts, text, tab and label in a line; a file may be gzipped (.gz), one standard input (-)."""
 
     train: File = Field(description="the texts to train on")
     valid: File | None = Field(None, description="texts to validate on; without any, some of those to train on are split off")

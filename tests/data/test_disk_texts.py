@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.data.disk_pairs import StoredPairs, WorkingFolder, opened, store
+from attent.data.disk_texts import DiskTexts, TemporaryFolder, open_texts, write_pairs
 from attent.data.text import Pair
 from attent.errors import ArgumentError
 
@@ -13,8 +13,8 @@ TEXTS = ["a", "", "é\u0301 👩‍🚀", "line\nfeed", "tab\t\x00"]
 PAIRS = [Pair(source, target) for source in TEXTS for target in reversed(TEXTS)]
 
 
-def stored(pairs: list[Pair]) -> StoredPairs:
-    return store(((2 * row + 1, pair) for row, pair in enumerate(pairs)), WorkingFolder(), "pairs")
+def stored(pairs: list[Pair]) -> DiskTexts[Pair]:
+    return write_pairs(((2 * row + 1, pair) for row, pair in enumerate(pairs)), TemporaryFolder(), "pairs")
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=7))
@@ -34,13 +34,13 @@ def test_it_is_a_sequence() -> None:
 
 
 def test_some_of_them_remember_their_lines() -> None:
-    some = stored(PAIRS).only(np.array([5, 2, 17])).only(np.array([1, 2]))
+    some = stored(PAIRS).select(np.array([5, 2, 17])).select(np.array([1, 2]))
     assert list(some) == [PAIRS[2], PAIRS[17]]
-    assert [some.number(row) for row in range(2)] == [5, 35]
+    assert [some.line_number(row) for row in range(2)] == [5, 35]
 
 
 def test_the_folder_lasts_as_long_as_the_pairs(tmp_path: Path) -> None:
-    pairs = store(enumerate(PAIRS), WorkingFolder(tmp_path), "pairs")
+    pairs = write_pairs(enumerate(PAIRS), TemporaryFolder(tmp_path), "pairs")
     few = pairs[:3]
     del pairs
     assert list(few) == PAIRS[:3]
@@ -49,18 +49,18 @@ def test_the_folder_lasts_as_long_as_the_pairs(tmp_path: Path) -> None:
 
 
 def test_a_file_is_written_once() -> None:
-    folder = WorkingFolder()
-    store(enumerate(PAIRS), folder, "pairs")
+    folder = TemporaryFolder()
+    write_pairs(enumerate(PAIRS), folder, "pairs")
     with pytest.raises(ArgumentError, match="there already"):
-        store(enumerate(PAIRS), folder, "pairs")
+        write_pairs(enumerate(PAIRS), folder, "pairs")
 
 
 def test_another_process_opens_them_and_leaves_them_there(tmp_path: Path) -> None:
-    folder = WorkingFolder(tmp_path)
-    some = store(((2 * row + 1, pair) for row, pair in enumerate(PAIRS)), folder, "pairs").only(np.array([5, 2, 17]))
-    some.describe()
-    theirs = opened(WorkingFolder.of_another(folder.path), "pairs")
+    folder = TemporaryFolder(tmp_path)
+    some = write_pairs(((2 * row + 1, pair) for row, pair in enumerate(PAIRS)), folder, "pairs").select(np.array([5, 2, 17]))
+    some.save()
+    theirs = open_texts(TemporaryFolder.existing(folder.path), "pairs", Pair)
     assert list(theirs) == list(some) == [PAIRS[5], PAIRS[2], PAIRS[17]]
-    assert theirs.number(1) == 5
+    assert theirs.line_number(1) == 5
     del theirs
     assert list(some) == [PAIRS[5], PAIRS[2], PAIRS[17]]
