@@ -144,25 +144,25 @@ class Explorer:
         text = respell(request.text, translator.source_tokenizer)
         scene_of = partial(build_scene, title=text[:MAX_TITLE])
         more = translator.target_tokenizer.encode(request.more) if request.more else []
-        growing = StepwiseDecoding(translator, text, [*request.prefix, *more], top_k=request.best)
-        self._check_length(len(growing.sources))
-        self._check_length(len(growing.prefix), "prefix")
-        yield {"kind": "start", "source": growing.labels, "unknown": growing.unknown_pieces}
-        if len(growing.sources) > MAX_TOKENS_WITH_WEIGHTS and (reading := self._now(growing.encoder_maps)):
+        decoding = StepwiseDecoding(translator, text, [*request.prefix, *more], top_k=request.best)
+        self._check_length(len(decoding.sources))
+        self._check_length(len(decoding.prefix), "prefix")
+        yield {"kind": "start", "source": decoding.labels, "unknown": decoding.unknown_pieces}
+        if len(decoding.sources) > MAX_TOKENS_WITH_WEIGHTS and (reading := self._now(decoding.encoder_maps)):
             # the encoder's maps can be explored long before the translation of a long text ends
             yield {"kind": "scene", "scene": self.scenes.add(scene_of(reading), request.run)}
         if request.beam > 1:
             settings = SearchSettings(beam=request.beam)
-            tokens = self._now(lambda: translator.search([text], settings, prefixes=[growing.prefix])[0][0].tokens)
-            growing = StepwiseDecoding(translator, text, tokens, top_k=request.best, forced_length=len(growing.prefix))
-        steps = iter(growing)
+            tokens = self._now(lambda: translator.search([text], settings, prefixes=[decoding.prefix])[0][0].tokens)
+            decoding = StepwiseDecoding(translator, text, tokens, top_k=request.best, forced_length=len(decoding.prefix))
+        steps = iter(decoding)
         while (step := self._now(lambda: next(steps, None))) is not None:
-            weights = self._now(partial(_last_weights, growing, request.view, has_ended=step.chosen.token == EOS))
+            weights = self._now(partial(_last_weights, decoding, request.view, has_ended=step.chosen.token == EOS))
             best = [asdict(candidate) for candidate in step.candidates]
             yield {"kind": "token", "said": asdict(step.chosen), "best": best, "forced": step.is_forced, "weights": weights}
-        scene = self._now(lambda: scene_of(growing.map()))
-        translation = translator.target_tokenizer.decode(growing.tokens)
-        yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": translation, "tokens": growing.tokens}
+        scene = self._now(lambda: scene_of(decoding.map()))
+        translation = translator.target_tokenizer.decode(decoding.tokens)
+        yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": translation, "tokens": decoding.tokens}
 
     def fill(self, request: TextRequest) -> dict[str, Any]:
         """Return guesses for the blanks of a text, and its scene.
@@ -231,11 +231,11 @@ def _checked(number: int, count: int, name: str) -> int:
     return number
 
 
-def _last_weights(growing: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
+def _last_weights(decoding: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
     """Return the weights of the step that wrote the last token, for the head that the page shows."""
-    if view is None or max(len(growing.sources), len(growing.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
+    if view is None or max(len(decoding.sources), len(decoding.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
         return None
-    group = next((group for group in build_scene(growing.map(with_eos=has_ended)).groups if group.name == view.group), None)
+    group = next((group for group in build_scene(decoding.map(with_eos=has_ended)).groups if group.name == view.group), None)
     if group is None or (view.head or 0) >= group.shape[0]:
         return None
     weights = group.layers[min(view.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[:, 0]  # (H, Tk)

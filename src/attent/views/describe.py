@@ -17,7 +17,7 @@ from attent.views.step import equation_of
 def describe(model: nn.Module, title: str = "") -> RenderableType:
     """Build the tree, for rich to print.
 
-    Equal layers in a row are drawn once, with their number. A shared parameter is drawn and counted at its first occurrence.
+    Equal layers in a row are drawn once, with their number. A shared parameter is drawn and drawn_ids at its first occurrence.
 
     Args:
         model: any module.
@@ -39,21 +39,21 @@ def equation(part: object) -> str:
     return re.sub(r" {2,}", "  ", match[1]) if match else ""
 
 
-def _add(tree: Tree, name: str, module: nn.Module, counted: set[int], note: str = "") -> None:
-    """Add a module; `counted` has the ids of the parameters that were drawn before."""
-    branch = tree.add(_line(name, module, counted, note))
+def _add(tree: Tree, name: str, module: nn.Module, drawn_ids: set[int], note: str = "") -> None:
+    """Add a module; `drawn_ids` has the ids of the parameters that were drawn before."""
+    branch = tree.add(_line(name, module, drawn_ids, note))
     if isinstance(module, MultiHeadAttention):
-        _add_attention(branch, module, counted)
+        _add_attention(branch, module, drawn_ids)
     else:
-        _add_children(branch, module, counted)
-    counted.update(map(id, module.parameters()))
+        _add_children(branch, module, drawn_ids)
+    drawn_ids.update(map(id, module.parameters()))
 
 
-def _add_children(branch: Tree, module: nn.Module, counted: set[int]) -> None:
+def _add_children(branch: Tree, module: nn.Module, drawn_ids: set[int]) -> None:
     if not isinstance(module, nn.Linear | nn.LayerNorm):
         for name, parameter in module.named_parameters(recurse=False):
             shape = " × ".join(map(str, parameter.shape))
-            branch.add(Text.assemble((name, "bold"), f"  {shape}", ("" if id(parameter) not in counted else "   shared", "dim")))
+            branch.add(Text.assemble((name, "bold"), f"  {shape}", ("" if id(parameter) not in drawn_ids else "   shared", "dim")))
     children: list[tuple[str, str, nn.Module]] = []
     for name, child in module.named_children():
         parts = child.named_children() if isinstance(child, nn.ModuleList) else [("", child)]
@@ -63,30 +63,30 @@ def _add_children(branch: Tree, module: nn.Module, counted: set[int]) -> None:
         count = 1
         while index and count < len(children) and children[count][0] == name and _are_equal(child, children[count][2]):
             count += 1
-        _add(branch, f"{name} {index} to {children[count - 1][1]}, each" if count > 1 else f"{name} {index}".rstrip(), child, counted)
+        _add(branch, f"{name} {index} to {children[count - 1][1]}, each" if count > 1 else f"{name} {index}".rstrip(), child, drawn_ids)
         for _, _, repeated in children[1:count]:
-            counted.update(map(id, repeated.parameters()))
+            drawn_ids.update(map(id, repeated.parameters()))
         children = children[count:]
 
 
-def _add_attention(branch: Tree, attention: MultiHeadAttention, counted: set[int]) -> None:
+def _add_attention(branch: Tree, attention: MultiHeadAttention, drawn_ids: set[int]) -> None:
     for letter, projection in zip("QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True):
-        _add(branch, f"W_{letter}", projection, counted)
+        _add(branch, f"W_{letter}", projection, drawn_ids)
     if attention.position is not None:
-        _add(branch, "position", attention.position, counted, _first_line(attention.position))
-    _add(branch, "score", attention.score, counted, equation_of(attention.score))
+        _add(branch, "position", attention.position, drawn_ids, _first_line(attention.position))
+    _add(branch, "score", attention.score, drawn_ids, equation_of(attention.score))
     normalizer = attention.normaliser
     branch.add(Text.assemble(("normalizer", "bold"), f"  {type(normalizer).__name__}", (f"   {_first_line(normalizer)}", "italic")))
     if attention.output is not None:
-        _add(branch, "W_O", attention.output, counted)
+        _add(branch, "W_O", attention.output, drawn_ids)
 
 
-def _line(name: str, module: nn.Module, counted: set[int], note: str) -> Text:
+def _line(name: str, module: nn.Module, drawn_ids: set[int], note: str) -> Text:
     line = Text.assemble((name, "bold"), f"  {_summary(module)}")
     if note := note or equation(module):
         line.append(f"   {note}", "italic")
     sizes = {id(parameter): parameter.numel() for parameter in module.parameters()}
-    if count := sum(size for key, size in sizes.items() if key not in counted):
+    if count := sum(size for key, size in sizes.items() if key not in drawn_ids):
         line.append(f"   {count:,}", "cyan")
     elif sizes:
         line.append("   shared", "dim")

@@ -92,17 +92,17 @@ def figure(panels: Panel | Mapping[str, Panel]) -> Figure:
         ArgumentError: there is nothing to draw.
         AttentError: matplotlib is not installed.
     """
-    drawn = [panels] if isinstance(panels, Panel) else list(panels.values())
-    if not drawn:
+    grid = [panels] if isinstance(panels, Panel) else list(panels.values())
+    if not grid:
         raise ArgumentError("there is no map to draw")
-    across = math.ceil(math.sqrt(len(drawn)))
-    down = math.ceil(len(drawn) / across)
-    widths, heights = zip(*map(_size, drawn), strict=True)
+    across = math.ceil(math.sqrt(len(grid)))
+    down = math.ceil(len(grid) / across)
+    widths, heights = zip(*map(_size, grid), strict=True)
     drawing = new_figure(across * max(widths), down * max(heights))
-    low, high = _range(drawn)
+    low, high = _range(grid)
     axes = drawing.subplots(down, across, squeeze=False).flatten()
-    images = [_draw(area, panel, low, high) for area, panel in zip(axes, drawn, strict=False)]
-    for area in axes[len(drawn) :]:
+    images = [_draw(area, panel, low, high) for area, panel in zip(axes, grid, strict=False)]
+    for area in axes[len(grid) :]:
         area.set_axis_off()
     add_color_bar(drawing, images[0], list(axes))
     return drawing
