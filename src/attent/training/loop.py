@@ -169,18 +169,7 @@ class Training:
         # Gathering sharded weights for a checkpoint takes every process.
         self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (processes.is_rank0 or processes.sharded)
         self.batch_loss = processes.batch_loss(self.module, loss)
-        fresh = TrainingState(
-            pace=ComputeConfig("float32", 1), device=self.device.type, processes=processes.world_size, sharded=processes.sharded
-        )
-        if state is None:
-            state = fresh
-            batch = processes.next_part(data.stream(size, settings.seed))[0].to(self.device)
-            configs = [ComputeConfig(*values) for values in processes.from_rank0(lambda: candidates(settings, self.device))]
-            config = autotune(lambda precision: self._trial(batch, precision), configs, self.device, log, progress, processes.from_rank0)
-            state.pace = ComputeConfig(*processes.from_rank0(lambda: config))
-        else:
-            for line in resume_messages(state, fresh, settings):
-                progress.say(line)
+        state = self._start(data, size) if state is None else self._resume(state)
         self.state = state
         torch.set_num_threads(state.pace.threads)
         self.early_stopping = EarlyStopping(settings, state.verdict)
@@ -188,9 +177,28 @@ class Training:
         self.meter = Meter(self.device, state.seconds)
         self.rate, self.is_stop_requested, self.seconds = 0.0, False, state.seconds
 
-    def _trial(self, batch: Any, precision: Precision) -> None:
-        self.batch_loss(batch, self.settings.label_smoothing, precision)[0].backward()
-        self.module.zero_grad()
+    def _initial_state(self) -> TrainingState:
+        config, processes = ComputeConfig("float32", 1), self.processes
+        return TrainingState(pace=config, device=self.device.type, processes=processes.world_size, sharded=processes.sharded)
+
+    def _start(self, data: Examples[Any], size: BatchSize) -> TrainingState:
+        """Return the state of a new run, with the fastest precision and threads for its first batch."""
+        state, processes, settings = self._initial_state(), self.processes, self.settings
+        batch = processes.next_part(data.stream(size, settings.seed))[0].to(self.device)
+
+        def step(precision: Precision) -> None:
+            self.batch_loss(batch, settings.label_smoothing, precision)[0].backward()
+            self.module.zero_grad()
+
+        configs = [ComputeConfig(*values) for values in processes.from_rank0(lambda: candidates(settings, self.device))]
+        config = autotune(step, configs, self.device, self._log, self._progress, processes.from_rank0)
+        state.pace = ComputeConfig(*processes.from_rank0(lambda: config))
+        return state
+
+    def _resume(self, state: TrainingState) -> TrainingState:
+        for line in resume_messages(state, self._initial_state(), self.settings):
+            self._progress.say(line)
+        return state
 
     @property
     def fraction_done(self) -> float:
@@ -293,7 +301,7 @@ class Training:
         self.record(1.0)
         if self.early_stopping.should_stop:
             self._progress.say(f"nothing better in {self.early_stopping.state.waiting} validations: training ends")
-        state, kept = self.state, self.state.update
+        state, best_update = self.state, self.state.update
         if self.early_stopping.state.validated != state.update:
             # Saved first, since validation may take long.
             self.save(1.0)
@@ -304,11 +312,11 @@ class Training:
             self.average.apply()
         self.processes.restore_model(self.model)
         if self.checkpoints:
-            kept = self.checkpoints.publish(self.early_stopping.state)
+            best_update = self.checkpoints.publish(self.early_stopping.state)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)
         self._progress.close()
-        scores, device = self.early_stopping.state.scores_of(kept), described(self.device)
-        return TrainingResult(state.update, kept, self.meter.seconds, state.loss, *state.pace, device, scores)
+        scores, device = self.early_stopping.state.scores_of(best_update), described(self.device)
+        return TrainingResult(state.update, best_update, self.meter.seconds, state.loss, *state.pace, device, scores)
 
 
 def resume_messages(state: TrainingState, fresh: TrainingState, settings: TrainingSettings) -> Sequence[str]:
