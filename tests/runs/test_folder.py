@@ -293,7 +293,7 @@ def test_weights_that_have_changed_are_known_by_their_digest(tmp_path: Path, mon
     with pytest.raises(RunError, match=r"model\.safetensors is damaged: it has not the SHA-256 that digests names in \S+config\.json"):
         read(tmp_path / "run")
     with monkeypatch.context() as patched:
-        patched.setattr(folder, "HASHED", len(content) - 1)
+        patched.setattr(folder, "MAX_HASHED", len(content) - 1)
         read(tmp_path / "run")
     write_config(without_digest(config), tmp_path / "run")
     read(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""A run's config.json: what was trained, on what, how, and with what results."""
+"""A run's config.json: its task, model, corpus, training and results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMAT = 3
 CONFIG = "config.json"
 # Bytes that a config.json may have.
 LARGEST = 2**22
-# What a run of each task does, and by which command.
+# A verb for each task, and the command that runs it.
 DOES: dict[Task, tuple[str, str]] = {
     "translate": ("translates", "attent translate {run} TEXT"),
     "fill-mask": ("fills blanks", "attent fill {run} TEXT"),
@@ -32,7 +32,7 @@ TOKENIZERS: dict[Task, tuple[str, ...]] = {"translate": ("source", "target"), "f
 
 
 def versions() -> dict[str, str]:
-    """The versions that a run depends on."""
+    """Return the versions that a run depends on."""
     try:
         attent = version("attent")
     except PackageNotFoundError:
@@ -45,30 +45,30 @@ Size = Annotated[int, Field(ge=1, le=2**31)]
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether it names a file of the folder itself, on any system."""
+    """Return whether a name is that of a file directly in a folder, on any system."""
     return Path(name).name == name and name not in ("", "..") and not set("\\:\0") & set(name)
 
 
 class RunConfig(BaseModel):
-    """What config.json holds.
+    """Content of config.json.
 
     Args:
         format: the version of the folder's layout.
-        state: whether training has ended; in format 1 it always had.
+        state: of training; format 1 has finished runs only.
         versions: of attent, torch and python, by name.
-        task: what was learnt; before format 3 always to translate.
-        tokenizers: the kind of each tokenizer by its name, which its file bears too; "source" and "target" of a translator, "text"
-            where there is one text, none where vectors are read.
+        task: of the model; before format 3 always to translate.
+        tokenizers: the kind of each tokenizer by its name, which is also that of its file: "source" and "target" of a translator, "text"
+            of other texts, none for vectors.
         files: the names of further files that belong to the run, all of them text.
-        sizes: how many tokens there are to read, or numbers in each vector, and how many tokens or classes there are to tell; None where
-            these are the ids of the first and of the last tokenizer.
+        sizes: of the input (tokens, or features of a vector) and of the output (tokens or classes); None if these are the sizes of the
+            first and of the last tokenizer.
         model: the model's settings.
         corpus: the corpus' settings.
-        digests: of what it began to learn from ("train") and, where it classifies, of what it holds out ("held out"), by which a
-            corpus that has changed since is known; and the SHA-256 of its weights, once it is finished, by the name of their file.
+        digests: of the training examples ("train") and, for a classifier, of those held out ("held out"), which reveal a corpus that has
+            changed; and the SHA-256 of a finished run's weights, by the name of their file.
         vectors: the word vectors that embeddings started from.
-        coverage: by tokenizer, how many ids of the vocabulary have one of these, and the share of running words that have one.
-        training: the settings of training, and what it found out, such as the precision chosen.
+        coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
+        training: the settings of training, and its own choices, such as the precision.
         results: scores by name.
     """
 
@@ -91,11 +91,11 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _has_what_its_task_needs(self) -> RunConfig:
-        if wrong := [name for name in (*self.tokenizers, *self.files) if not _is_file_name(name)]:
-            raise ValueError(f"tokenizers and files must lie in the run folder, got {wrong[0]!r}")
-        wanted = TOKENIZERS[self.task]
-        if set(self.tokenizers) != set(wanted) and (self.tokenizers or self.task != "classify"):
-            raise ValueError(f"a run that {DOES[self.task][0]} has the tokenizers {', '.join(wanted)}, got {', '.join(self.tokenizers)}")
+        if invalid := [name for name in (*self.tokenizers, *self.files) if not _is_file_name(name)]:
+            raise ValueError(f"tokenizers and files must lie in the run folder, got {invalid[0]!r}")
+        expected = TOKENIZERS[self.task]
+        if set(self.tokenizers) != set(expected) and (self.tokenizers or self.task != "classify"):
+            raise ValueError(f"a run that {DOES[self.task][0]} has the tokenizers {', '.join(expected)}, got {', '.join(self.tokenizers)}")
         if not self.tokenizers and self.sizes is None:
             raise ValueError("a run without tokenizers must say its sizes")
         if (self.model.kind == "encoder") is (self.task == "translate"):
@@ -129,8 +129,8 @@ def read_config(path: Path | str) -> RunConfig:
     if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
         raise RunError(f"{file} is damaged: it names no format")
     if content["format"] > FORMAT:
-        named = content.get("versions")
-        newer = named.get("attent", "of a newer version") if isinstance(named, dict) else "of a newer version"
+        written_by = content.get("versions")
+        newer = written_by.get("attent", "of a newer version") if isinstance(written_by, dict) else "of a newer version"
         raise RunError(f"{file} has format {content['format']}, written by attent {newer}; this attent reads up to {FORMAT}")
     try:
         return RunConfig.model_validate(content)
@@ -139,7 +139,7 @@ def read_config(path: Path | str) -> RunConfig:
 
 
 def code_in(config: RunConfig) -> dict[str, str]:
-    """The settings of a run's model that name a module to import, and what they name."""
+    """Return the settings of a run's model that import a module, with their values."""
     return {key: value for key, value in config.model if isinstance(value, str) and registry.is_imported(value)}
 
 
@@ -148,7 +148,7 @@ def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None
 
     Args:
         path: the run folder.
-        config: what its config.json holds.
+        config: of the run.
         trust_code: whether the run may name modules.
 
     Raises:
@@ -163,10 +163,10 @@ def check_code(path: Path | str, config: RunConfig, *, trust_code: bool) -> None
 
 
 def must_do(path: Path | str, config: RunConfig, task: Task) -> None:
-    """Check that a run is one of this task.
+    """Check the task of a run.
 
     Raises:
-        RunError: it is one of another; the message names the command for it.
+        RunError: it has another; the message names the command for it.
     """
     if config.task != task:
         does, command = DOES[config.task]

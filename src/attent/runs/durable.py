@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there: written under another name, synced, renamed."""
+"""Atomic writes of files and folders, under a temporary name, synced and renamed; and locks of open files."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from safetensors import SafetensorError
 
 from attent.errors import RunError
 
-# What a process that was killed leaves behind is known by its first and its last characters.
+# The first and the last characters of temporary names, by which the drafts of a killed process are recognized.
 HIDDEN, PART = ".", ".part"
+# Windows lets no other process read a locked byte: lock one that no log reaches, at the largest offset that its locks can name.
+LOCK_OFFSET = 2**31 - 2
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the place of `path` when the block ends; if it fails, `path` stays as it was.
+    """Write a file that replaces `path` when the block ends; if the block fails, `path` stays as it was.
 
     Raises:
         RunError: it cannot be written, for want of space or of permission.
     """
     draft = path.with_name(f"{HIDDEN}{path.name}{PART}")
     with said_clearly(path):
-        # what lies there may be a link to another file
+        # the draft may be a link to another file
         draft.unlink(missing_ok=True)
         try:
             yield draft
@@ -41,7 +44,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill with files, which takes the place of `path` when the block ends; if it fails, `path` stays as it was.
+    """Fill a folder that replaces `path` when the block ends; if the block fails, `path` stays as it was.
 
     Raises:
         RunError: it cannot be written, for want of space or of permission.
@@ -57,13 +60,13 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def draft_of(path: Path) -> Path:
-    """An empty folder beside the path; folders on the way to it are made."""
+    """Make an empty folder beside the path, and its parents."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=f"{HIDDEN}{path.name}.", suffix=PART, dir=path.parent))
 
 
 def settle(draft: Path, path: Path) -> None:
-    """Make a folder durable, and move it to a path, where it takes the place of an older one."""
+    """Sync a folder, and move it to a path, where it replaces an older one."""
     _share(draft)
     for file in draft.iterdir():
         sync(file)
@@ -84,7 +87,7 @@ def settle(draft: Path, path: Path) -> None:
 
 
 def _share(path: Path) -> None:
-    """Give a file or a folder and its files the permissions that new ones have: mkdtemp and safetensors let their owner alone in."""
+    """Give a file or a folder and its files the default permissions: mkdtemp and safetensors restrict them to the owner."""
     mask = os.umask(0)
     os.umask(mask)
     for file in path.iterdir() if path.is_dir() else ():
@@ -93,16 +96,16 @@ def _share(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a process that was killed has left half written in a folder."""
-    for left in folder.glob(f"{HIDDEN}*{PART}"):
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left, ignore_errors=True)
+    """Remove the drafts of killed processes from a folder."""
+    for draft in folder.glob(f"{HIDDEN}*{PART}"):
+        if draft.is_dir() and not draft.is_symlink():
+            shutil.rmtree(draft, ignore_errors=True)
         else:
-            left.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
 
 
 def check_links(*paths: Path) -> None:
-    """Check that none of these files and folders is a symbolic link, through which others would be written.
+    """Check that none of these files and folders is a symbolic link: writing through one changes another file.
 
     Raises:
         RunError: one is.
@@ -113,8 +116,8 @@ def check_links(*paths: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's or a folder's content would outlast a power cut."""
-    # Only POSIX lets a folder be opened, and needs it to be synced.
+    """Wait until the content of a file or folder would survive a power failure."""
+    # Only POSIX can open a folder, and needs it to be synced.
     if path.is_dir() and os.name != "posix":
         return
     descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
@@ -126,10 +129,57 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def said_clearly(path: Path) -> Iterator[None]:
-    """What goes wrong while a path is written, as a RunError that names it."""
+    """Turn errors of writing a path into a RunError that names it."""
     try:
         yield
     except OSError as error:
         raise RunError(f"{path} cannot be written: {error.strerror or error}") from error
     except SafetensorError as error:
         raise RunError(f"{path} cannot be written: {error}") from error
+
+
+def claim(file: IO[str], run: Path) -> bool:
+    """Lock an open file of a run until it is closed or its process ends, however that happens.
+
+    On file systems without locks nothing is locked.
+
+    Args:
+        file: open for writing.
+        run: the run folder, for the message.
+
+    Returns:
+        True if it is locked.
+
+    Raises:
+        RunError: another process has locked it.
+    """
+    try:
+        _lock(file.fileno())
+    except (BlockingIOError, PermissionError) as error:
+        raise RunError(f"{run} is being trained by another process") from error
+    except OSError:
+        return False
+    return True
+
+
+def _lock(descriptor: int) -> None:
+    """Lock by fcntl on Unix, by msvcrt on Windows."""
+    try:
+        import fcntl
+    except ImportError:
+        _lock_on_windows(descriptor)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _lock_on_windows(descriptor: int) -> None:
+    try:
+        import msvcrt
+    except ImportError:
+        return
+    position = os.lseek(descriptor, 0, os.SEEK_CUR)
+    os.lseek(descriptor, LOCK_OFFSET, os.SEEK_SET)
+    try:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    finally:
+        os.lseek(descriptor, position, os.SEEK_SET)

@@ -1,12 +1,12 @@
-"""A run folder: there from the start of training, whole or clearly unfinished, and read with every damage named.
+"""Run folders: written from the start of training, complete or marked as unfinished, and checked for damage when read.
 
-What it holds:
-    config.json              as attent.runs.config describes it
-    model.safetensors        the parameters of the model; one that serves in two places is stored once
+Their files:
+    config.json              see attent.runs.config
+    model.safetensors        the parameters of the model, tied ones once
     NAME.tokenizer.json      each tokenizer, such as source.tokenizer.json and target.tokenizer.json of a translator
-    …                        the further files that the config names
+    …                        further files that the config names
     log.jsonl                one record a line, as training reported them; locked by the process that trains
-    checkpoints/             from where training goes on, as attent.training.checkpoint writes them
+    checkpoints/             from which training resumes, see attent.training.checkpoint
 """
 
 from __future__ import annotations
@@ -32,31 +32,29 @@ from attent.data.tokenizers import KINDS
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
 from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, write_config
-from attent.runs.durable import HIDDEN, PART, check_links, draft_of, new_file, said_clearly, settle, sweep, sync
-from attent.runs.lock import claim
-from attent.runs.sizes import check_sizes
-from attent.runs.weights import digest, fill, tensors_of, write_tensors
+from attent.runs.durable import HIDDEN, PART, check_links, claim, draft_of, new_file, said_clearly, settle, sweep, sync
+from attent.runs.weights import check_sizes, digest, fill, tensors_of, write_tensors
 
 MODEL, LOG = "model.safetensors", "log.jsonl"
 # Bytes that a further file of a run may have.
 LARGEST = 2**24
-# Windows makes no links without being asked for permission.
+# Windows has no such flag: links need a permission there.
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# Bytes of weights whose digest is compared when a run is read, in less than a second.
-HASHED = 2**28
-# Seconds for which a new draft may not be locked yet.
-UNLOCKED = 10.0
+# Bytes of weights up to which reading a run compares their digest, in less than a second.
+MAX_HASHED = 2**28
+# Seconds until a new draft is locked at the latest.
+LOCK_DELAY = 10.0
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has been read.
+    """A trained model with its config and tokenizers.
 
     Args:
-        config: what its config.json holds.
-        model: in evaluation mode; of the kind that its task has.
+        config: of the run.
+        model: in evaluation mode; of the kind of its task.
         tokenizers: by name.
-        files: what its further files hold, by name.
+        files: the text of its further files, by name.
     """
 
     config: RunConfig
@@ -66,32 +64,32 @@ class Run:
 
     @property
     def source_tokenizer(self) -> Tokenizer:
-        """Of a translator: what cuts the texts to translate."""
+        """A translator's tokenizer of sources."""
         return self.tokenizers["source"]
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """Of a translator: what cuts the translations."""
+        """A translator's tokenizer of targets."""
         return self.tokenizers["target"]
 
 
 class RunWriter:
-    """Writes a run folder, which appears at its place when training begins, marked as unfinished until it is complete.
+    """Writes a run folder, which appears at its path when training begins, marked as unfinished until it is complete.
 
         with RunWriter(path) as run:
             run.begin(config, *tokenizers)
             run.log({"update": 100, "loss": 1.5})
             run.finish(config, model, *tokenizers)
 
-    Leaving the block before `begin` leaves nothing behind; `finish` begins where nobody has. From `begin` on the run is
-    this process' own until the block is left.
+    Leaving the block before `begin` leaves no files; `finish` calls `begin` if needed. From `begin` on, the run is locked for other
+    processes until the block ends.
 
     Args:
-        path: where the folder shall be.
-        replace: whether a run folder that is there already is given up for this one, when it begins.
+        path: of the folder.
+        replace: whether `begin` replaces a run folder at this path.
 
     Raises:
-        RunError: something is there already, another process trains it, or the folder cannot be written.
+        RunError: the path exists, another process trains it, or the folder cannot be written.
     """
 
     def __init__(self, path: Path | str, *, replace: bool = False) -> None:
@@ -100,11 +98,11 @@ class RunWriter:
         with said_clearly(self.path):
             _sweep_drafts(self.path)
             self._draft: Path | None = draft_of(self.path)
-            self._log = _claimed(self._draft)
+            self._log = _lock_run(self._draft)
 
     @classmethod
     def again(cls, path: Path | str) -> Self:
-        """The writer of a run that goes on, which no other process can go on with until the block is left.
+        """Open a run to resume it, locked for other processes until the block ends.
 
         Raises:
             RunError: it is no run folder, another process trains it, or it cannot be written.
@@ -112,7 +110,7 @@ class RunWriter:
         run = cls.__new__(cls)
         run.path, run._draft = Path(path), None
         read_config(path)
-        run._log = _claimed(run.path)
+        run._log = _lock_run(run.path)
         _sweep_drafts(run.path)
         with said_clearly(run.path):
             sweep(run.path)
@@ -127,7 +125,7 @@ class RunWriter:
             pass
 
     def rewind(self, log: int) -> None:
-        """Keep so many bytes of log.jsonl; what stands behind them was recorded after the last checkpoint."""
+        """Cut log.jsonl to so many bytes: records after them are later than the last checkpoint."""
         with said_clearly(self.path / LOG):
             self._log.truncate(min(log, (self.path / LOG).stat().st_size))
 
@@ -137,7 +135,7 @@ class RunWriter:
             self._log.write(json.dumps(record) + "\n")
 
     def logged(self) -> int:
-        """How many bytes log.jsonl has, once they are durable."""
+        """Sync log.jsonl, and return its size in bytes."""
         with said_clearly(self.path / LOG):
             self._log.flush()
             sync(Path(self._log.name))
@@ -146,13 +144,13 @@ class RunWriter:
     def begin(
         self, config: RunConfig, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None, start: torch.nn.Module | None = None
     ) -> None:
-        """Put the folder at its place, marked as unfinished; in a run that goes on, only its config is new.
+        """Move the folder to its path, marked as unfinished; of a resumed run, write the config only.
 
         Args:
-            config: what is known so far.
-            tokenizers: in the order in which the config names them.
-            files: what the further files that the config names hold, by name.
-            start: the model whose weights training starts from, unless it starts from random ones.
+            config: of the run, without results.
+            tokenizers: in the order of the config.
+            files: the text of further files that the config names, by name.
+            start: the model whose weights training starts from, unless they are random.
 
         Raises:
             RunError: the folder cannot be written, or another process has begun one there in the meantime.
@@ -170,16 +168,16 @@ class RunWriter:
             if start is not None:
                 write_tensors(tensors_of(start), self._draft / MODEL)
             self._check_room()
-            # Windows moves no folder of which a file is open; elsewhere it stays locked until it has been moved
+            # Windows cannot move a folder with an open file; elsewhere it stays locked until it has been moved
             if os.name != "posix":
                 self._log.close()
             settle(self._draft, self.path)
             self._draft = None
             self._log.close()
-        self._log = _claimed(self.path)
+        self._log = _lock_run(self.path)
 
     def finish(self, config: RunConfig, model: torch.nn.Module, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None) -> None:
-        """Write the weights, make everything durable, and mark the folder as finished.
+        """Write the weights, sync everything, and mark the folder as finished.
 
         Raises:
             RunError: the folder cannot be written.
@@ -201,24 +199,24 @@ class RunWriter:
 
 @contextmanager
 def held(path: Path | str) -> Iterator[None]:
-    """Keep every other process from training a run until the block ends.
+    """Lock a run for other processes until the block ends.
 
     Raises:
-        RunError: one trains it already, or the folder cannot be written.
+        RunError: another process trains it, or the folder cannot be written.
     """
-    with _claimed(Path(path)):
+    with _lock_run(Path(path)):
         yield
 
 
 def _sweep_drafts(path: Path) -> None:
-    """Remove the drafts of a run folder whose processes ended before training began: nobody has their logs locked."""
+    """Remove the drafts of a run folder whose processes ended before training began, so that their logs are not locked."""
     for draft in path.parent.glob(f"{HIDDEN}{glob.escape(path.name)}.{'?' * 8}{PART}"):
-        # OSError: another process has moved or removed it meanwhile
+        # OSError: another process has moved or removed it in the meantime
         with suppress(OSError, RunError):
-            if draft.is_symlink() or time.time() - (log if (log := draft / LOG).is_file() else draft).stat().st_mtime < UNLOCKED:
+            if draft.is_symlink() or time.time() - (log if (log := draft / LOG).is_file() else draft).stat().st_mtime < LOCK_DELAY:
                 continue
             if not log.is_file():
-                draft.rmdir()  # killed before there was a log; the system removes it if it is empty
+                draft.rmdir()  # killed before it had a log; rmdir removes it only if it is empty
                 continue
             with _log_in(draft) as file:
                 if claim(file, draft):
@@ -234,12 +232,12 @@ def _log_in(folder: Path) -> IO[str]:
             raise RunError(f"{file} cannot be written: {error}") from error
 
 
-def _claimed(path: Path) -> IO[str]:
-    """A run's log, open at its end; whoever has it open has the run, which is written to through no link."""
+def _lock_run(path: Path) -> IO[str]:
+    """Open a run's log to append, and lock it, which locks the run; check that the run contains no links."""
     log = _log_in(path)
     try:
         claim(log, path)
-        # from here on no other training adds or removes files
+        # from now on no other training adds or removes files
         with said_clearly(path):
             check_links(*path.rglob("*"))
     except RunError:
@@ -253,11 +251,11 @@ def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -
 
     Args:
         path: the folder.
-        task: what the run must do; anything unless given.
+        task: of the run; any unless given.
         trust_code: whether it may name modules to import, such as the score "my.module:Class".
 
     Raises:
-        RunError: it is missing, damaged, or written by a newer version, does something else, or names code and is not trusted.
+        RunError: it is missing, damaged, or written by a newer version, has another task, or names code and is not trusted.
     """
     path = Path(path)
     config = read_config(path)
@@ -272,7 +270,7 @@ def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -
 
 
 def without_digest(config: RunConfig) -> RunConfig:
-    """The config of a run whose weights are about to change."""
+    """Return the config of a run without the digest of its weights, which are about to change."""
     return config.model_copy(update={"digests": {name: value for name, value in config.digests.items() if name != MODEL}})
 
 
@@ -288,33 +286,33 @@ def write_weights(config: RunConfig, model: torch.nn.Module, path: Path) -> None
 
 
 def _check_digest(path: Path, config: RunConfig) -> None:
-    known = config.digests.get(MODEL)
-    if known is not None and (path / MODEL).stat().st_size <= HASHED and digest(path / MODEL) != known:
+    expected = config.digests.get(MODEL)
+    if expected is not None and (path / MODEL).stat().st_size <= MAX_HASHED and digest(path / MODEL) != expected:
         raise RunError(
             f"{path / MODEL} is damaged: it has not the SHA-256 that digests names in {path / CONFIG} (without it, whatever fits is taken)"
         )
 
 
 def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
-    """A new model of the kind and the sizes that a config says."""
+    """Build a new model of a config's kind and sizes."""
     return build(config.model, *_sizes(config, tokenizers))
 
 
 def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None) -> Any:
-    """The model of a run folder, whose sizes are compared with those of its weights before memory is taken for them.
+    """Load the model of a run folder, comparing its sizes with those of the weights before taking memory.
 
     Args:
         path: the run folder.
-        config: what its config.json holds, whose code is trusted.
-        tokenizers: in the order in which it names them.
-        weights: those of a checkpoint; the run folder's own unless given.
+        config: of the run, whose code is trusted.
+        tokenizers: in the order of the config.
+        weights: of a checkpoint; those of the run folder unless given.
 
     Raises:
-        RunError: the weights are missing, damaged or of another model, or the config's sizes are of none.
+        RunError: the weights are missing, damaged or of another model, or no model has the config's sizes.
     """
     weights = weights or path / MODEL
     try:
-        # anybody's own part may need its numbers when it is built
+        # a part from another module may need its numbers when it is built
         if not code_in(config):
             check_sizes(config.model, *_sizes(config, tokenizers), weights)
         model = model_of(config, tokenizers)
@@ -330,14 +328,14 @@ def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer],
 
 
 def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int]:
-    """How many tokens or numbers the model reads, and how many tokens or classes it tells."""
+    """Return the sizes of the model's input (tokens or features) and output (tokens or classes)."""
     if not tokenizers:
         assert config.sizes is not None
         return config.sizes
     inputs, outputs = tokenizers[0].size, tokenizers[-1].size
     if config.sizes is None:
         return inputs, outputs
-    # what fills blanks reads one token more, the blank
+    # a masked language model reads one token more, the mask
     expected = inputs + (config.task == "fill-mask"), config.sizes[1] if config.task == "classify" else outputs
     if config.sizes != expected:
         raise ArgumentError(
@@ -347,12 +345,12 @@ def _sizes(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> tuple[int, int
 
 
 def tokenizer_file(name: str) -> str:
-    """What the file of a tokenizer of this name is called."""
+    """Return the name of a tokenizer's file."""
     return f"{name}.tokenizer.json"
 
 
 def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, ...]:
-    """The tokenizers of a run folder, in the order in which its config names them.
+    """Read the tokenizers of a run folder, in the order of its config.
 
     Raises:
         RunError: one is missing or damaged.
@@ -361,7 +359,7 @@ def read_tokenizers(path: Path | str, config: RunConfig) -> tuple[Tokenizer, ...
 
 
 def read_files(path: Path | str, config: RunConfig) -> dict[str, str]:
-    """What the further files of a run folder hold, by name.
+    """Read the further files of a run folder, by name.
 
     Raises:
         RunError: one is missing or is no text.
@@ -370,22 +368,22 @@ def read_files(path: Path | str, config: RunConfig) -> dict[str, str]:
 
 
 def tokenizers_as_text(path: Path | str) -> dict[str, str]:
-    """What the files of a run folder's tokenizers hold, by name: to be sent to where the folder cannot be seen."""
+    """Read the files of a run folder's tokenizers as text, by name, to send them to processes without access to the folder."""
     files = map(tokenizer_file, read_config(path).tokenizers)
     return {name: _text(Path(path) / name, MAX_FILE) for name in files}
 
 
 def tokenizers_of_text(files: Mapping[str, str], config: RunConfig) -> tuple[Tokenizer, ...]:
-    """The tokenizers of what `tokenizers_as_text` returned."""
+    """Load tokenizers from the result of `tokenizers_as_text`."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         return read_tokenizers(folder, config)
 
 
-def _text(file: Path, most: int) -> str:
+def _text(file: Path, limit: int) -> str:
     try:
-        return read_text(file, most)
+        return read_text(file, limit)
     except (OSError, DataError) as error:
         raise RunError(f"{file} is missing or damaged: {error}") from error
 

@@ -1,4 +1,4 @@
-"""A model's parameters in a safetensors file, read strictly."""
+"""A model's tensors in a safetensors file, checked against the model before they are loaded."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from attent.bounded import open_regular
-from attent.errors import DataError, RunError
+from attent.errors import ArgumentError, DataError, RunError
+from attent.models.build import build
 
 # Bytes that the names and shapes of a file's tensors may have: those of 100,000 tensors.
 LARGEST_HEADER = 2**24
 
 
 def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers; one that serves in two places under its first name only, for the model ties it again itself."""
+    """Return parameters and buffers by name; a tied one under its first name only, since the model ties it again itself."""
     named: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         named.setdefault(id(tensor), (name, tensor))
@@ -28,12 +31,12 @@ def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
-    """Write tensors under their names, wherever they lie."""
+    """Write tensors of any device under their names."""
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file)
 
 
 def digest(file: Path) -> str:
-    """The SHA-256 of a file in hexadecimal.
+    """Return the SHA-256 of a file in hexadecimal.
 
     Raises:
         RunError: it cannot be read.
@@ -47,7 +50,7 @@ def digest(file: Path) -> str:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[safe_open]:
-    """A file of tensors, of which the header alone has been read."""
+    """Open a file of tensors, reading only its header."""
     try:
         with open_regular(file) as stream:
             if int.from_bytes(stream.read(8), "little") > LARGEST_HEADER:
@@ -59,7 +62,7 @@ def _opened(file: Path) -> Iterator[safe_open]:
 
 
 def shapes_in(file: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor in a file, by name.
+    """Return the shape of every tensor in a file, by name.
 
     Raises:
         RunError: the file is missing or damaged.
@@ -69,10 +72,10 @@ def shapes_in(file: Path) -> dict[str, tuple[int, ...]]:
 
 
 def check_shapes(expected: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], file: Path) -> None:
-    """Check that a file's tensors are those that are expected, in names and in shapes.
+    """Check that a file's tensors have the expected names and shapes.
 
     Raises:
-        RunError: one has no place, or a place none, or another shape.
+        RunError: a tensor is missing, unexpected, or has another shape.
     """
     if shapes.keys() != expected.keys():
         missing, extra = sorted(expected.keys() - shapes.keys()), sorted(shapes.keys() - expected.keys())
@@ -87,7 +90,7 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
 
     Args:
         file: the file.
-        like: the tensor whose shape that of a name must have, unless it is a single number; any shape unless given.
+        like: returns the tensor whose shape that of a name must have, unless it is a scalar; any shape unless given.
 
     Raises:
         RunError: the file is missing or damaged, or a tensor has another shape or kind of number, or values that are not finite.
@@ -103,32 +106,68 @@ def read_tensors(file: Path, like: Callable[[str], Tensor] | None = None) -> dic
 
 
 @torch.no_grad()
-def fill(places: Mapping[str, Tensor], file: Path) -> None:
-    """Copy a file's tensors into those of the same names, once all of them are seen to fit.
+def fill(tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Copy a file's tensors into those of the same names, after checking all of them.
 
     Raises:
         RunError: as `fitting`.
     """
-    for name, tensor in fitting(places, file).items():
-        places[name].copy_(tensor)
+    for name, tensor in fitting(tensors, file).items():
+        tensors[name].copy_(tensor)
 
 
-def fitting(places: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
-    """A file's tensors, all of which fit those of the same names.
+def fitting(expected: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
+    """Read a file's tensors, and check them against those of the same names.
 
     Raises:
-        RunError: as `check_shapes`; the file is missing or damaged, or a tensor has another kind of number, or values that are not finite.
+        RunError: as `check_shapes`; the file is missing or damaged, or a tensor has another kind of number or values that are not finite.
     """
-    check_shapes({name: place.shape for name, place in places.items()}, shapes_in(file), file)
+    check_shapes({name: tensor.shape for name, tensor in expected.items()}, shapes_in(file), file)
     tensors = read_tensors(file)
-    _check_numbers(tensors, places.__getitem__, file)
+    _check_numbers(tensors, expected.__getitem__, file)
     return tensors
 
 
 def _check_numbers(tensors: Mapping[str, Tensor], like: Callable[[str], Tensor], file: Path) -> None:
-    """Check that a file's tensors have the kind of number that they must have, and finite values."""
+    """Check that a file's tensors have the expected kind of number, and finite values."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() != like(name).is_floating_point():
             raise RunError(f"{file} is damaged: {name} must be of {like(name).dtype}, got {tensor.dtype}")
         if not tensor.isfinite().all():
             raise RunError(f"{file} is damaged: {name} holds values that are not finite")
+
+
+class _Uninitialized(TorchFunctionMode):
+    """Skips normal_ on the meta device, where it fills no memory but imports PyTorch's compiler, which takes 3 seconds."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in (Tensor.normal_, nn.init.normal_):
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
+
+
+def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> None:
+    """Check that the model of these settings has the tensors of a file, before taking memory for either.
+
+    Args:
+        settings: of a model of any kind.
+        inputs: see `attent.models.build.build`.
+        outputs: see there.
+        file: of the weights; only its header is read.
+
+    Raises:
+        ArgumentError: no model has these sizes.
+        RunError: the file is missing or damaged, or of another model.
+    """
+    shapes = shapes_in(file)
+    for key, value in settings:
+        # each layer has at least one tensor, and building it takes time even without memory
+        if key.endswith("layers") and value > len(shapes):
+            raise ArgumentError(f"{key} = {value:,}, and {file.name} has {len(shapes):,} tensors")
+    try:
+        with torch.device("meta"), _Uninitialized():
+            model = build(settings, inputs, outputs)
+    except (TypeError, RuntimeError, OverflowError) as error:
+        raise ArgumentError(f"sizes that no memory holds: {str(error).splitlines()[0]}") from error
+    check_shapes({name: tensor.shape for name, tensor in tensors_of(model).items()}, shapes, file)
