@@ -40,7 +40,7 @@ def captions(data: Path) -> list[str]:
     """
     file = data / CAPTIONS
     if not file.is_file():
-        raise DataError(f"{file} is not there: `attent data multi30k --to {data / 'multi30k'}` fetches it, --data names another folder")
+        raise DataError(f"{file} is not there: `attent data multi30k --out {data / 'multi30k'}` fetches it, --data names another folder")
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         return [line.strip() for line in lines if line.strip()]
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from attent.cli.output import colours, one_line, say, speak_utf8, write
+from attent.cli.output import one_line, say, speak_utf8, use_color, write
 
 
 def test_what_is_said_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,7 +42,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch, terminal: bool
     monkeypatch.setenv("TERM", "xterm")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert bool(colours()) is coloured
+    assert bool(use_color()) is coloured
 
 
 def test_no_terminal_obeys_what_is_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What every command that reads a run is asked in the same words: where its model computes, and whether its code is trusted."""
+"""Options that several commands have: the device, trust in a run's code, and the settings of a search."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ import typer
 
 from attent import devices
 from attent.cli.output import say
+from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
     import torch
 
+    from attent.decoding.settings import SearchSettings
     from attent.runs.config import Task
 
-# A number as head or layer of an option; more digits are none of a model.
+# The number of a head or layer; no model has more digits.
 NUMBER = re.compile(r"[0-9]{1,9}")
+# The bounds of a number in messages.
+BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
 Device = Annotated[str, typer.Option(metavar=DEVICES, help="Where the model computes; auto takes a GPU through CUDA where there is one.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")]
 
 
 def device_of(name: str) -> torch.device:
-    """The device of a name, said on standard error unless it is the CPU; a GPU of that number becomes the process' own.
+    """Return the device of a name, reported on standard error unless it is the CPU; a numbered GPU becomes the process' own.
 
     Raises:
         DeviceError: this machine does not have it.
@@ -36,7 +40,7 @@ def device_of(name: str) -> torch.device:
 
     device = devices.device_of(name)
     if device.type == "cuda" and device.index is not None:
-        # where Triton launches kernels, whatever GPU their tensors are on
+        # Triton launches kernels on the current GPU, whichever their tensors are on
         torch.cuda.set_device(device)
     if device.type != "cpu" and is_main_process():
         say(f"device: {devices.described(device)}")
@@ -44,17 +48,40 @@ def device_of(name: str) -> torch.device:
 
 
 def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, trust_code: bool) -> Any:
-    """The translator, filler or classifier that a run folder holds.
+    """Return the translator, FillMask or classifier of a run folder.
 
     Args:
         run: the folder.
-        device: where its model computes.
-        task: what it must do; anything unless given.
+        device: of its model.
+        task: that it must have; any task unless given.
         trust_code: whether it may name modules to import.
 
     Raises:
-        RunError: it is missing, damaged, written by a newer version, does something else, or names code and is not trusted.
+        RunError: it is missing, damaged, written by a newer version, has another task, or names code and is not trusted.
     """
     from attent.decoding.loading import LOADERS, load
 
     return (load if task is None else LOADERS[task])(run, device, trust_code=trust_code)
+
+
+def search_settings(**options: Any) -> SearchSettings:
+    """Return the settings of a search, of those options that are not None.
+
+    Raises:
+        ArgumentError: a value cannot be used, or two do not go together.
+    """
+    from pydantic import ValidationError
+
+    from attent.decoding.settings import SearchSettings
+
+    try:
+        return SearchSettings(**{name: value for name, value in options.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        context = first.get("ctx", {})
+        limit = next((f"{words} {context[bound]:g}, got {first['input']}" for bound, words in BOUNDS.items() if bound in context), "")
+        limit = f"a finite number, got {first['input']}" if first["type"] == "finite_number" else limit
+        if not limit or not first["loc"]:
+            raise ArgumentError(first["msg"].removeprefix("Value error, ")) from error
+        option = str(first["loc"][0]).replace("maximum", "max").replace("minimum", "min").replace("_", "-")
+        raise ArgumentError(f"--{option} must be {limit}") from error

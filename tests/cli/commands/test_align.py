@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.commands.align import pairs_of
+from attent.cli.inputs import read_text_pairs
 from attent.decoding.translator import Translator, load
 from attent.errors import DataError
 from attent.evaluation.aligner import align, tokenize_pair
@@ -121,7 +121,7 @@ def test_both_directions(attent, run_folder: Path, reverse_folder: Path, tmp_pat
     forward, backward = (
         [parse(line).sure for line in attent("align", run, pairs).out] for run, pairs in ((run_folder, file), (reverse_folder, turned))
     )
-    joined = attent("align", run_folder, file, "--reverse", reverse_folder, "--symmetrise", how).out
+    joined = attent("align", run_folder, file, "--reverse", reverse_folder, "--symmetrization", how).out
     flipped = [{(source, target) for target, source in links} for links in backward]
     assert joined == [pharaoh(symmetrize(one, other, how)) for one, other in zip(forward, flipped, strict=True)]
     if how == "grow-diag":
@@ -155,10 +155,10 @@ Options = list[object]
         (["--head", "9" * 5000], "--head must be a number from 0 or mean, got '999"),
         (["--about", "reed"], "unknown token that a row is about 'reed'; did you mean 'read'?"),
         (["--threshold", 1.5], "less than or equal to 1"),
-        (["--symmetrise", "union"], "--symmetrise joins the links of two runs: --reverse names the other one"),
-        (["--reverse", ".", "--symmetrise", "onion"], "unknown way to symmetrise 'onion'; did you mean 'union'?"),
+        (["--symmetrization", "union"], "--symmetrization joins the links of two runs: --reverse names the other one"),
+        (["--reverse", ".", "--symmetrization", "onion"], "unknown way to symmetrise 'onion'; did you mean 'union'?"),
         (["--reverse", ".", "--tokens"], "--tokens are each run's own"),
-        (["--best"], "give --gold and none of the others"),
+        (["--best-head"], "give --gold and none of the others"),
         (["--one-based"], "give it by --gold"),
         (["--gold", "nowhere"], "nowhere is no file"),
         (["--gold", "-", "--source", "-", "--target", "x"], "standard input holds the pairs or their links, not both"),
@@ -184,7 +184,7 @@ def test_both_files_have_as_many_lines(tmp_path: Path) -> None:
     one.write_text("a\nb\n")
     other.write_text("a\n")
     for source, target in ((one, other), (other, one)):
-        read = pairs_of(None, str(source), str(target))
+        read = read_text_pairs(None, str(source), str(target))
         assert next(read) == ("a", "a")
         with pytest.raises(DataError, match=rf"{other.name} ends before line 2, which .*{one.name} has"):
             next(read)

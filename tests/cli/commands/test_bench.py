@@ -7,7 +7,7 @@ import pytest
 import torch
 
 ATTENTION = ("bench", "attention", "--rounds", 1, "--seconds", 0, "--no-memory", "--shape", "1,2,5,4")
-TRAIN = ("bench", "train", "--pieces", 30, "--tokens", 64, "--rounds", 1, "--updates", 1, "--threads", 1)
+TRAIN = ("bench", "train", "--pieces", 30, "--batch-tokens", 64, "--rounds", 1, "--updates", 1, "--threads", 1)
 
 
 def test_the_measurements_are_listed(attent) -> None:

@@ -61,7 +61,7 @@ def test_a_line_for_each_picture(of_pictures: Path, tmp_path: Path, capsys: pyte
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == 10
     assert all(label in ("cat", "dog") and 0.5 <= float(share) <= 1 for label, share in lines)
-    assert command(["classify", str(of_pictures), str(cats / "3.png"), "--best", "2"]) == 0
+    assert command(["classify", str(of_pictures), str(cats / "3.png"), "--top-k", "2"]) == 0
     cells = capsys.readouterr().out.rstrip().split("\t")
     assert cells[:2] == lines[3]
     assert float(cells[1]) + float(cells[3]) == pytest.approx(1, abs=2e-4)

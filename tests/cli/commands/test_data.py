@@ -6,7 +6,7 @@ from attent.cli.app import run
 
 
 def test_multi30k_is_put_into_a_folder(tmp_path: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["data", "multi30k", "--to", str(tmp_path), "--from", str(data_folder / "multi30k")]) == 0
+    assert run(["data", "multi30k", "--out", str(tmp_path), "--from", str(data_folder / "multi30k")]) == 0
     said = capsys.readouterr()
     assert said.out == f"21 files in {tmp_path}\n"
     assert "fetching train.en.gz" in said.err
@@ -14,19 +14,19 @@ def test_multi30k_is_put_into_a_folder(tmp_path: Path, data_folder: Path, capsys
 
 
 def test_what_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["data", "multi30k", "--to", str(tmp_path), "--from", str(tmp_path / "none")]) == 2
+    assert run(["data", "multi30k", "--out", str(tmp_path), "--from", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith("cannot be read: No such file or directory")
 
 
 def test_dates_are_labelled_with_their_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = ["--texts", "60", "--held-out", "20"]
-    assert run(["data", "date-languages", "--to", str(tmp_path / "new"), "--locales", "fr, nb", *few]) == 0
+    assert run(["data", "date-languages", "--out", str(tmp_path / "new"), "--locales", "fr, nb", *few]) == 0
     said, error = capsys.readouterr()
     assert said.startswith("60 texts in 2 languages to train on, 1,000 to validate on and 20 to judge by, in ")
     assert "written alike in several languages" in error
     lines = (tmp_path / "new" / "train.tsv").read_text(encoding="utf-8").splitlines()
     assert {line.split("\t")[1] for line in lines} == {"fr", "nb"}
-    assert run(["data", "date-languages", "--to", str(tmp_path), "--locales", "nowhere", *few]) == 2
+    assert run(["data", "date-languages", "--out", str(tmp_path), "--locales", "nowhere", *few]) == 2
     assert "unknown locale 'nowhere'" in capsys.readouterr().err
 
 

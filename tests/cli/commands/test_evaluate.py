@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.commands.evaluate import lines
+from attent.cli.evaluation import result_lines
 from attent.cli.overrides import toml
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import load
@@ -32,7 +32,7 @@ def test_for_a_person_there_is_a_line_for_each_test_set(attent, run_folder: Path
 
 def test_numbers_stand_below_each_other() -> None:
     one = {"pairs": 1000, "exact_match": 99.96, "year_alignment": 7.0, "AER": 0.0495}
-    assert lines({"a": one, "longer": one}) == [
+    assert result_lines({"a": one, "longer": one}) == [
         "a       exact match 100.0 %  year alignment   7.0 %  AER 0.050  (1,000 pairs)",
         "longer  exact match 100.0 %  year alignment   7.0 %  AER 0.050  (1,000 pairs)",
     ]

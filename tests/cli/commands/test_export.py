@@ -17,7 +17,7 @@ LINES = "fr | mardi 3 mars 2026\nen | 3/3/26\n"
 def test_an_export_is_compared_and_translates(attent, run_folder: Path, tmp_path: Path) -> None:
     sample = tmp_path / "lines.txt"
     sample.write_text(LINES, encoding="utf-8")
-    done = attent("export", run_folder, "--to", "ctranslate2", "--out", tmp_path / "there", "--sample", sample)
+    done = attent("export", run_folder, "--to", "ctranslate2", "--out", tmp_path / "there", "--source", sample)
     assert (done.code, done.err) == (0, [f"writing {run_folder} for ctranslate2, and comparing"])
     # two updates leave a model undecided, and rounding may decide
     assert [line.split(" of ")[1] for line in done.out[:-1] if line[0] != " "] == ["2 lines differ from attent's own"] * 2
@@ -32,7 +32,7 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
         pytest.importorskip(package, reason=f"{package} is not installed")
     folder = tmp_path / "there"
     assert attent("export", run_folder, "--to", "onnx", "--out", folder).out[-1] == str(folder)
-    for options in ((), ("--beam", 3, "--n-best", 2), ("--sample", "--seed", 3), ("--prefix", "20")):
+    for options in ((), ("--beam", 3, "--n-best", 2), ("--source", "--seed", 3), ("--prefix", "20")):
         arguments = ("translate", run_folder, "en | 3/3/2026", "--max-length", 6, *options)
         theirs, ours = attent(*arguments, "--engine", "onnx", "--exported", folder), attent(*arguments)
         assert [line.split(" ||| ")[:2] for line in theirs.out] == [line.split(" ||| ")[:2] for line in ours.out]
@@ -43,8 +43,8 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
     [
         (["--to", "tensorrt"], "'ctranslate2', 'onnx'"),
         ([], "Missing option '--to'"),
-        (["--to", "onnx", "--quantisation", "int8"], "in float32 alone; quantisation is for --to ctranslate2"),
-        (["--to", "onnx", "--sample", "nowhere.txt"], "nowhere.txt"),
+        (["--to", "onnx", "--quantization", "int8"], "in float32 alone; quantisation is for --to ctranslate2"),
+        (["--to", "onnx", "--source", "nowhere.txt"], "nowhere.txt"),
     ],
 )
 def test_what_cannot_be_exported(attent, run_folder: Path, tmp_path: Path, options: list[str], says: str) -> None:

@@ -9,7 +9,7 @@ TEXT = "the dog was [MASK] , so it [MASK] ."
 
 
 def test_each_blank_has_its_words_and_what_it_looked_at(attent, filling_folder: Path) -> None:
-    done = attent("fill", filling_folder, TEXT, "--best", 3)
+    done = attent("fill", filling_folder, TEXT, "--top-k", 3)
     assert (done.code, done.err) == (0, [])
     assert done.out[0] == TEXT
     assert [line for line in done.out if line.startswith("  blank")] == ["  blank 1", "  blank 2"]

@@ -33,20 +33,22 @@ def average(
 
     config = read_config(run)
     with held(run):
-        updates = _averaged(run, last, best, trust_code=trust_code)
+        updates = _average(run, last, best, trust_code=trust_code)
     print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
-    say(f"attent evaluate {run}{_on(config)} judges it")
+    say(f"attent evaluate {run}{_evaluate_options(config)} judges it")
 
 
-def _on(config: RunConfig) -> str:
-    """The options with which a run is judged; none where its corpus holds something out."""
-    if config.task == "translate" and "dates" not in config.corpus:
+def _evaluate_options(config: RunConfig) -> str:
+    """Return the options with which a run is evaluated; none if its corpus holds test data out."""
+    from attent.tasks.generated import generated_name
+
+    if config.task == "translate" and generated_name(config.corpus) is None:
         return " --source FILE --target FILE"
     return " --text FILE" if config.task == "fill-mask" else ""
 
 
-def _averaged(run: Path, last: int | None, best: int | None, *, trust_code: bool) -> list[int]:
-    """Put the mean in the place of the weights; after which updates the weights were that it is made of."""
+def _average(run: Path, last: int | None, best: int | None, *, trust_code: bool) -> list[int]:
+    """Replace the weights by the mean of checkpoints, and return after which updates these were written."""
     from attent.runs.config import read_config, write_config
     from attent.runs.folder import read, without_digest, write_weights
     from attent.training.checkpoint import average_checkpoints, best_checkpoints, list_checkpoints, weights_file
@@ -54,16 +56,16 @@ def _averaged(run: Path, last: int | None, best: int | None, *, trust_code: bool
     config = read_config(run)
     if config.state == "unfinished":
         raise ArgumentError(f"{run} is unfinished; attent train --resume {run} goes on with it")
-    there = best_checkpoints(run) if last is None else list_checkpoints(run)[::-1]
-    wanted = last or best or len(there)
-    if not there or wanted > len(there):
+    checkpoints = best_checkpoints(run) if last is None else list_checkpoints(run)[::-1]
+    count = last or best or len(checkpoints)
+    if not checkpoints or count > len(checkpoints):
         kind = "best" if last is None else "last"
-        raise ArgumentError(f"{run} has {len(there)} of the {kind} checkpoints; training.keep_{kind} says how many are kept")
-    chosen = sorted(there[:wanted])
+        raise ArgumentError(f"{run} has {len(checkpoints)} of the {kind} checkpoints; training.keep_{kind} says how many are kept")
+    chosen = sorted(checkpoints[:count])
     updates = [int(path.name) for path in chosen]
     model = read(run, trust_code=trust_code).model
     average_checkpoints([weights_file(path) for path in chosen], model)
-    # The results are those of other weights.
+    # the results belong to other weights
     outcome = config.training.get("outcome", {}) | {"averaged": updates}
     config = config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}})
     write_config(without_digest(config), run)

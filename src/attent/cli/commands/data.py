@@ -10,6 +10,8 @@ import typer
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
+ALIASES = {"--to": "--out"}
+
 data = typer.Typer(help="Fetch or make a corpus to train on.", rich_markup_mode=None)
 
 
@@ -20,19 +22,19 @@ def corpora() -> None:
 
 @data.command()
 def multi30k(
-    to: Annotated[Path, typer.Option("--to", help="The folder to put it in.")],
+    out: Annotated[Path, typer.Option(help="The folder to put it in.")],
     source: Annotated[Path | None, typer.Option("--from", help="A folder that has the files, instead of downloading them.")] = None,
 ) -> None:
     """Multi30k: image captions in English, German, French and Czech, raw and tokenised, each file checked."""
     from attent.data.multi30k import multi30k as fetch
 
-    files = fetch(to, source, progress=lambda name: say(f"fetching {name}"))
-    print(f"{len(files)} files in {to}")
+    files = fetch(out, source, progress=lambda name: say(f"fetching {name}"))
+    print(f"{len(files)} files in {out}")
 
 
 @data.command()
 def date_languages(
-    to: Annotated[Path, typer.Option("--to", help="The folder to put it in.")],
+    out: Annotated[Path, typer.Option(help="The folder to put it in.")],
     locales: Annotated[str, typer.Option(help="demo, full, or Babel's names of locales with commas between.")] = "full",
     texts: Annotated[int, typer.Option(min=1, help="How many to train on.")] = 100_000,
     held_out: Annotated[int, typer.Option(min=1, help="How many to judge by.")] = 5_000,
@@ -44,15 +46,16 @@ def date_languages(
     from attent.data.dates.languages import date_languages as make
     from attent.data.dates.settings import DatesSettings
 
-    chosen = locales if locales in ("demo", "full") else [name.strip() for name in locales.split(",")]
+    locale_names = locales if locales in ("demo", "full") else [name.strip() for name in locales.split(",")]
+    values = {"locales": locale_names, "training_pairs": texts, "held_out_pairs": held_out, "seed": seed}
     try:
-        settings = DatesSettings.model_validate({"locales": chosen, "training_pairs": texts, "held_out_pairs": held_out, "seed": seed})
+        settings = DatesSettings.model_validate(values)
     except ValidationError as error:
         raise ArgumentError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-    made = make(settings)
-    made.write(to)
-    for line in made.remarks:
+    corpus = make(settings)
+    corpus.write(out)
+    for line in corpus.remarks:
         say(line)
-    languages = len({label for _, label in made.train})
-    held = f"{len(made.validation):,} to validate on and {len(made.test):,} to judge by"
-    print(f"{len(made.train):,} texts in {languages} languages to train on, {held}, in {to}")
+    languages = len({label for _, label in corpus.train})
+    sizes = f"{len(corpus.validation):,} to validate on and {len(corpus.test):,} to judge by"
+    print(f"{len(corpus.train):,} texts in {languages} languages to train on, {sizes}, in {out}")

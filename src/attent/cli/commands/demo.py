@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.options import Device, device_of
-from attent.cli.output import colours, say, write
+from attent.cli.output import say, use_color, write
 from attent.devices import AUTO
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ DATES = (
     "ko | 2026년 3월 3일 화요일",
     "30 settembre 1987",
 )
-# In scripts that the font which comes with matplotlib has.
+# In scripts of matplotlib's own font.
 DRAWN = (DATES[0], DATES[4])
 
 
@@ -48,13 +48,14 @@ def demo(
     from attent.views.panel import panel_of
     from attent.views.terminal import heat_map
 
-    chosen = changed(settings.demo(), minutes=minutes, seed=seed, device=device)
-    where, folder = device_of(device), out or OUT
-    say(f"training on {chosen.dates.training_pairs:,} dates in {len(chosen.dates.locale_names)} locales, into {folder}")
-    results = follow(chosen, folder, replace=out is None)
-    translator = load(folder, where)
-    write("\n".join(_translated(translator, (*DATES, *(date or ())))))
-    print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), color=colours())}\n")
+    run_settings = changed(settings.demo(), minutes=minutes, seed=seed, device=device)
+    torch_device, folder = device_of(device), out or OUT
+    dates = run_settings.dates
+    say(f"training on {dates.training_pairs:,} dates in {len(dates.locale_names)} locales, into {folder}")
+    results = follow(run_settings, folder, replace=out is None)
+    translator = load(folder, torch_device)
+    write("\n".join(_translate(translator, (*DATES, *(date or ())))))
+    print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), color=use_color())}\n")
     _draw(translator, folder / PICTURES)
     print("Next:")
     for command in (
@@ -68,13 +69,13 @@ def demo(
     print("exact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
 
 
-def _translated(translator: Translator, dates: tuple[str, ...]) -> list[str]:
+def _translate(translator: Translator, dates: tuple[str, ...]) -> list[str]:
     from attent.data.tokenizer import respell
     from attent.views.labels import pad, width
 
-    widest = max(map(width, dates))
+    column = max(map(width, dates))
     translations = translator.translate([respell(text, translator.source_tokenizer) for text in dates])
-    return [f"{pad(text, widest, left=True)}  →  {translation}" for text, translation in zip(dates, translations, strict=True)]
+    return [f"{pad(text, column, left=True)}  →  {translation}" for text, translation in zip(dates, translations, strict=True)]
 
 
 def _draw(translator: Translator, folder: Path) -> None:

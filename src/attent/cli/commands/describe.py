@@ -9,7 +9,7 @@ import typer
 
 from attent.cli.options import TrustCode
 
-# Columns, more than any line has.
+# Columns, more than any line needs.
 UNWRAPPED = 10_000
 
 
@@ -20,11 +20,11 @@ def describe(run: Annotated[Path, typer.Argument(help="The run folder.")], trust
     from attent.runs.folder import read
     from attent.views.describe import describe as tree
 
-    found = read(run, trust_code=trust_code)
-    sizes = [f"{tokenizer.size} {name}" for name, tokenizer in found.tokenizers.items()]
-    title = ", ".join([f"{run}: {type(found.model).__name__}", *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
+    loaded_run = read(run, trust_code=trust_code)
+    sizes = [f"{tokenizer.size} {name}" for name, tokenizer in loaded_run.tokenizers.items()]
+    title = ", ".join([f"{run}: {type(loaded_run.model).__name__}", *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
     console = Console(highlight=False)
     if not console.is_terminal:
-        # a file or a pipe has no width to wrap at
+        # a file or a pipe has no width
         console.width = UNWRAPPED
-    console.print(tree(found.model, title))
+    console.print(tree(loaded_run.model, title))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent import registry
-from attent.cli.lines import as_utf8, lines_of, opened
+from attent.cli.inputs import check_utf8, decode_lines, open_source, read_examples
 from attent.cli.options import Device, TrustCode, device_of
 from attent.cli.output import say
 from attent.devices import AUTO
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from attent.data.labelled.corpus import Data
     from attent.serve.loaded_run import LoadedRun
 
-HOST, PORT, LONGEST = "127.0.0.1", 8765, 32_768
-# Seconds that Ctrl-C waits for what is being computed.
+ALIASES = {"--normaliser": "--normalizer"}
+HOST, PORT, MAX_LENGTH = "127.0.0.1", 8765, 32_768
+# Seconds that Ctrl-C waits for a running computation.
 PATIENCE = 3.0
 
 
 def explore(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
-    beside: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run, asked the same beside it.")] = None,
+    second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run, asked the same beside it.")] = None,
     text: Annotated[str, typer.Option(help="The text to begin with.")] = "",
     file: Annotated[str | None, typer.Option(help="A file of it; of pictures or vectors those to choose from, or digits.")] = None,
     score: Annotated[str | None, typer.Option(help="Beside it the same run with this score, one without parameters.")] = None,
-    normalizer: Annotated[
-        str | None, typer.Option("--normaliser", "--normalizer", help="Beside it the same run with this normalizer.")
-    ] = None,
-    longest: Annotated[int, typer.Option(min=1, help="The most tokens of a text, which are read at once.")] = LONGEST,
+    normalizer: Annotated[str | None, typer.Option(help="Beside it the same run with this normalizer.")] = None,
+    longest: Annotated[int, typer.Option(min=1, help="The most tokens of a text, which are read at once.")] = MAX_LENGTH,
     host: Annotated[str, typer.Option(help="The address to listen on, that of this machine alone unless given.")] = HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for one that is free.")] = PORT,
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
@@ -48,25 +47,25 @@ def explore(
     """
     import webbrowser
 
-    as_utf8(text, "--text")
-    if beside is not None and (score or normalizer):
+    check_utf8(text, "--text")
+    if second_run is not None and (score or normalizer):
         raise ArgumentError("RUN2 shows another run beside the first, --score and --normalizer the same with another part: one of them")
     registry.check("score", score)
     registry.check("normalizer", normalizer)
-    from attent.serve import loaded_run as runs
     from attent.serve.explorer import Explorer
+    from attent.serve.loaded_run import load_run, with_examples
     from attent.serve.server import ExploreServer
 
-    where = device_of(device)
-    first = runs.load_run(run, device=where, trust_code=trust_code)
-    examples, given = _given(first, file)
-    if text and given:
+    torch_device = device_of(device)
+    first = load_run(run, device=torch_device, trust_code=trust_code)
+    examples, file_text = _read_file(first, file)
+    if text and file_text:
         raise ArgumentError("--text and --file are two texts to begin with: one of them")
-    others = []
-    if beside or score or normalizer:
-        others = [runs.load_run(beside or run, score=score, normalizer=normalizer, device=where, trust_code=trust_code)]
-    asked = [runs.with_examples(one, examples) for one in (first, *others)]
-    server = ExploreServer(Explorer(asked, text=text or given, longest=longest), host=host, port=port)
+    loaded_runs = [first]
+    if second_run or score or normalizer:
+        loaded_runs.append(load_run(second_run or run, score=score, normalizer=normalizer, device=torch_device, trust_code=trust_code))
+    loaded_runs = [with_examples(loaded_run, examples) for loaded_run in loaded_runs]
+    server = ExploreServer(Explorer(loaded_runs, text=text or file_text, longest=longest), host=host, port=port)
     try:
         print(server.address, flush=True)
         say("Ctrl-C ends it" if server.is_local else f"every machine that reaches {host} can ask; Ctrl-C ends it")
@@ -74,7 +73,7 @@ def explore(
             webbrowser.open(server.address)
         server.wait()
     finally:
-        # once is enough
+        # a second Ctrl-C changes nothing
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         if not server.close(PATIENCE):
             # a thread that still computes would abort Python's own end
@@ -83,18 +82,16 @@ def explore(
         signal.signal(signal.SIGINT, handler)
 
 
-def _given(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:
-    """What a file holds for a run: examples to choose from, or a text."""
-    from attent.cli.commands.classify import examples
-
+def _read_file(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:
+    """Return the examples of a file to choose from, or its text, by the kind that a run reads."""
     kind = run.describe()["reads"]
     if kind != "texts":
         if file is None:
             raise ArgumentError(f"this run reads {kind}: --file names those to choose from, as for attent classify")
-        return examples(run.tool, file, invert=False)[1], ""
+        return read_examples(run.tool, file, invert=False)[1], ""
     if file is None:
         return None, ""
     if file != "-" and not Path(file).is_file():
         raise ArgumentError(f"--file {file} is no file; a text is given by --text")
-    with opened(file) as stream:
-        return None, " ".join(line.strip() for line in lines_of(stream, file))
+    with open_source(file) as stream:
+        return None, " ".join(line.strip() for line in decode_lines(stream, file))

@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
-from attent.cli.lines import as_utf8
+from attent.cli.inputs import check_utf8
 from attent.cli.options import TrustCode
 from attent.cli.output import say, write
+
+ALIASES = {"--quantisation": "--quantization", "--sample": "--source"}
 
 
 class Target(StrEnum):
@@ -24,22 +26,22 @@ def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     to: Annotated[Target, typer.Option(help="ctranslate2, for Transformers of its own parts; onnx, for every translator.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
-    quantisation: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
-    sample: Annotated[Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")] = None,
+    quantization: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
+    source: Annotated[Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Write a translator as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
 
-    A sample of lines is translated by both, greedily and with a beam of 5; how many differ is said, with the first of them. Then
+    The lines of --source are translated by both, greedily and with a beam of 5; how many differ is said, with the first of them. Then
     `attent translate RUN --engine ENGINE` translates with it.
     """
-    from attent.export.exporting import export as exported
+    from attent.export.exporting import export as export_run
     from attent.runs.config import must_do, read_config
 
     must_do(run, read_config(run), "translate")
-    # the engines take no other names
-    as_utf8(str(out or run), "--out" if out else "the run's name")
+    # the engines take UTF-8 names alone
+    check_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for {to}, and comparing")
-    folder, comparison = exported(run, to.value, out, quantization=quantisation, sample=sample, trust_code=trust_code)
+    folder, comparison = export_run(run, to.value, out, quantization=quantization, sample=source, trust_code=trust_code)
     write("\n".join(comparison.report(to.value)))
     print(folder)

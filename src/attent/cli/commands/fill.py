@@ -1,10 +1,9 @@
-"""attent fill: the words that may stand in the blanks of a line."""
+"""attent fill: words for the blanks of a line."""
 
 from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.lines import lines_of, opened
+from attent.cli.inputs import decode_lines, open_source
 from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.cli.output import say, write
 from attent.devices import AUTO
@@ -21,14 +20,15 @@ from attent.errors import DataError
 if TYPE_CHECKING:
     from attent.decoding.fill_mask import FillMask, MaskPrediction
 
-# Pieces named of those that a blank looked at.
-LOOKS = 5
+ALIASES = {"--best": "--top-k"}
+# Pieces listed of those that a blank attended to.
+ATTENDED = 5
 
 
 def fill(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     text: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")] = "-",
-    best: Annotated[int, typer.Option(min=1, help="Words for each blank.")] = 5,
+    top_k: Annotated[int, typer.Option(min=1, help="Words for each blank.")] = 5,
     layer: Annotated[int | None, typer.Option(min=0, help="Where it looked in this layer, from 0; the mean of all unless given.")] = None,
     head: Annotated[int | None, typer.Option(min=0, help="The same of one head, from 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with the weight of every piece.")] = False,
@@ -43,40 +43,37 @@ def fill(
     too and stays empty; then the exit code is 2, once all lines are through.
     """
     filler: FillMask = loaded(run, device_of(device), "fill-mask", trust_code=trust_code)
-    with opened(text) as stream:
-        # a text that is given as it is has no place
-        given, well = isinstance(stream, io.BytesIO), True
-        for number, line in enumerate(lines_of(stream, text), start=1):
-            if not (given or line.strip()):
-                write(_json(line, []) if as_json else "", flush=True)
-                continue
-            try:
-                found = filler.fill(line, best, layer=layer, head=head)
-            except DataError as error:
-                if given:
-                    raise
-                say(f"line {number}: not filled: {error}")
-                write(_json(line, []) if as_json else "", flush=True)
-                well = False
-                continue
-            if strange := filler.unknown_words(line):
-                say(f"line {number}: unknown to this model: {', '.join(map(repr, strange))}")
-            write("\n".join(_shown(line, found)) if not as_json else _json(line, found))
-            sys.stdout.flush()
-    if not well:
+    with open_source(text) as stream:
+        # the argument itself, with no line number for a message
+        is_literal, is_complete = isinstance(stream, io.BytesIO), True
+        for number, line in enumerate(decode_lines(stream, text), start=1):
+            predictions: list[MaskPrediction] = []
+            if is_literal or line.strip():
+                try:
+                    predictions = filler.fill(line, top_k, layer=layer, head=head)
+                except DataError as error:
+                    if is_literal:
+                        raise
+                    say(f"line {number}: not filled: {error}")
+                    is_complete = False
+            if predictions and (words := filler.unknown_words(line)):
+                say(f"line {number}: unknown to this model: {', '.join(map(repr, words))}")
+            write(_json(line, predictions) if as_json else "\n".join(_text_lines(line, predictions)), flush=True)
+    if not is_complete:
         raise typer.Exit(2)
 
 
-def _shown(line: str, found: list[MaskPrediction]) -> Iterator[str]:
-    yield line
-    for number, blank in enumerate(found, start=1):
-        if len(found) > 1:
+def _text_lines(line: str, predictions: list[MaskPrediction]) -> Iterator[str]:
+    if predictions:
+        yield line
+    for number, blank in enumerate(predictions, start=1):
+        if len(predictions) > 1:
             yield f"  blank {number}"
         yield from (f"  {100 * guess.probability:6.2f} %  {guess.word}" for guess in blank.guesses)
-        yield "  looked at  " + "  ".join(f"{look.piece} {look.weight:.2f}" for look in blank.top_attended(LOOKS))
+        yield "  looked at  " + "  ".join(f"{piece.piece} {piece.weight:.2f}" for piece in blank.top_attended(ATTENDED))
 
 
-def _json(line: str, found: list[MaskPrediction]) -> str:
+def _json(line: str, predictions: list[MaskPrediction]) -> str:
     keys = {"position": "place", "guesses": "guesses", "attention": "looks"}
-    blanks = [{keys[name]: value for name, value in asdict(blank).items()} for blank in found]
+    blanks = [{keys[name]: value for name, value in asdict(blank).items()} for blank in predictions]
     return json.dumps({"text": line, "blanks": blanks}, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""attent score: how probable given translations are."""
+"""attent score: probabilities of given translations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.lines import lines_of, must_be_file, opened, some_at_a_time, where
+from attent.cli.inputs import TextPair, check_file, chunks, decode_lines, open_source, source_name, split_pair
 from attent.cli.options import Device, TrustCode, device_of, loaded
 from attent.devices import AUTO
 from attent.errors import DataError
@@ -16,7 +16,7 @@ from attent.errors import DataError
 if TYPE_CHECKING:
     from attent.decoding.translator import Translator
 
-# Pairs scored together: enough to sort them by length, few enough to see results soon.
+# Pairs scored at once: enough to sort them by length, few enough to see results soon.
 LINES = 2048
 
 
@@ -31,22 +31,20 @@ def score(
     A line holds, parted by tabs, the log-probability of the target given the source in nats, the number of target tokens
     (the one that ends it included), and the log-probability per token.
     """
-    must_be_file(pairs)
+    check_file(pairs)
 
     translator: Translator = loaded(run, device_of(device), "translate", trust_code=trust_code)
-    with opened(pairs) as stream:
-        lines = enumerate(lines_of(stream, pairs), start=1)
-        read = (_pair(line, f"{where(pairs)}, line {number}", translator) for number, line in lines)
-        for some in some_at_a_time(read, LINES):
-            for found in translator.score(some):
-                print(f"{found.log_probability:.6f}\t{found.tokens}\t{found.per_token:.6f}")
+    with open_source(pairs) as stream:
+        lines = enumerate(decode_lines(stream, pairs), start=1)
+        read = (_read_pair(line, f"{source_name(pairs)}, line {number}", translator) for number, line in lines)
+        for chunk in chunks(read, LINES):
+            for scores in translator.score(chunk):
+                print(f"{scores.log_probability:.6f}\t{scores.tokens}\t{scores.per_token:.6f}")
             sys.stdout.flush()
 
 
-def _pair(line: str, place: str, translator: Translator) -> tuple[str, str]:
-    source, *targets = line.split("\t")
-    if len(targets) != 1:
-        raise DataError(f"{place}: must be source, tab, target, got {len(targets)} tabs")
-    if why := translator.length_error(source, targets[0], translator.model.longest):
-        raise DataError(f"{place}: {why}")
-    return source, targets[0]
+def _read_pair(line: str, place: str, translator: Translator) -> TextPair:
+    pair = split_pair(line, place)
+    if error := translator.length_error(*pair, translator.model.longest):
+        raise DataError(f"{place}: {error}")
+    return pair

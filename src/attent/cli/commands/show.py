@@ -1,4 +1,4 @@
-"""attent show: what a run looked at while it read a text."""
+"""attent show: the attention of a run while it reads a text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.lines import as_utf8
+from attent.cli.inputs import check_utf8
 from attent.cli.options import NUMBER, Device, TrustCode, device_of, loaded
-from attent.cli.output import colours, say
+from attent.cli.output import say, use_color
 from attent.devices import AUTO
 from attent.errors import ArgumentError
 
@@ -38,7 +38,7 @@ def show(
 ) -> None:
     """Show a run's attention while it reads a text: in the terminal, and as a picture or a page if asked for."""
     number = None if head == "all" else _number(head)
-    as_utf8(text)
+    check_utf8(text)
     from attent.decoding.labelled import LabelledMap
     from attent.views.panel import head_panels_of, kind_of, panel_of
     from attent.views.picture import FORMATS, picture
@@ -61,7 +61,7 @@ def show(
         page(scene).save(out)
     elif out is not None:
         picture(panels, out)
-    print(heat_map(panels, color=colours()))
+    print(heat_map(panels, color=use_color()))
     if out is not None:
         say(f"drawn into {out}")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from attent.cli.lines import as_utf8
+from attent.cli.inputs import check_utf8
 from attent.cli.options import DEVICES, TrustCode, device_of
 from attent.cli.output import say, write
 from attent.cli.texts import settings_of, table_of, within
@@ -159,7 +159,7 @@ def train(
         device_of(chosen.training.device)
     first = next(iter(files.values()), "")
     run = out or RUNS / (corpus or (config.stem if config else Path(first).name.split(".")[0] or "text"))
-    as_utf8(str(run), "the run folder's name")
+    check_utf8(str(run), "the run folder's name")
     how = {"replace": replace, "init_from": init_from, "trust_code": trust_code}
     _followed(run, f"training into {run}", lambda: _recipe().follow(chosen, run, **how))
 
@@ -182,7 +182,7 @@ def _to_go_on(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
 
 def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
     """Train, and print what came of it, in the process that a person hears of."""
-    from attent.cli.commands.evaluate import lines
+    from attent.cli.evaluation import result_lines
     from attent.training.distributed import is_main_process
 
     if is_main_process():
@@ -190,7 +190,7 @@ def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
     results = train()
     if is_main_process():
         print(f"run: {run}")
-        write("\n".join(lines(results)))
+        write("\n".join(result_lines(results)))
 
 
 def _recipe() -> ModuleType:

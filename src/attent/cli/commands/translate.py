@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.lines import as_utf8, lines_of, opened, some_at_a_time
-from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.cli.inputs import check_utf8, chunks, decode_lines, open_source
+from attent.cli.options import Device, TrustCode, device_of, loaded, search_settings
 from attent.cli.output import say, write
 from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
     from attent.decoding.hypothesis import Translation
-    from attent.decoding.settings import SearchSettings
     from attent.decoding.translator import Translator
     from attent.export.comparison import Engine
 
-# Lines translated together: enough to sort them by length, few enough to see results soon.
+# Lines translated at once: enough to sort them by length, few enough to see results soon.
 LINES = 512
-BETWEEN = " ||| "
-# How a number's bounds are called in a message.
-BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+SEPARATOR = " ||| "
 
 
 class Format(StrEnum):
-    """How translations are written."""
+    """The formats of translations."""
 
     text = "text"
     jsonl = "jsonl"
 
 
 class EngineName(StrEnum):
-    """What translates."""
+    """The engines that translate."""
 
     attent = "attent"
     ctranslate2 = "ctranslate2"
@@ -47,12 +44,12 @@ class EngineName(StrEnum):
 
 
 @dataclass(frozen=True)
-class Written:
-    """What is written of one translation."""
+class AlignedTranslation:
+    """A translation as it is printed: its text, perhaps with unknown pieces replaced, and its alignment if that was asked for."""
 
     text: str
     alignment: str | None
-    found: Translation
+    translation: Translation
 
 
 def translate(
@@ -107,12 +104,13 @@ def translate(
         top_p=top_p,
         seed=seed,
     )
-    as_utf8(prefix, "--prefix")
+    check_utf8(prefix, "--prefix")
     if batch is not None and batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     from attent.data.batches import BatchSize
     from attent.decoding.translator import BATCH
     from attent.runs.config import read_config
+    from attent.tasks.generated import output_check
 
     size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
     own: Translator | None = None
@@ -122,126 +120,104 @@ def translate(
         raise ArgumentError(f"--alignments and --replace-unknown look at attention, which the engine {engine} does not show")
     if own is not None and exported is not None:
         raise ArgumentError("--exported is for another engine than attent's own: give --engine")
-    translator, dates, well = own or _other(run, engine, exported), "dates" in read_config(run).corpus, True
-    with opened(source) as stream:
-        lines = enumerate(lines_of(stream, source))
-        # somebody who types wants each answer at once
-        for some in some_at_a_time(lines, 1 if stream.isatty() else LINES):
-            texts = [_as_known(line, translator) for _, line in some]
-            reasons = [translator.refusal(text) for text in texts]
-            translations = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
-            written = _written(own, texts, translations, alignments=alignments, replace_unknown=replace_unknown)
-            for (number, line), text, why, best in zip(some, texts, reasons, written, strict=True):
-                as_json = output is Format.jsonl
-                for one in _json(line, best, why) if as_json else _text(number, best, scores=n_best is not None):
-                    write(one)
-                well &= _is_well(number + 1, text, best[0].text, why, translator, dates=dates)
+    translator = own or _load_engine(run, engine, exported)
+    check, is_complete = output_check(read_config(run).corpus), True
+    with open_source(source) as stream:
+        lines = enumerate(decode_lines(stream, source))
+        # a person who types waits for each translation
+        for chunk in chunks(lines, 1 if stream.isatty() else LINES):
+            texts = [_normalize(line, translator) for _, line in chunk]
+            refusals = [translator.refusal(text) for text in texts]
+            hypotheses = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
+            n_best_lists = _align(own, texts, hypotheses, alignments=alignments, replace_unknown=replace_unknown)
+            for (number, line), text, refusal, translations in zip(chunk, texts, refusals, n_best_lists, strict=True):
+                if output is Format.jsonl:
+                    write(_json(line, translations, refusal))
+                else:
+                    for translation in translations:
+                        write(_text(number, translation, has_scores=n_best is not None))
+                is_complete &= _report(number + 1, text, translations[0].text, refusal, translator, check)
             sys.stdout.flush()
-    if not well:
+    if not is_complete:
         raise typer.Exit(2)
 
 
-def _other(run: Path, engine: EngineName, exported: Path | None) -> Engine:
+def _load_engine(run: Path, engine: EngineName, exported: Path | None) -> Engine:
     from attent.export.exporting import load
 
     return load(run, engine.value, exported)
 
 
-def search_settings(**given: Any) -> SearchSettings:
-    """The settings of a search, of those options that were given.
-
-    Raises:
-        ArgumentError: a value cannot be used, or two do not go together.
-    """
-    from pydantic import ValidationError
-
-    from attent.decoding.settings import SearchSettings
-
-    try:
-        return SearchSettings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        context = first.get("ctx", {})
-        limit = next((f"{words} {context[bound]:g}, got {first['input']}" for bound, words in BOUNDS.items() if bound in context), "")
-        limit = f"a finite number, got {first['input']}" if first["type"] == "finite_number" else limit
-        if not limit or not first["loc"]:
-            raise ArgumentError(first["msg"].removeprefix("Value error, ")) from error
-        option = str(first["loc"][0]).replace("maximum", "max").replace("minimum", "min").replace("_", "-")
-        raise ArgumentError(f"--{option} must be {limit}") from error
-
-
-def _as_known(line: str, translator: Engine) -> str:
+def _normalize(line: str, translator: Engine) -> str:
     from attent.data.tokenizer import respell
 
     return respell(line, translator.source_tokenizer)
 
 
-def _written(
+def _align(
     own: Translator | None,
     texts: Sequence[str],
-    translations: Sequence[Sequence[Translation]],
+    n_best_lists: Sequence[Sequence[Translation]],
     *,
     alignments: bool,
     replace_unknown: bool,
-) -> list[list[Written]]:
-    """What is written of each text's translations; only our own engine can say what was looked at."""
+) -> list[list[AlignedTranslation]]:
+    """Return the translations of each text as they are printed; only our own engine has attention to read."""
     from attent.evaluation.aligner import extract_links, merge_to_words, word_indices
     from attent.evaluation.forced_decoding import source_attention
     from attent.evaluation.pharaoh import pharaoh
     from attent.evaluation.unk_replacement import copy_unknown, token_texts
 
     if own is None or not (alignments or replace_unknown):
-        return [[Written(one.text, None, one) for one in best] for best in translations]
-    reader, writer = own.source_tokenizer, own.target_tokenizer
-    encoded = [reader.encode(text) for text in texts]
-    every = [(place, one.tokens) for place, best in enumerate(translations) for one in best]
-    maps = iter(source_attention(own.model, [encoded[place] for place, _ in every], [tokens for _, tokens in every]))
-    written: list[list[Written]] = []
-    for text, best in zip(texts, translations, strict=True):
-        read = reader.pieces(text)
-        from_words = word_indices(text, read)
-        written.append([])
-        for one in best:
-            weights = next(maps)
-            said, pieces = one.text, token_texts(one.tokens, writer)
+        return [[AlignedTranslation(translation.text, None, translation) for translation in n_best] for n_best in n_best_lists]
+    source_tokenizer, target_tokenizer = own.source_tokenizer, own.target_tokenizer
+    encoded = [source_tokenizer.encode(text) for text in texts]
+    rows = [(row, translation.tokens) for row, n_best in enumerate(n_best_lists) for translation in n_best]
+    maps = iter(source_attention(own.model, [encoded[row] for row, _ in rows], [tokens for _, tokens in rows]))
+    aligned: list[list[AlignedTranslation]] = []
+    for source, n_best in zip(texts, n_best_lists, strict=True):
+        source_pieces = source_tokenizer.pieces(source)
+        source_words = word_indices(source, source_pieces)
+        aligned.append([])
+        for translation, weights in zip(n_best, maps, strict=False):
+            text, pieces = translation.text, token_texts(translation.tokens, target_tokenizer)
             if replace_unknown:
-                said, pieces = copy_unknown(one.tokens, writer, weights, read)
-            alignment = pharaoh(extract_links(merge_to_words(weights, from_words, word_indices(said, pieces)))) if alignments else None
-            written[-1].append(Written(said, alignment, one))
-    return written
+                text, pieces = copy_unknown(translation.tokens, target_tokenizer, weights, source_pieces)
+            links = extract_links(merge_to_words(weights, source_words, word_indices(text, pieces))) if alignments else None
+            aligned[-1].append(AlignedTranslation(text, None if links is None else pharaoh(links), translation))
+    return aligned
 
 
-def _text(number: int, best: Sequence[Written], *, scores: bool) -> Iterator[str]:
-    for one in best:
-        found = one.found
-        parts = f"log_probability={found.log_probability:.6f} length_penalty={found.length_penalty:.6f}", f"{found.score:.6f}"
-        aligned = () if one.alignment is None else (one.alignment,)
-        yield BETWEEN.join((str(number), one.text, *aligned, *parts) if scores else (one.text, *aligned))
+def _text(number: int, aligned: AlignedTranslation, *, has_scores: bool) -> str:
+    cells = [aligned.text] if aligned.alignment is None else [aligned.text, aligned.alignment]
+    if has_scores:
+        scores = aligned.translation
+        parts = f"log_probability={scores.log_probability:.6f} length_penalty={scores.length_penalty:.6f}"
+        cells = [str(number), *cells, parts, f"{scores.score:.6f}"]
+    return SEPARATOR.join(cells)
 
 
-def _json(line: str, best: Sequence[Written], why: str | None) -> Iterator[str]:
+def _json(line: str, translations: Sequence[AlignedTranslation], refusal: str | None) -> str:
     # a text that was not read has no probability
-    is_read = bool(line) and why is None
-    translations = [
-        {"text": one.text}
-        | {name: getattr(one.found, name) if is_read else None for name in ("score", "log_probability", "length_penalty")}
-        | ({} if one.alignment is None else {"alignment": one.alignment})
-        for one in best
+    is_read = bool(line) and refusal is None
+    values = [
+        {"text": aligned.text}
+        | {name: getattr(aligned.translation, name) if is_read else None for name in ("score", "log_probability", "length_penalty")}
+        | ({} if aligned.alignment is None else {"alignment": aligned.alignment})
+        for aligned in translations
     ]
-    yield json.dumps({"source": line, "translations": translations} | ({} if why is None else {"error": why}), ensure_ascii=False)
+    return json.dumps({"source": line, "translations": values} | ({} if refusal is None else {"error": refusal}), ensure_ascii=False)
 
 
-def _is_well(number: int, text: str, translation: str, why: str | None, translator: Engine, *, dates: bool) -> bool:
-    """Say what is strange about a line or its translation, and whether there is an answer that can be used."""
-    from attent.data.dates.checks import is_date
+def _report(
+    number: int, text: str, translation: str, refusal: str | None, translator: Engine, check: Callable[[str], str | None] | None
+) -> bool:
+    """Report a line that was refused, unknown pieces, or a malformed translation; return whether the translation is usable."""
     from attent.data.tokenizer import unicode_names, unknown_pieces
 
-    if why is not None:
-        say(f"line {number}: {why}")
-        return False
-    if strange := unknown_pieces(text, translator.source_tokenizer):
-        say(f"line {number}: unknown to this model: {', '.join(map(unicode_names, strange))}")
-    if dates and text and not is_date(translation):
-        say(f"line {number}: the answer {translation!r} is no date")
-        return False
-    return True
+    if refusal is None and (pieces := unknown_pieces(text, translator.source_tokenizer)):
+        say(f"line {number}: unknown to this model: {', '.join(map(unicode_names, pieces))}")
+    problem = refusal or (check(translation) if check is not None and text else None)
+    if problem is not None:
+        say(f"line {number}: {problem}")
+    return problem is None

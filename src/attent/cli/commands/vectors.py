@@ -27,12 +27,12 @@ def vectors(
     from attent.runs.durable import new_file
     from attent.runs.folder import read
 
-    form, of = format_of(out), read(run, trust_code=trust_code)
-    if not of.tokenizers:
+    file_format, loaded_run = format_of(out), read(run, trust_code=trust_code)
+    if not loaded_run.tokenizers:
         raise ArgumentError(f"{run} has no words: it reads vectors")
-    found, left_out = embedding_vectors(of, side or next(iter(of.tokenizers)), form)
+    word_vectors, left_out = embedding_vectors(loaded_run, side or next(iter(loaded_run.tokenizers)), file_format)
     with new_file(out) as draft:
-        write(draft, found, form, gzipped=out.name.endswith(GZIPPED))
-    print(f"{len(found):,} words of {found.width} numbers: {out}")
+        write(draft, word_vectors, file_format, gzipped=out.name.endswith(GZIPPED))
+    print(f"{len(word_vectors):,} words of {word_vectors.width} numbers: {out}")
     if left_out:
         say(f"{left_out:,} ids have no vector there: spaces, bytes, what a file cannot hold, and words that another id stands for")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.gold import halves, judge_dates
+from attent.cli.links import judge_generated, random_halves
 from attent.data.dates.corpus import gold_links
 from attent.decoding.translator import load
 from attent.errors import ArgumentError
@@ -72,7 +72,7 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
     wanted = ("--layer", 0, "--head", 1, "--about", "read")
     file.write_text(3 * file.read_text(encoding="utf-8"), encoding="utf-8")
     gold = gold_of(attent, run_folder, file, *wanted)
-    done = attent("align", run_folder, file, "--gold", gold, "--best")
+    done = attent("align", run_folder, file, "--gold", gold, "--best-head")
     assert (done.code, done.err) == (0, ["looking at every layer and head on 9 of 18 pairs, drawn at random"])
     assert done.out[:2] == ["chosen on 9 of 18 pairs, drawn at random:", "layer  head  a row is about        AER  precision  recall"]
     assert done.out[2] == "    0     1  the token read in   0.000      1.000   1.000"
@@ -80,8 +80,8 @@ def test_what_is_best_is_chosen_on_half_of_the_pairs(attent, run_folder: Path, f
     assert done.out[-1] == "AER 0.000  precision 1.000  recall 1.000  (9 pairs; layer 0, head 1, rows about the token read in)"
 
 
-def testhalves_have_no_pair_in_common() -> None:
-    one, other = halves(101)
+def test_halves_have_no_pair_in_common() -> None:
+    one, other = random_halves(101)
     assert sorted(one + other) == list(range(101))
     assert len(one) == 50
     # neither the first half nor every other one
@@ -111,18 +111,19 @@ def test_there_must_be_something_to_judge(attent, run_folder: Path, file: Path) 
     gold = file.with_name("gold.txt")
     file.write_text("a b\tc\n", encoding="utf-8")
     gold.write_text("0-0\n", encoding="utf-8")
-    done = attent("align", run_folder, file, "--gold", gold, "--best")
-    assert done.err == ["attent: --best needs a pair to choose on and another one to judge"]
+    done = attent("align", run_folder, file, "--gold", gold, "--best-head")
+    assert done.err == ["attent: --best-head needs a pair to choose on and another one to judge"]
 
 
 def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None:
-    from attent.cli.commands.evaluate import corpus_of
+    from attent.runs.config import read_config
+    from attent.tasks.generated import regenerate
 
     done = attent("align", run_folder, "--gold", "dates", "--layer", 0, "--about", "read")
     assert (done.code, len(done.out)) == (0, 2)
     translator = load(run_folder)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    for line, (name, pairs) in zip(done.out, corpus_of(run_folder).held_out.items(), strict=True):
+    for line, (name, pairs) in zip(done.out, regenerate(run_folder, read_config(run_folder).corpus).held_out.items(), strict=True):
         links = align(
             translator.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in pairs], AttentionSelector(0, None, "read")
         )
@@ -132,7 +133,7 @@ def test_dates_are_judged_by_their_known_links(attent, run_folder: Path) -> None
 
 
 def test_of_dates_validation_chooses(attent, run_folder: Path) -> None:
-    done = attent("align", run_folder, "--gold", "dates", "--best")
+    done = attent("align", run_folder, "--gold", "dates", "--best-head")
     assert done.out[0] == "chosen on 8 pairs of validation:"
     layer, head, *_ = done.out[2].split()
     which = f"layer {layer}, {'mean over heads' if head == 'mean' else f'head {head}'}"
@@ -150,4 +151,4 @@ def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pyt
 
     monkeypatch.setattr(config, "read_config", lambda run: config.RunConfig.model_construct(corpus={"text": {}}))
     with pytest.raises(ArgumentError, match="not trained on a corpus that can be made again, such as dates"):
-        judge_dates(run_folder, load(run_folder), AttentionSelector(), None, best=False)
+        judge_generated(run_folder, load(run_folder), AttentionSelector(), None, choose=False)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.lines import lines_of, must_be_file, opened, some_at_a_time, where
+from attent.cli.inputs import check_file, chunks, decode_lines, open_source, source_name
 from attent.errors import ArgumentError, DataError
 
 
 def test_only_a_line_feed_ends_a_line() -> None:
-    assert list(lines_of(io.BytesIO("\ufeffa\u2028b\r\n\nc".encode()), "-")) == ["a\u2028b", "", "c"]
+    assert list(decode_lines(io.BytesIO("\ufeffa\u2028b\r\n\nc".encode()), "-")) == ["a\u2028b", "", "c"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
@@ -29,19 +29,19 @@ def test_what_stands_before_an_error_comes_first(most: int, good: int) -> None:
 
     found: list[int] = []
     with pytest.raises(DataError, match="no more"):
-        for some in some_at_a_time(broken(), most):
+        for some in chunks(broken(), most):
             found += some
             # nothing is read ahead, so that who types has an answer to each line
             assert len(some) <= most
             assert read == len(found)
     assert found == list(range(1, good + 1))
-    assert list(some_at_a_time(iter(range(good)), most)) == [list(range(good))[at : at + most] for at in range(0, good, most)]
+    assert list(chunks(iter(range(good)), most)) == [list(range(good))[at : at + most] for at in range(0, good, most)]
 
 
 def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^standard input, line 2: not UTF-8"):
-        list(lines_of(io.BytesIO(b"a\n\xff"), "-"))
-    assert where("x.txt") == "x.txt"
+        list(decode_lines(io.BytesIO(b"a\n\xff"), "-"))
+    assert source_name("x.txt") == "x.txt"
 
 
 def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"packed"))
     found = [(str(tmp_path / "a"), b"in a file"), (str(tmp_path / "a.gz"), b"packed"), ("a text", b"a text"), ("\x00", b"\x00"), ("", b"")]
     for source, text in found:
-        with opened(source) as stream:
+        with open_source(source) as stream:
             assert stream.read() == text
 
 
@@ -57,24 +57,24 @@ def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_a_pipe_is_a_file(tmp_path: Path, ending: str) -> None:
     os.mkfifo(pipe := tmp_path / f"pipe{ending}")
-    must_be_file(pipe)
+    check_file(pipe)
     content = b"a line\n" * 1000
     writer = threading.Thread(target=lambda: pipe.write_bytes(gzip.compress(content) if ending else content))
     writer.start()
-    with opened(str(pipe)) as stream:
+    with open_source(str(pipe)) as stream:
         assert stream.read() == content
     writer.join()
     for name in ("", tmp_path, tmp_path / "none"):
         with pytest.raises(ArgumentError, match=r"is no file$"):
-            must_be_file(name)
+            check_file(name)
 
 
 def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
     whole = gzip.compress(b"a line\n" * 1000)
     for name, content in (("cut.gz", whole[: len(whole) // 2]), ("other.gz", b"no gzip at all")):
         (tmp_path / name).write_bytes(content)
-        with opened(str(tmp_path / name)) as stream, pytest.raises(DataError, match=f"{name} cannot be read: "):
-            list(lines_of(stream, str(tmp_path / name)))
+        with open_source(str(tmp_path / name)) as stream, pytest.raises(DataError, match=f"{name} cannot be read: "):
+            list(decode_lines(stream, str(tmp_path / name)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,324 @@
+"""Evaluation of runs of every task for `attent evaluate`: on held-out data, on files, and the lines that report the scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attent.cli.output import say, write
+from attent.errors import ArgumentError, DataError, RunError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from attent.data.labelled.examples import LabelledExamples
+    from attent.data.tokenizer import Tokenizer
+    from attent.decoding.classifier import Classifier
+    from attent.decoding.fill_mask import FillMask
+    from attent.decoding.settings import SearchSettings
+    from attent.decoding.translator import Translator
+    from attent.evaluation.classes import Confusion
+    from attent.evaluation.masked_lm import MaskedLMReport
+    from attent.evaluation.ngrams import Trigrams
+    from attent.tasks.task import Results
+
+# The units of the size of a test set.
+SIZE_KEYS = ("pairs", "lines", "examples")
+# The scores of a line of results, if it has them: key, title, format and unit.
+SCORES = (
+    ("exact_match", "exact match", "5.1f", " %"),
+    ("year_alignment", "year alignment", "5.1f", " %"),
+    ("AER", "AER", ".3f", ""),
+    ("BLEU", "BLEU", "5.1f", ""),
+    ("chrF2", "chrF2", "5.1f", ""),
+    ("exact match", "exact match", "5.1f", " %"),
+    ("loss", "loss", "5.3f", " nats per token"),
+    ("accuracy", "top-1", "5.1f", " %"),
+    ("macro F1", "macro F1", "5.1f", " %"),
+)
+
+
+def _write(values: Mapping[str, Any], lines: Callable[[], list[str]], *, as_json: bool) -> None:
+    write(json.dumps(values, indent=2) if as_json else "\n".join(lines()))
+
+
+def result_lines(results: Results) -> list[str]:
+    """Return the results for a person, a line for each test set."""
+    width = max(map(len, results), default=0)
+    lines: list[str] = []
+    for name, scores in results.items():
+        unit_of = "example" if "examples" in scores else "token"
+        cells = [f"{title} {scores[key]:{form}}{unit.replace('token', unit_of)}" for key, title, form, unit in SCORES if key in scores]
+        size = next((f"{scores[key]:,.0f} {key}" for key in SIZE_KEYS if key in scores), "")
+        # of a long validation only a part is translated
+        if (translated := scores.get("translated")) not in (None, scores.get("pairs")):
+            size += f", {translated:,.0f} of them translated"
+        lines.append(f"{name:{width}}  {'  '.join(cells)}  ({size})")
+    return lines
+
+
+def evaluate_held_out(run: Path, translator: Translator, *, as_json: bool) -> None:
+    """Evaluate a translator on the validation of its corpus in files, or on the held-out sets of its generated corpus."""
+    from attent.runs.config import read_config
+    from attent.tasks.generated import regenerate
+    from attent.tasks.recipe import validate
+    from attent.tasks.translation import evaluate_generated
+
+    tables = read_config(run).corpus
+    results = validate(run, translator.model, say) if "text" in tables else None
+    if not results:
+        corpus = regenerate(run, tables)
+        say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
+        results = evaluate_generated(translator, corpus.held_out)
+    _write(results, lambda: result_lines(results), as_json=as_json)
+
+
+def evaluate_translations(
+    translator: Translator, source: Path, target: Path, settings: SearchSettings, tokenize: str, *, lowercase: bool, as_json: bool
+) -> None:
+    """Evaluate translations of the lines of a file by their references.
+
+    Raises:
+        ArgumentError: the files have not equally many lines, or none.
+    """
+    from attent.data.readers import read_lines
+    from attent.evaluation.metrics import bleu, chrf, exact_match, loss
+
+    sources, references = list(read_lines(source)), list(read_lines(target))
+    if not sources or len(sources) != len(references):
+        raise ArgumentError(
+            f"each line needs one reference, got {len(sources)} lines and {len(references)} references ({source}, {target})"
+        )
+    say(f"translating {len(sources):,} lines of {source}")
+    translations = translator.translate(sources, settings)
+    bleu_score = bleu(translations, references, tokenize, lowercase=lowercase)
+    chrf_score = chrf(translations, references, lowercase=lowercase)
+    readable = [pair for pair in zip(sources, references, strict=True) if translator.can_read(*pair)]
+    if len(readable) < len(sources):
+        say(f"{len(sources) - len(readable):,} pairs have more tokens than this model can read: the loss is that of the others")
+    values = {
+        "pairs": len(references),
+        "refusals": sum(translator.refusal(source) is not None for source in sources),
+        "bleu": bleu_score.score,
+        "bleu_signature": bleu_score.signature,
+        "chrf": chrf_score.score,
+        "chrf_signature": chrf_score.signature,
+        "exact_match": exact_match(translations, references),
+        "loss": loss(translator.score(readable)) if readable else None,
+    }
+    _write(values, lambda: translation_lines(values), as_json=as_json)
+
+
+def translation_lines(values: dict[str, Any]) -> list[str]:
+    """Return the scores of translated lines for a person."""
+    pairs = f"{values['pairs']:,} pairs" + (f", {values['refusals']:,} of them not translated" if values["refusals"] else "")
+    return [
+        f"BLEU         {values['bleu']:6.2f}    {values['bleu_signature']}",
+        f"chrF2        {values['chrf']:6.2f}    {values['chrf_signature']}",
+        f"exact match  {values['exact_match']:6.2f} %",
+        f"loss         {values['loss']:7.3f} nats per token, {pairs}" if values["loss"] is not None else "loss  none",
+    ]
+
+
+def evaluate_mask_filling(run: Path, fill_mask: FillMask, text: Path, against: Path | None, *, as_json: bool) -> None:
+    """Evaluate a run on every word of a text as a blank, beside n-grams of the text that it was trained on.
+
+    Raises:
+        ArgumentError: the text has no word that the model knows.
+        DataError: a file cannot be read.
+    """
+    from attent.data.readers import read_lines
+    from attent.evaluation.masked_lm import evaluate_masked_lm
+
+    lines = list(read_lines(text))
+    trigrams = _count_trigrams(run, against, fill_mask.tokenizer)
+    say(f"guessing every word of {len(lines):,} lines of {text}")
+    report = evaluate_masked_lm(fill_mask, lines, trigrams)
+    if report is None:
+        raise ArgumentError(f"{text} has no word that this model knows")
+    values = asdict(report)
+    values["ways"] = values.pop("scores")
+    _write(values, lambda: masked_lm_lines(report), as_json=as_json)
+
+
+def masked_lm_lines(report: MaskedLMReport) -> list[str]:
+    """Return the scores of blanks for a person."""
+    width = max(map(len, report.scores))
+    scores = [f"{name:{width}}  top-1 {score.accuracy:6.2f} %  perplexity {score.perplexity:8.2f}" for name, score in report.scores.items()]
+    left_out = [(report.unknown, "words that the model does not know"), (report.long, "lines that it cannot read")]
+    size = f"{report.blanks:,} blanks, each alone in one of {report.lines:,} lines"
+    return [*scores, "; ".join([size, *(f"{number:,} {kind} left out" for number, kind in left_out if number)])]
+
+
+def _count_trigrams(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams | None:
+    """Count the n-grams of the training text; None, with a message, if it is not available."""
+    from attent.data.readers import read_lines
+    from attent.evaluation.ngrams import Trigrams
+
+    try:
+        if against is None:
+            texts = training_texts(run, tokenizer)
+        else:
+            texts = (tokenizer.encode(line) for line in read_lines(against) if line.strip())
+        return None if texts is None else Trigrams(texts, tokenizer.size)
+    except ValueError as error:
+        if isinstance(error, DataError):
+            raise
+        say(f"no yardsticks: {error}")
+        return None
+
+
+def training_texts(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | None:
+    """Return the encoded texts of a run's training, without validation and long texts; None, with a message, if a file is gone."""
+    from attent.data.corpus import line_corpus
+    from attent.data.readers import STANDARD_INPUT
+    from attent.data.settings import LinesSettings
+    from attent.runs.config import read_config
+
+    table = read_config(run).corpus.get("lines", {"train": STANDARD_INPUT})
+    missing = [str(table[part]) for part in ("train", "valid") if table.get(part) is not None and not Path(table[part]).is_file()]
+    if missing:
+        say(f"no yardsticks: the text that {run} was trained on is not at {missing[0]}; --against FILE names it")
+        return None
+    settings = LinesSettings.model_validate(table)
+    encoded = (tokenizer.encode(line) for line in line_corpus(settings).train)
+    return (tokens for tokens in encoded if len(tokens) <= settings.maximum_length)
+
+
+def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labelled: Path | None, *, as_json: bool) -> None:
+    """Evaluate a classifier on the held-out examples of its corpus, which is read again, or on other labelled examples.
+
+    Args:
+        run: the run folder.
+        classifier: of the run.
+        images: pictures or vectors, all of which are classified.
+        labelled: texts, all of which are classified.
+        as_json: whether the scores are printed for machines.
+
+    Raises:
+        ArgumentError: the examples are not of the kind that the run reads, or its corpus holds none out.
+        DataError: they cannot be read, or have a label that the run does not know.
+    """
+    from attent.tasks.classification import evaluate_classifier
+
+    if images is not None and labelled is not None:
+        raise ArgumentError("--images and --labelled are of two runs")
+    if labelled is not None:
+        examples, line_numbers = _read_texts(classifier, labelled)
+    elif images is not None:
+        examples, line_numbers = _read_images(classifier, images), ()
+    else:
+        examples, line_numbers = _held_out_examples(run, classifier)
+    examples = _drop_long(classifier, examples, line_numbers)
+    say(f"classifying {len(examples):,} examples")
+    loss, confusion = evaluate_classifier(classifier, examples)
+    values = {
+        "examples": int(confusion.counts.sum()),
+        "accuracy": confusion.accuracy,
+        "macro F1": confusion.macro_f1,
+        "loss": loss,
+        "labels": list(confusion.labels),
+        "confusion": confusion.counts.tolist(),
+    }
+    _write(values, lambda: _class_lines(loss, confusion), as_json=as_json)
+
+
+def _class_lines(loss: float, confusion: Confusion) -> list[str]:
+    return [
+        f"accuracy  {confusion.accuracy:6.2f} %",
+        f"macro F1  {confusion.macro_f1:6.2f} %",
+        f"loss      {loss:6.3f} nats per example, {confusion.counts.sum():,} examples",
+        "a row for each class that it was, a column for each that was told:",
+        *confusion.table(),
+    ]
+
+
+def _drop_long(classifier: Classifier, examples: LabelledExamples, line_numbers: Sequence[int]) -> LabelledExamples:
+    """Return the examples that the model can read, and report the others."""
+    import numpy as np
+
+    from attent.data.labelled.corpus import describe_dropped
+    from attent.data.labelled.examples import LabelledExamples
+
+    if classifier.longest is None or not len(long := classifier.too_long(examples)):
+        return examples
+    say(describe_dropped(examples.selected[long], classifier.longest, line_numbers))
+    if len(long) == len(examples):
+        raise DataError("no example is left to be judged on")
+    return LabelledExamples(examples.rows, examples.all_classes, np.delete(examples.selected, long))
+
+
+def _held_out_examples(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequence[int]]:
+    """Return the test of a run's corpus, or else its validation, and the line numbers of its texts."""
+    from pydantic import ValidationError
+
+    from attent.data.labelled.corpus import drop_long, image_corpus, labelled_text_corpus
+    from attent.data.labelled.settings import ImagesSettings, LabelledSettings
+    from attent.data.readers import OVER_LONG
+    from attent.runs.config import read_config
+
+    config, settings = read_config(run), None
+    try:
+        if "images" in config.corpus:
+            corpus = image_corpus(ImagesSettings.model_validate(config.corpus["images"]))
+        else:
+            settings = LabelledSettings.model_validate(config.corpus["labelled"])
+            corpus = labelled_text_corpus(settings)
+    except (KeyError, ValidationError) as error:
+        raise RunError(f"{run}/config.json is damaged: the settings of its corpus cannot be used") from error
+    if not len(corpus.test) and not len(corpus.validation):
+        raise ArgumentError(f"{run} holds nothing out to be judged on: --images or --labelled names other examples")
+    if corpus.inputs.labels != classifier.labels:
+        raise DataError(f"the corpus of {run} has other labels than it had")
+    if config.digests.get("held out") not in (None, corpus.held_out_digest):
+        change = f"the corpus of {run} has changed, and what it holds out now may have been trained on"
+        raise DataError(f"{change}: --images or --labelled names others")
+    if len(corpus.test):
+        return classifier.examples(corpus.data, corpus.classes, corpus.test), corpus.lines
+    if settings is not None:
+        # as in the validations of training
+        corpus = drop_long(corpus, classifier.examples(corpus.data).lengths(), settings.maximum_length, "validation")
+        for reason, tally in corpus.reports[0].dropped.items():
+            if reason == OVER_LONG:
+                say(f"{tally.count:,} dropped: {reason} ({tally.location()})")
+    return classifier.examples(corpus.data, corpus.classes, corpus.validation), corpus.lines
+
+
+def _read_images(classifier: Classifier, source: str) -> LabelledExamples:
+    from attent.data.labelled.corpus import read_examples
+    from attent.data.labelled.inputs import PictureInputs
+    from attent.data.labelled.settings import ImagesSettings
+
+    inputs, resize = classifier.inputs.inputs, dict[str, Any]()
+    if isinstance(inputs, PictureInputs) and Path(source).is_dir():
+        resize = {"size": (inputs.height, inputs.width), "colours": inputs.colours}
+    data = read_examples(ImagesSettings.model_validate({"source": source, **resize}))
+    assert data.classes is not None
+    classes = _class_numbers(classifier, [data.labels[number] for number in data.classes], source)
+    return classifier.examples(classifier.data(data), classes)
+
+
+def _read_texts(classifier: Classifier, path: Path) -> tuple[LabelledExamples, Sequence[int]]:
+    from attent.data.readers import read_labelled
+    from attent.data.report import ReadReport
+
+    report = ReadReport(str(path))
+    line_numbers, examples = zip(*read_labelled(str(path), report), strict=True)
+    for line in report.summary():
+        say(line)
+    classes = _class_numbers(classifier, [example.label for example in examples], str(path))
+    return classifier.examples(classifier.data([example.text for example in examples]), classes), line_numbers
+
+
+def _class_numbers(classifier: Classifier, labels: list[str], source: str) -> np.ndarray:
+    """Return the classes of labels, as the run numbers them."""
+    import numpy as np
+
+    numbers = {label: number for number, label in enumerate(classifier.labels)}
+    if unknown := sorted(set(labels) - numbers.keys()):
+        known = ", ".join(classifier.labels[:10]) + ", …" * (len(classifier.labels) > 10)
+        raise DataError(f"{source}: the run does not know the label {unknown[0]!r}; it knows {known}")
+    return np.array([numbers[label] for label in labels], np.int64)

@@ -1,0 +1,215 @@
+"""The inputs of commands: lines of a text, a file or standard input, pairs of texts, and examples to classify."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+from attent.data.readers import limited_lines, open_gzip
+from attent.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from attent.data.labelled.corpus import Data
+    from attent.decoding.classifier import Classifier
+
+Item = TypeVar("Item")
+TextPair = tuple[str, str]
+# A single word that ends as files of text do.
+FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|gz|src|[a-z]{2})", re.IGNORECASE)
+
+
+def open_source(source: str) -> BinaryIO:
+    """Open standard input for "-", the file of that name if there is one (unpacked if it ends in .gz), else the text itself.
+
+    Raises:
+        ArgumentError: it is a folder, looks like the name of a missing file, or is not UTF-8.
+    """
+    if source == "-":
+        return sys.stdin.buffer
+    try:
+        # an empty text does not name the working directory
+        if source and Path(source).is_dir():
+            raise ArgumentError(f"{source} is a folder, neither a file nor a text")
+        # a pipe too
+        if Path(source).exists():
+            return open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
+        if FILE_NAME.fullmatch(source):
+            raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
+    except ArgumentError:
+        raise
+    except (OSError, ValueError):
+        pass  # too long for a name, or with a character that no name may have
+    return io.BytesIO(check_utf8(source).encode())
+
+
+def check_utf8(text: str, name: str = "the text") -> str:
+    """Return the same text.
+
+    Args:
+        text: an argument of a command.
+        name: of the argument, for the message.
+
+    Raises:
+        ArgumentError: its bytes were not UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{name} is not UTF-8: {text[:60]!r}") from error
+    return text
+
+
+def check_file(name: str | Path) -> None:
+    """Check that a name is that of a file, a pipe, or of standard input.
+
+    Raises:
+        ArgumentError: it is not.
+    """
+    if str(name) != "-" and (not Path(name).exists() or Path(name).is_dir()):
+        raise ArgumentError(f"{str(name) or repr(name)} is no file")
+
+
+def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
+    """Yield the lines of UTF-8 text; only a line feed ends one, with or without a carriage return before it.
+
+    Raises:
+        DataError: a line is not UTF-8, or the file cannot be unpacked.
+    """
+    for number, line in enumerate(_unpack(stream, name), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{source_name(name)}, line {number}: not UTF-8 ({error.reason})") from error
+
+
+def _unpack(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    try:
+        yield from limited_lines(stream, source_name(name))
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{source_name(name)} cannot be read: {error}") from error
+
+
+def source_name(name: str) -> str:
+    """Return the name of a source of lines in messages."""
+    return "standard input" if name == "-" else name
+
+
+def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    """Yield items in lists of a size, the last one perhaps shorter; an error comes after the items before it.
+
+    Args:
+        items: no more of them are read than are yielded next.
+        size: ≥ 1.
+
+    Raises:
+        DataError: of the items.
+    """
+    failure = None
+    while failure is None:
+        chunk: list[Item] = []
+        try:
+            chunk.extend(islice(items, size))
+        except DataError as error:
+            failure = error
+        if not chunk:
+            break
+        yield chunk
+    if failure is not None:
+        raise failure
+
+
+def split_pair(line: str, place: str) -> TextPair:
+    """Split a line into source and target at its tab.
+
+    Raises:
+        DataError: it has not exactly one tab; the message names the place.
+    """
+    source, *targets = line.split("\t")
+    if len(targets) != 1:
+        raise DataError(f"{place}: must be source, tab, target, got {len(targets)} tabs")
+    return source, targets[0]
+
+
+def read_text_pairs(pairs: str | None, source: str | None, target: str | None) -> Iterator[TextPair]:
+    """Read pairs from one file, with a tab between source and target, or from two files.
+
+    Raises:
+        ArgumentError: the files do not go together, or do not exist.
+    """
+    if (source is None) != (target is None):
+        raise ArgumentError("sources and their translations go together: --source FILE --target FILE")
+    if pairs is not None and source is not None:
+        raise ArgumentError("pairs come from one file, or from --source and --target, not from both")
+    if source == target == "-":
+        raise ArgumentError("standard input holds the sources or the targets, not both")
+    for name in (pairs, source, target):
+        if name is not None:
+            check_file(name)
+    return _split_lines(pairs or "-") if source is None or target is None else _zip_files(source, target)
+
+
+def _split_lines(name: str) -> Iterator[TextPair]:
+    from attent.data.readers import read_lines
+
+    return (split_pair(line, f"{source_name(name)}, line {number}") for number, line in enumerate(read_lines(name), start=1))
+
+
+def _zip_files(source: str, target: str) -> Iterator[TextPair]:
+    from attent.data.readers import read_lines
+
+    for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
+        if left is None or right is None:
+            shorter, longer = (source, target) if left is None else (target, source)
+            raise DataError(f"{source_name(shorter)} ends before line {number}, which {source_name(longer)} has")
+        yield left, right
+
+
+def read_examples(classifier: Classifier, source: str, *, invert: bool) -> tuple[list[str], Data]:
+    """Read examples to classify, and the name of each: a text itself, a picture's file, or a number.
+
+    Raises:
+        ArgumentError: the source does not hold the kind of examples that the run reads.
+        DataError: it cannot be read, or holds no picture.
+    """
+    from attent.data.labelled.arrays import read_npz
+    from attent.data.labelled.pictures import Pictures, load_digits, picture_files
+    from attent.data.labelled.settings import DIGITS
+
+    kind, path = classifier.inputs.inputs.kind, Path(source)
+    if invert and kind != "pictures":
+        raise ArgumentError(f"--invert is for pictures, and this run reads {kind}")
+    examples: Any
+    if kind == "texts":
+        examples = names = _all_lines(source)
+    elif path.suffix == ".npz":
+        examples = read_npz(source, labelled=False)
+        if isinstance(examples, Pictures) != (kind == "pictures"):
+            expected, got = ("pictures", "sequences of vectors") if kind == "pictures" else ("sequences of vectors", "pictures")
+            raise ArgumentError(f"this run reads {expected}, and {source} holds {got}")
+        names = [str(number) for number in range(len(examples))]
+    elif kind == "vectors":
+        raise ArgumentError(f"this run reads sequences of vectors, from an .npz, got {source or repr(source)}")
+    elif source == DIGITS and not path.exists():
+        examples = load_digits()
+        names = [str(number) for number in range(len(examples))]
+    else:
+        files = _all_lines(source) if source == "-" else [str(file) for file in picture_files(path)] if path.is_dir() else [source]
+        examples = names = [file for file in files if file.strip()]
+        if not names:
+            raise DataError(f"{source} has no picture")
+    data = classifier.data(examples)
+    if invert:
+        assert isinstance(data, Pictures)
+        data = Pictures((255 if data.pixels.dtype.kind == "u" else 1) - data.pixels, data.classes, data.labels)
+    return names, data
+
+
+def _all_lines(source: str) -> list[str]:
+    with open_source(source) as stream:
+        return [*decode_lines(stream, source)]

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attent.cli.app import run as command
+from attent.cli.evaluation import masked_lm_lines, training_texts
+from attent.decoding.fill_mask import load
+from attent.evaluation.masked_lm import MaskedLMReport, MaskedLMScore
+
+
+def test_a_text_is_guessed_beside_counts(attent, filling_folder: Path) -> None:
+    text = filling_folder.parent / "train.txt"
+    done = attent("evaluate", filling_folder, "--text", text, "--json")
+    found = json.loads("\n".join(done.out))
+    assert list(found["ways"]) == ["model", "unigram", "trigram, left", "trigram, both sides"]
+    assert (found["lines"], found["unknown"]) == (8, 0)
+    assert found["ways"]["trigram, both sides"]["accuracy"] > found["ways"]["unigram"]["accuracy"]
+    other = attent("evaluate", filling_folder, "--text", text, "--against", text)
+    assert (other.code, other.err) == (0, [f"guessing every word of 8 lines of {text}"])
+    assert len(other.out) == 5
+
+
+def test_without_its_training_text_there_are_no_yardsticks(attent, filling_folder: Path, tmp_path: Path) -> None:
+    text, train = filling_folder.parent / "train.txt", tmp_path / "some.txt"
+    train.write_text("the dog slept .\n", encoding="utf-8")
+    text.rename(tmp_path / "gone.txt")
+    try:
+        done = attent("evaluate", filling_folder, "--text", train)
+    finally:
+        (tmp_path / "gone.txt").rename(text)
+    assert done.code == 0
+    assert done.err[0] == f"no yardsticks: the text that {filling_folder} was trained on is not at {text}; --against FILE names it"
+    assert [line.split()[0] for line in done.out] == ["model", "4"]
+
+
+def test_what_cannot_be_judged_is_said(attent, filling_folder: Path, run_folder: Path, tmp_path: Path) -> None:
+    text = filling_folder.parent / "train.txt"
+    judged = f"and is judged on a text: attent evaluate {filling_folder} --text FILE"
+    says = {
+        (
+            "evaluate",
+            filling_folder,
+        ): f"{filling_folder} fills blanks, {judged}",
+        ("evaluate", run_folder, "--text", text): f"{run_folder} translates: attent translate {run_folder} TEXT",
+        ("evaluate", filling_folder, "--text", tmp_path / "none"): f"{tmp_path / 'none'} cannot be read: No such file or directory",
+    }
+    for arguments, line in says.items():
+        done = attent(*arguments)
+        assert (done.code, done.out, done.err[-1]) == (2, [], f"attent: {line}")
+    (tmp_path / "bird.txt").write_text("bird\n", encoding="utf-8")
+    done = attent("evaluate", filling_folder, "--text", tmp_path / "bird.txt")
+    assert done.err[-1] == f"attent: {tmp_path / 'bird.txt'} has no word that this model knows"
+
+
+def test_what_was_left_out_is_said() -> None:
+    lines = masked_lm_lines(MaskedLMReport(3, 20, 2, 0, {"model": MaskedLMScore(50.0, 12.345)}))
+    assert lines == [
+        "model  top-1  50.00 %  perplexity    12.35",
+        "20 blanks, each alone in one of 3 lines; 2 words that the model does not know left out",
+    ]
+
+
+def test_what_is_counted_is_what_wastraining_texts(attent, tmp_path: Path) -> None:
+    """Neither what the run was validated on nor what was too long for it."""
+    (tmp_path / "train.txt").write_text("the dog slept .\nthe cat ran .\na bird a bird a bird a bird\n" * 4, encoding="utf-8")
+    (tmp_path / "valid.txt").write_text("the cat ran .\n", encoding="utf-8")
+    (tmp_path / "recipe.toml").write_text(
+        f'task = "fill-mask"\n[lines]\ntrain = "{tmp_path}/train.txt"\nvalid = "{tmp_path}/valid.txt"\ntokenizer = "word"\n'
+        "maximum_length = 6\n[model]\nlayers = 1\nwidth = 8\nfeed_forward = 7\nheads = 2\n[training]\nupdates = 2\nbatch_pairs = 4\n",
+        encoding="utf-8",
+    )
+    assert attent("train", "--config", tmp_path / "recipe.toml", "--out", tmp_path / "run").code == 0
+    counted = training_texts(tmp_path / "run", (tokenizer := load(tmp_path / "run").tokenizer))
+    assert counted is not None
+    assert [tokenizer.decode(tokens) for tokens in counted] == ["the dog slept ."] * 4
+
+
+TRAIN = ["train", "--task", "classify", "--updates", "2", "--set", "training.validate_every=2"]
+
+
+@pytest.fixture
+def of_texts(tmp_path: Path) -> Path:
+    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
+    run = tmp_path / "run"
+    assert command([*TRAIN, "--labelled", str(tmp_path / "a.tsv"), "--out", str(run), "--set", "labelled.tokenizer=char"]) == 0
+    return run
+
+
+def test_what_is_held_out_is_judged(of_texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert command(["evaluate", str(of_texts), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["examples"], found["labels"]) == (2, ["x", "y"])
+    assert np.sum(found["confusion"]) == 2
+    assert json.loads((of_texts / "config.json").read_text())["results"]["validation"]["accuracy"] == found["accuracy"]
+    capsys.readouterr()
+    assert command(["evaluate", str(of_texts)]) == 0
+    assert f"accuracy  {found['accuracy']:6.2f} %" in capsys.readouterr().out
+
+
+def test_other_examples_are_judged(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "b.tsv").write_text("some\tx\nmore\ty\nno label\n")
+    assert command(["evaluate", str(of_texts), "--labelled", str(tmp_path / "b.tsv")]) == 0
+    out, error = capsys.readouterr()
+    assert "2 examples" in out
+    assert "1 dropped: no tab between text and label (line 3)" in error
+
+
+def test_a_label_that_the_run_does_not_know_is_refused(of_texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    (tmp_path / "b.tsv").write_text("some\tz\n")
+    assert command(["evaluate", str(of_texts), "--labelled", str(tmp_path / "b.tsv")]) == 2
+    assert "the run does not know the label 'z'; it knows x, y" in capsys.readouterr().err
+    np.savez(tmp_path / "v.npz", x=np.random.rand(2, 5, 3), y=["x", "y"])
+    assert command(["evaluate", str(of_texts), "--images", str(tmp_path / "v.npz")]) == 2
+    assert "the run reads texts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--source", "a", "--target", "b"], "--source is for a run that translates, not for one that classifies"),
+        (["--beam", "2"], "--beam is for a run that translates, not for one that classifies"),
+        (["--against", "a"], "--against is for a run that fills blanks, not for one that classifies"),
+        (["--text", "a", "--labelled", "b"], "--labelled is for a run that classifies, not for one that fills blanks"),
+    ],
+)
+def test_options_for_another_task_are_refused(of_texts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert command(["evaluate", str(of_texts), *options]) == 2
+    assert capsys.readouterr() == ("", f"attent: {says}\n")
+
+
+def test_what_is_too_long_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
+    (tmp_path / "b.tsv").write_text("\nsome\tx\n" + "e" * 12 + "\tx\n" + "e" * 11 + "\ty\n")
+    limits = ["--set", "labelled.tokenizer=char", "--set", "model.position=learned", "--set", "model.maximum_length=12"]
+    assert command([*TRAIN, "--labelled", str(tmp_path / "a.tsv"), "--out", str(tmp_path / "run"), *limits]) == 0
+    capsys.readouterr()
+    assert command(["evaluate", str(tmp_path / "run"), "--labelled", str(tmp_path / "b.tsv")]) == 0
+    out, error = capsys.readouterr()
+    assert "2 examples" in out
+    assert "1 dropped: longer than the 11 tokens, vectors or patches that this model can read (line 3)" in error
