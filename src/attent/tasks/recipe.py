@@ -210,7 +210,7 @@ def validate(path: Path | str, model: Model, say: Say) -> Results:
     corpus = task.corpus(settings)
     evaluator = task.evaluator(model, corpus, vocabularies, settings)
     if config.digests.get("train") != _digest(task.encode(corpus, vocabularies)):
-        raise DataError(f"the corpus of {path} has changed, and the run may have vocabularies what it would be judged by; {hint}")
+        raise DataError(f"the corpus of {path} has changed, and the run may have learnt what it would be judged by; {hint}")
     for line in corpus.report():
         say(line)
     return evaluator.results(evaluator.validate(lambda line: None))
