@@ -43,7 +43,7 @@ def tanh_scores(query: Tensor, key: Tensor, score: TanhScore) -> Tensor:
     """v·tanh(q' + k') with the sums of all pairs at once, (B, H, Tq, Tk)."""
     query_features, key_features = score.lower_query(query).features, score.lower_key(key).features
     hidden = torch.tanh(query_features[..., :, None, :] + key_features[..., None, :, :])  # (B, H, Tq, Tk, hidden)
-    return (hidden @ score.direction(hidden).mT)[..., 0]
+    return (hidden @ score.output_weights(hidden).mT)[..., 0]
 
 
 def sdpa_scale(score: Score, width: int) -> float | None:
