@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from attent.data.tokenizer import CharTokenizer
+from attent.export.manifest import Manifest
 from attent.models.build import build
 from attent.models.settings import RnnSettings, TransformerSettings
 from attent.runs.folder import Run, RunConfig, RunWriter, read
@@ -55,3 +56,23 @@ def run_folder(make_run: MakeRun) -> Path:
 def run(run_folder: Path) -> Run:
     """The same, read."""
     return read(run_folder)
+
+
+class Exported(NamedTuple):
+    """A run, and where it lies as graphs."""
+
+    run: Run
+    folder: Path
+    manifest: Manifest
+
+
+@pytest.fixture(scope="session")
+def exported(make_run, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """A Transformer whose positions are turned, one layer a side."""
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    from attent.export.onnx import write
+
+    run = read(make_run(encoder_layers=1, position="rotary", norm="pre"))
+    folder = tmp_path_factory.mktemp("graphs")
+    return Exported(run, folder, write(run, "RUN", folder, None))

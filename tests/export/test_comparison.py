@@ -29,7 +29,7 @@ def test_every_line_that_differs_is_counted_and_the_first_are_shown() -> None:
     found = compare(Echo(9), Echo(2), ["a", "B", "c", "a", "b"])
     assert found.counts() == {"lines": 5, "greedy": 0, "beam 5": 4}
     assert found.differences["beam 5"][1] == Difference("c", "c", "C")
-    assert found.report("other", shown=1) == [
+    assert found.report("other", limit=1) == [
         "greedy: 0 of 5 lines differ from attent's own",
         "beam 5: 4 of 5 lines differ from attent's own",
         "  a",

@@ -16,11 +16,11 @@ class Engine:
     def __init__(self) -> None:
         self.fails = False
 
-    def write(self, run: object, name: str, folder: Path, quantisation: str | None) -> Manifest:
+    def write(self, run: object, name: str, folder: Path, quantization: str | None) -> Manifest:
         (folder / "weights").write_text("0")
         if self.fails:
             raise ArgumentError("it cannot be expressed")
-        return Manifest(engine="onnx", run={}, quantization=quantisation)
+        return Manifest(engine="onnx", run={}, quantization=quantization)
 
     def load(self, folder: Path, *_: object) -> "Engine":
         assert (folder / "weights").is_file()
@@ -44,12 +44,20 @@ def copied(run_folder: Path, tmp_path: Path) -> Path:
 
 def test_an_export_lies_in_the_run_and_is_replaced_by_the_next(engine: Engine, copied: Path, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("abc\ndig\n")
-    for quantisation in (None, "int8"):
-        folder, comparison = export(copied, "onnx", quantization=quantisation, sample=tmp_path / "lines")
+    for quantization in (None, "int8"):
+        folder, comparison = export(copied, "onnx", quantization=quantization, sample=tmp_path / "lines")
         assert folder == copied / "export" / "onnx"
         assert comparison.counts() == {"lines": 2, "greedy": 2, "beam 5": 2}
         assert load(copied, "onnx") is engine
-        assert read(folder, "onnx", copied).quantization == quantisation
+        assert read(folder, "onnx", copied).quantization == quantization
+
+
+def test_the_former_spelling_of_quantization_is_accepted(engine: Engine, copied: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("abc\n")
+    folder, _ = export(copied, "onnx", quantisation="int8", sample=tmp_path / "lines")
+    assert read(folder, "onnx", copied).quantization == "int8"
+    # the key of the file stays
+    assert '"quantisation": "int8"' in (folder / "export.json").read_text(encoding="utf-8")
 
 
 def test_an_export_may_lie_elsewhere_but_takes_no_others_place(engine: Engine, copied: Path, tmp_path: Path) -> None:

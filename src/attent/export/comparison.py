@@ -1,4 +1,4 @@
-"""Whether another engine translates as our own does: a sample of lines, by both, line by line."""
+"""Comparison of another engine's translations with our own on a sample of lines."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from attent.decoding.settings import SearchSettings
 from attent.errors import AttentError
 from attent.runs.config import RunConfig
 
-# Lines compared: enough to show what differs, few enough to be done in seconds.
+# Lines to compare: enough to show differences, few enough to take seconds.
 LINES = 64
 SEARCHES = {"greedy": SearchSettings(), "beam 5": SearchSettings(beam=5)}
-# Tokens of a line made up where the run's own text is not to be had.
-MADE_UP = 12
+# The most tokens of a random line, for runs whose own text is not available.
+MAX_RANDOM_TOKENS = 12
 
 
 class Engine(Protocol):
-    """What translates: `attent.decoding.translator.Translator`, or another engine in its place."""
+    """Interface of a translator: `attent.decoding.translator.Translator`, or another engine in its place."""
 
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
 
     @property
     def longest_source(self) -> int | None:
-        """The most tokens that a text may have to be translated; None where there is no limit."""
+        """Return the most tokens that a source may have; None if there is no limit."""
         ...
 
     def refusal(self, text: str) -> str | None:
-        """Why a text has an empty translation although it is not empty; None where it has another."""
+        """Return the reason why a non-empty text is not translated; None if it is."""
         ...
 
     def search(
         self, texts: Sequence[str], settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
     ) -> list[list[Translation]]:
-        """The n_best translations of each text with their scores, the best first; see Translator."""
+        """Return the n_best translations of each text with their scores, the best first; see Translator."""
         ...
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A line that two engines translate in two ways."""
+    """A line with different translations: our own and the engine's."""
 
     source: str
     expected: str
@@ -60,42 +60,42 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two engines' translations of a sample compare.
+    """Differences between two engines' translations of a sample.
 
     Args:
-        lines: how many were translated.
-        differences: those that differ, by the name of the search.
+        lines: number of lines.
+        differences: lines that differ, by the name of the search.
     """
 
     lines: int
     differences: dict[str, list[Difference]]
 
-    def report(self, engine: str, shown: int = 3) -> list[str]:
-        """The comparison for a person: a line for each search, and the first few differences."""
-        said = []
-        for search, found in self.differences.items():
-            said.append(f"{search}: {len(found)} of {self.lines} lines differ from attent's own")
-            for one in found[:shown]:
-                said += [f"  {one.source}", f"    attent: {one.expected}", f"    {engine}: {one.actual}"]
-        return said
+    def report(self, engine: str, limit: int = 3) -> list[str]:
+        """Return a line for each search, and the first few differences."""
+        report = []
+        for search, differences in self.differences.items():
+            report.append(f"{search}: {len(differences)} of {self.lines} lines differ from attent's own")
+            for line in differences[:limit]:
+                report += [f"  {line.source}", f"    attent: {line.expected}", f"    {engine}: {line.actual}"]
+        return report
 
     def counts(self) -> dict[str, Any]:
-        """The comparison in numbers, for the manifest."""
-        return {"lines": self.lines} | {search: len(found) for search, found in self.differences.items()}
+        """Return the numbers of lines and of differences, for the manifest."""
+        return {"lines": self.lines} | {search: len(differences) for search, differences in self.differences.items()}
 
 
-def compare(ours: Engine, theirs: Engine, sample: Sequence[str]) -> Comparison:
+def compare(reference: Engine, engine: Engine, sample: Sequence[str]) -> Comparison:
     """Translate a sample by both engines, greedily and with a beam of 5."""
     differences: dict[str, list[Difference]] = {}
     for name, settings in SEARCHES.items():
-        both = zip(sample, ours.search(sample, settings), theirs.search(sample, settings), strict=True)
-        texts = ((source, mine[0].text, other[0].text) for source, mine, other in both)
-        differences[name] = [Difference(*found) for found in texts if found[1] != found[2]]
+        results = zip(sample, reference.search(sample, settings), engine.search(sample, settings), strict=True)
+        lines = (Difference(source, expected[0].text, actual[0].text) for source, expected, actual in results)
+        differences[name] = [line for line in lines if line.expected != line.actual]
     return Comparison(len(sample), differences)
 
 
 def sample_of(config: RunConfig, tokenizer: Tokenizer, file: Path | None = None) -> list[str]:
-    """Lines to compare on: those of a file, else what the run was validated on, else some made up of the tokenizer's pieces.
+    """Return lines to compare on: those of a file, else the run's validation sources, else random pieces of the tokenizer.
 
     Args:
         config: of the run.
@@ -105,14 +105,14 @@ def sample_of(config: RunConfig, tokenizer: Tokenizer, file: Path | None = None)
     Raises:
         DataError: the file cannot be read.
     """
-    found = (line for line in (read_lines(file) if file is not None else _validation(config)) if line)
-    return list(islice(found, LINES)) or _made_up(tokenizer)
+    sample = (line for line in (read_lines(file) if file is not None else _validation(config)) if line)
+    return list(islice(sample, LINES)) or _random_lines(tokenizer)
 
 
 def _validation(config: RunConfig) -> Iterator[str]:
     if "dates" in config.corpus:
-        few = DatesSettings.model_validate(config.corpus["dates"]).model_copy(update={"training_pairs": 1})
-        yield from (pair.source for pair in dates(few).validation)
+        settings = DatesSettings.model_validate(config.corpus["dates"]).model_copy(update={"training_pairs": 1})
+        yield from (pair.source for pair in dates(settings).validation)
         return
     text = config.corpus.get("text", {})
     try:
@@ -121,12 +121,12 @@ def _validation(config: RunConfig) -> Iterator[str]:
         elif file := text.get("valid"):
             yield from (pair.source for _, pair in read_pairs(file, ReadReport(file)))
     except AttentError:
-        # the files of a run may be gone by now
+        # the files of a run may have been deleted
         return
 
 
-def _made_up(tokenizer: Tokenizer) -> list[str]:
-    """Lines of pieces drawn at random, always the same."""
+def _random_lines(tokenizer: Tokenizer) -> list[str]:
+    """Return lines of random pieces, the same every time."""
     generator = np.random.default_rng(0)
-    drawn = (generator.integers(SPECIALS, tokenizer.size, generator.integers(1, MADE_UP)).tolist() for _ in range(LINES))
-    return [line for line in map(tokenizer.decode, drawn) if line] if tokenizer.size > SPECIALS else []
+    lines = (generator.integers(SPECIALS, tokenizer.size, generator.integers(1, MAX_RANDOM_TOKENS)).tolist() for _ in range(LINES))
+    return [line for line in map(tokenizer.decode, lines) if line] if tokenizer.size > SPECIALS else []

@@ -11,17 +11,17 @@ from attent.runs.folder import Run
 
 
 def embedding_vectors(run: Run, side: str, form: str) -> tuple[WordVectors, int]:
-    """The features that a model begins with for each word of a vocabulary, or for each piece of one of pieces.
+    """Return the embedding of each word of a vocabulary, or of each piece of a vocabulary of subwords.
 
-    Of two ids that stand for the same word, such as a sign with and without a space before it, the more frequent one's are taken.
+    Of two ids of the same word, such as a sign with and without a space before it, the more frequent one counts.
 
     Args:
-        run: one that has been read.
-        side: whose vocabulary: "source" or "target" of a translator, "text" where there is one text.
+        run: from `attent.runs.folder.read`.
+        side: of the vocabulary: "source" or "target" of a translator, "text" of other runs.
         form: a format of `attent.data.word_vectors.write`, which cannot hold every word.
 
     Returns:
-        The vectors, and how many ids have none among them, but for the special ones.
+        The vectors, and the number of ids without one, special ids not counted.
 
     Raises:
         UnknownNameError: there is no such side, or no such format.

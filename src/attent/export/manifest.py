@@ -1,4 +1,4 @@
-"""What an export says of itself: of which run, of which weights, by which versions, and how it compares with our own engine."""
+"""Manifest of an export: its run and weights, the versions that made it, and a comparison with our own engine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from attent.runs.weights import digest
 
 FORMAT = 1
 MANIFEST = "export.json"
-# Where in a run folder its exports lie, a folder for each engine.
+# The folder of exports in a run folder, with a folder for each engine.
 EXPORTS = "export"
 
-Side = Literal["written", "source", "neither"]
+StateSide = Literal["written", "source", "neither"]
 
 
 class StateTensor(BaseModel):
@@ -31,30 +31,29 @@ class StateTensor(BaseModel):
 
     Args:
         name: in the graphs.
-        side: what a search moves when it selects rows: what is "written" and the "source" have a row for each of the batch's,
-            "neither" has none.
+        side: "written" and "source" tensors have a row for each row of the batch, which a search selects; "neither" has none.
         is_constant: True if a step leaves it as it is (`kept` in JSON).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    side: Side
+    side: StateSide
     is_constant: bool = Field(validation_alias=AliasChoices("kept", "is_constant"), serialization_alias="kept")
 
 
 class Manifest(BaseModel):
-    """What export.json holds.
+    """The contents of export.json.
 
     Args:
         format: the version of the folder's layout.
-        engine: what reads the export.
+        engine: the name of the engine.
         versions: of attent, torch, python and the engine's packages, by name.
-        run: what of the run it was made of, by name, with a hash of each.
+        run: hashes of the files and settings of the run, by name.
         quantization: of the weights, in the engine's spelling (`quantisation` in JSON); None for the run's own precision.
-        longest: the most tokens that a sequence may have; None where there is no limit.
-        state: the decoder's state, where the graphs have one.
-        comparison: how many lines of a sample came out otherwise than by our own engine, by search.
+        longest: the most tokens that a sequence may have; None if there is no limit.
+        state: of the decoder, if the engine has graphs.
+        comparison: number of lines that differ from our own engine's, by search.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -72,19 +71,19 @@ class Manifest(BaseModel):
 
 
 def identity(run: Path) -> dict[str, str]:
-    """A hash of everything in a run folder that an export depends on, by name.
+    """Return a hash of everything in a run folder that an export depends on, by name.
 
     Raises:
         RunError: the run is damaged, or has no weights.
     """
     config = read_config(run)
-    # as they were written, without what later versions of the library may be set to besides
-    written = read_json(run / CONFIG, LARGEST)["model"]
-    settings = json.dumps(written, sort_keys=True)
-    found = {"model": hashlib.sha256(settings.encode()).hexdigest()}
+    # as written, without settings that later versions of the library add
+    model = read_json(run / CONFIG, LARGEST)["model"]
+    settings = json.dumps(model, sort_keys=True)
+    hashes = {"model": hashlib.sha256(settings.encode()).hexdigest()}
     for name in (MODEL, *map(tokenizer_file, config.tokenizers)):
-        found[name] = digest(run / name)
-    return found
+        hashes[name] = digest(run / name)
+    return hashes
 
 
 def write(manifest: Manifest, folder: Path) -> None:
@@ -98,37 +97,37 @@ def write(manifest: Manifest, folder: Path) -> None:
 
 
 def read(folder: Path, engine: str, run: Path) -> Manifest:
-    """The manifest of an export to an engine, which must be of the run as it is now.
+    """Read the manifest of an export, and check that it is of the run's present state.
 
     Raises:
         ArgumentError: there is no export, it is for another engine, or the run has changed since.
         RunError: the export is damaged or written by a newer version.
     """
-    again = f"attent export {run} --to {engine}" + ("" if folder == run / EXPORTS / engine else f" --out {folder}")
+    command = f"attent export {run} --to {engine}" + ("" if folder == run / EXPORTS / engine else f" --out {folder}")
     try:
         manifest = Manifest.model_validate(read_json(folder / MANIFEST, LARGEST))
         for file in folder.iterdir():
             if not file.is_dir():
                 open_regular(file).close()
     except OSError as error:
-        raise ArgumentError(f"{folder} holds no export; {again} makes one") from error
+        raise ArgumentError(f"{folder} holds no export; {command} makes one") from error
     except (DataError, ValidationError) as error:
-        raise RunError(f"{folder / MANIFEST} is damaged, or written by a newer attent; {again} makes it anew") from error
+        raise RunError(f"{folder / MANIFEST} is damaged, or written by a newer attent; {command} makes it anew") from error
     if manifest.engine != engine:
         raise ArgumentError(f"{folder} is for the engine {manifest.engine}, not for {engine}")
-    found = identity(run)
-    if changed := sorted(name for name in found if found[name] != manifest.run.get(name)):
-        raise ArgumentError(f"{folder} was made of another state of {run} ({', '.join(changed)} changed); {again} makes it anew")
+    hashes = identity(run)
+    if changed := sorted(name for name in hashes if hashes[name] != manifest.run.get(name)):
+        raise ArgumentError(f"{folder} was made of another state of {run} ({', '.join(changed)} changed); {command} makes it anew")
     return manifest
 
 
 def package(module: str, name: str, extra: str) -> Any:
-    """A package that an engine needs.
+    """Import a package that an engine needs.
 
     Args:
-        module: what is imported.
-        name: what a message calls it.
-        extra: what of ours installs it.
+        module: its name for import.
+        name: for messages.
+        extra: our extra that installs it.
 
     Raises:
         AttentError: it is not installed.
@@ -140,7 +139,7 @@ def package(module: str, name: str, extra: str) -> Any:
 
 
 def version_of(package: str) -> str:
-    """The version of a package that is installed."""
+    """Return the version of an installed package."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -43,7 +43,7 @@ def test_an_export_to_onnx_translates_as_attent_does(attent, run_folder: Path, t
     [
         (["--to", "tensorrt"], "'ctranslate2', 'onnx'"),
         ([], "Missing option '--to'"),
-        (["--to", "onnx", "--quantization", "int8"], "in float32 alone; quantisation is for --to ctranslate2"),
+        (["--to", "onnx", "--quantization", "int8"], "in float32 alone; quantization is for --to ctranslate2"),
         (["--to", "onnx", "--source", "nowhere.txt"], "nowhere.txt"),
     ],
 )

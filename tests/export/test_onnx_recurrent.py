@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attent.export.onnx.recurrent import forward, gru, lstm, translations
+from attent.export.onnx_tracing import gru, lstm, recurrent_forward, translations
 from attent.layers.recurrent import Cell, Recurrent, RecurrentState
 
 
@@ -12,7 +12,7 @@ def test_it_computes_what_the_layer_computes(cell: Cell) -> None:
     state = RecurrentState(hidden, torch.randn(2, 5) if cell == "lstm" else None)
     with torch.no_grad():
         expected, after = layer(inputs, state)
-        found, last = forward(layer, inputs, state)
+        found, last = recurrent_forward(layer, inputs, state)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(last.hidden, after.hidden)
     if cell == "lstm":

@@ -9,7 +9,7 @@ from attent.data.subword_tokenizer import BpeTokenizer
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, AttentError, RunError
-from attent.export.ctranslate2.engine import CTranslate2Engine, load, write
+from attent.export.ctranslate2 import CTranslate2Engine, load, write
 from attent.export.manifest import Manifest
 from attent.runs.folder import Run, read
 
@@ -23,8 +23,8 @@ def _installed() -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 
 
-def both(run: Run, folder: Path, quantisation: str | None = None) -> tuple[Translator, CTranslate2Engine]:
-    manifest = write(run, "RUN", folder, quantisation)
+def both(run: Run, folder: Path, quantization: str | None = None) -> tuple[Translator, CTranslate2Engine]:
+    manifest = write(run, "RUN", folder, quantization)
     return Translator(run.model, run.source_tokenizer, run.target_tokenizer), load(
         folder, manifest, run.source_tokenizer, run.target_tokenizer
     )
@@ -102,7 +102,7 @@ def test_weights_may_be_stored_in_fewer_bits(run: Run, tmp_path: Path) -> None:
         sizes[name] = (tmp_path / str(name) / "model.bin").stat().st_size
     assert max(sizes["int8"], sizes["bfloat16"]) < sizes[None]
     assert all(torch.equal(tensor, before[name]) for name, tensor in run.model.state_dict().items())
-    with pytest.raises(ArgumentError, match=r"quantisation must be one of int8, .*, got 'int3'"):
+    with pytest.raises(ArgumentError, match=r"quantization must be one of int8, .*, got 'int3'"):
         write(run, "RUN", tmp_path, "int3")
 
 

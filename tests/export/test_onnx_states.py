@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attent.export.onnx.states import flatten_state, unflatten_state
+from attent.export.onnx_graphs import flatten_state, unflatten_state
 
 
 class Pair(NamedTuple):

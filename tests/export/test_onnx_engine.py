@@ -11,7 +11,7 @@ from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, AttentError, RunError
 from attent.export.manifest import Manifest
-from attent.export.onnx.engine import OnnxModel, OnnxTranslator, load, write
+from attent.export.onnx import OnnxModel, OnnxTranslator, load, write
 from attent.runs.folder import Run, read
 
 # lengths that leave padding, an empty text, and a character that nobody knows
@@ -114,7 +114,7 @@ def test_every_model_can_be_written(make_run, tmp_path: Path, settings: dict[str
 
 
 def test_its_weights_stay_as_they_are(exported, tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="in float32 alone; quantisation is for --to ctranslate2"):
+    with pytest.raises(ArgumentError, match="in float32 alone; quantization is for --to ctranslate2"):
         write(exported.run, "RUN", tmp_path, "int8")
 
 

@@ -6,7 +6,7 @@ import torch
 from attent.attention.attend import attend
 from attent.attention.call import prepare
 from attent.attention.masks import Causal
-from attent.export.onnx.tracing import run, tracing, unsupported
+from attent.export.onnx_tracing import run, tracing, unsupported
 
 CALLS: list[dict[str, Any]] = [
     {"mask": Causal()},

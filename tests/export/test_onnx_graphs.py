@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from attent.errors import AttentError
-from attent.export.onnx import graphs
-from attent.export.onnx.graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS, StepGraph, TraceInputs, write
+from attent.export import onnx_graphs as graphs
+from attent.export.onnx_graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS, StepGraph, TraceInputs, write
 from attent.runs.folder import read
 
 

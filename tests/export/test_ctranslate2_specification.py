@@ -3,7 +3,7 @@ import torch
 
 from attent.data.subword_tokenizer import BpeTokenizer
 from attent.data.tokenizer import CharTokenizer, WordTokenizer
-from attent.export.ctranslate2.specification import POSITIONS, max_length, specification, unsupported, vocabulary
+from attent.export.ctranslate2 import POSITIONS, max_length, specification, unsupported, vocabulary
 from attent.runs.folder import Run, read
 
 

@@ -1,1 +1,0 @@
-"""ONNX: every translator as two graphs, run by onnxruntime under our own search."""
