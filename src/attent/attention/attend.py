@@ -1,4 +1,4 @@
-"""attend(): check once, choose an implementation, run. explain(): which one, and why not the others."""
+"""attend(): check once, plan, run. explain(): the plan."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from torch import Tensor, nn
 from attent.attention import reference
 from attent.attention.backends import dense, sdpa, sdpa_dropout, select, tanh, tiled, varlen
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
-from attent.attention.call import Call, Prepared, prepare
+from attent.attention.call import Prepared, prepare
 from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.autograd import without_autocast
 from attent.registry import keyword_aliases
 
-# in the order that `auto` asks them
+# in order of preference
 IMPLEMENTATIONS: dict[str, ModuleType] = {
     "short": dense,
     "sdpa": sdpa,
@@ -145,26 +144,27 @@ def attend(
 
 
 def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
-    """What `attend` does once its arguments are checked."""
+    """Plan and compute a call whose arguments are checked."""
     call = prepared.call
-    chosen = IMPLEMENTATIONS[_choose(call) if implementation == "auto" else _asked(implementation, call)]
-    needed = varlen.lengths(call)
-    if needed is not None:
-        return call.restore_axes(varlen.run(prepared, needed, lambda one: run(one, implementation)))
+    plan = select.plan(call, IMPLEMENTATIONS, implementation)
+    if plan.sequence_ends is not None:
+        return call.restore_axes(varlen.run(prepared, plan.sequence_ends, lambda sequence: run(sequence, implementation)))
     with without_autocast(call.device):
-        return call.restore_axes(chosen.run(*prepared))
+        return call.restore_axes(IMPLEMENTATIONS[plan.backend].run(*prepared))
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which implementation runs, and why the others do not."""
+    """The implementation that runs, and why the others do not."""
 
     chosen: str
     reasons: dict[str, str]  # of the others, by name
+    # "varlen" if each sequence of the batch is computed alone, with the keys that it needs; else "batch"
+    variant: str = "batch"
 
     def __str__(self) -> str:
-        """A line for each implementation."""
-        lines = [f"{self.chosen} runs"]
+        """Return a line for each implementation."""
+        lines = [f"{self.chosen} runs" + (", for each sequence alone" if self.variant == "varlen" else "")]
         return "\n".join(lines + [f"{name} does not: {reason}" for name, reason in self.reasons.items()])
 
 
@@ -187,7 +187,7 @@ def explain(
     seed: int | Tensor | None = None,
     implementation: str = "auto",
 ) -> Explanation:
-    """Which implementation `attend` would run with the same arguments, and why not the others. Nothing is computed.
+    """Return the implementation that `attend` would run with the same arguments, and why not the others; compute nothing.
 
     Args: those of `attend`.
 
@@ -197,23 +197,5 @@ def explain(
         query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     ).call  # fmt: skip
-    chosen = _choose(call) if implementation == "auto" else _asked(implementation, call)
-    reasons = {name: _objection(name, call) or f"{chosen} was asked first" for name in IMPLEMENTATIONS if name != chosen}
-    return Explanation(chosen, reasons)
-
-
-def _objection(name: str, call: Call) -> str | None:
-    return IMPLEMENTATIONS[name].unsupported(call) or select.slower(name, call)
-
-
-def _choose(call: Call) -> str:
-    return next(name for name in IMPLEMENTATIONS if _objection(name, call) is None)
-
-
-def _asked(name: str, call: Call) -> str:
-    if name not in IMPLEMENTATIONS:
-        raise UnknownNameError("implementation", name, ("auto", *IMPLEMENTATIONS))
-    reason = IMPLEMENTATIONS[name].unsupported(call)
-    if reason is not None:
-        raise ImplementationError(f"implementation {name!r} cannot serve this call: {reason}")
-    return name
+    plan = select.plan(call, IMPLEMENTATIONS, implementation, with_reasons=True)
+    return Explanation(plan.backend, dict(plan.reasons), plan.variant)

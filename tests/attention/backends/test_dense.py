@@ -204,8 +204,8 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, reason in (
         ({"score": Cosine()}, "score Cosine is not the plain dot product"),
         ({"normalizer": "sparsemax"}, "its normalizer is softmax, not Sparsemax"),
-        ({"soft_cap": 2.0}, "it has neither a soft cap nor a bias of position"),
-        ({"position": "alibi"}, "it has neither a soft cap nor a bias of position"),
+        ({"soft_cap": 2.0}, "it has no soft cap"),
+        ({"position": "alibi"}, "it has no bias of position, which Alibi adds"),
         ({"bias": torch.zeros(TQ, TK, requires_grad=True)}, "it has no gradient for a bias"),
     ):
         assert dense.unsupported(prepare(*tensors, **arguments).call) == reason

@@ -94,8 +94,8 @@ def test_auto_takes_it_and_says_why_not() -> None:
         ({"dropout": 0.0}, "it serves dropout alone"),
         ({"score": Additive(D, D, 5)}, "score Additive has no dot form"),
         ({"normalizer": "sparsemax"}, "its normalizer is softmax, not Sparsemax"),
-        ({"soft_cap": 2.0}, "it has neither a soft cap nor a bias of position"),
-        ({"position": "alibi"}, "it has neither a soft cap nor a bias of position"),
+        ({"soft_cap": 2.0}, "it has no soft cap"),
+        ({"position": "alibi"}, "it has no bias of position, which Alibi adds"),
         ({"bias": BIAS.clone().requires_grad_()}, "it has no gradient for a bias"),
     ):
         together: dict[str, Any] = {"dropout": 0.1, "seed": 1, **arguments}

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
-from attent.attention import prepare
-from attent.attention.backends import block_sparse, row_tiles, select
+from attent.attention import attend, explain, prepare
+from attent.attention.backends import block_sparse, row_tiles, select, varlen
+from attent.attention.backends.capabilities import missing
 from attent.attention.masks import Causal, Window
 from attent.attention.scores import Additive
+from attent.attention.weightings import GaussianWindow
 
 
 def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +70,93 @@ def test_long_sequences_and_single_queries_are_left_to_pytorch() -> None:
 def test_otherwise_none_is_left_for_speed() -> None:
     call = prepare(torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 3)).call
     assert select.slower("sdpa", call) is select.slower("tiled", call) is None
+
+
+def contract() -> Any:
+    """The table of the contract tests."""
+    spec = importlib.util.spec_from_file_location("contract_table", Path(__file__).parents[1] / "test_contract.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+CONTRACT = contract()
+LONG = torch.linspace(-1, 1, 2 * 2 * 512 * 4).view(2, 2, 512, 4)
+FURTHER: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "ragged": {"lengths": torch.tensor([512, 3])},
+    "ragged, tanh": {"lengths": torch.tensor([512, 3]), "score": Additive(4, 4, 5, heads=2)},
+    "banded": {"mask": Window(3, 0), "score": "cosine"},
+    "banded, tiled": {"mask": Window(3, 0), "soft_cap": 2.0},
+    "dropout": {"dropout": 0.5, "seed": 1},
+    "weighting": {"weighting": GaussianWindow(torch.zeros(1, 512), 3.0)},
+}
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The backends that `attend` ran, and "varlen" where it split the batch."""
+    names: list[str] = []
+
+    def recorded(name: str, run: Any) -> Any:
+        return lambda *args: (names.append(name), run(*args))[1]
+
+    module = importlib.import_module("attent.attention.attend")
+    backends = {
+        name: SimpleNamespace(unsupported=backend.unsupported, run=recorded(name, backend.run))
+        for name, backend in module.IMPLEMENTATIONS.items()
+    }
+    monkeypatch.setattr(module, "IMPLEMENTATIONS", backends)
+    monkeypatch.setattr(varlen, "run", recorded("varlen", varlen.run))
+    return names
+
+
+def held(ran: list[str], tensors: Any, arguments: dict[str, Any]) -> None:
+    explanation = explain(*tensors, **arguments)
+    ran.clear()
+    attend(*tensors, **arguments)
+    if explanation.variant == "varlen":
+        assert ran[0] == "varlen"
+        assert "for each sequence alone" in str(explanation)
+    else:
+        assert ran == [explanation.chosen]
+
+
+@pytest.mark.parametrize("row", CONTRACT.ROWS, ids=lambda row: "-".join(row.values()))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_plan_is_what_runs(row: dict[str, str], dtype: torch.dtype, ran: list[str]) -> None:
+    case = CONTRACT.case_of(row)
+    tensors = [tensor.to(dtype) for tensor in case.tensors()]
+    case.score.to(dtype)
+    held(ran, tensors, {name: value for name, value in case.arguments().items() if name != "bias"})
+    with forward_ad.dual_level():
+        held(ran, [forward_ad.make_dual(tensors[0], torch.ones_like(tensors[0])), *tensors[1:]], case.arguments())
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_the_plan_of_large_calls_is_what_runs(name: str, ran: list[str]) -> None:
+    held(ran, [LONG] * 3, FURTHER[name])
+    assert ("varlen" in ran) is name.startswith("ragged")
+
+
+def test_a_backend_says_what_it_lacks() -> None:
+    bias = torch.zeros(5, 7, requires_grad=True)
+    query, key = torch.randn(2, 5, 3), torch.randn(2, 7, 3)
+    needs: dict[str, dict[str, Any]] = {
+        "normalizer": {"normalizer": "sparsemax"},
+        "soft cap": {"soft_cap": 1.0},
+        "dropout": {"dropout": 0.5, "seed": 1},
+        "weighting": {"weighting": GaussianWindow(torch.zeros(1, 5), 3.0)},
+        "position bias": {"position": "alibi"},
+        "bias": {"bias": bias.detach()},
+    }
+    for capability, arguments in needs.items():
+        call = prepare(query, key, key, **arguments).call
+        assert missing(call, frozenset())
+        assert missing(call, frozenset({capability})) is None
+    call = prepare(query, key, key, bias=bias).call
+    assert missing(call, frozenset({"bias"})) == "it has no gradient for a bias"
+    assert missing(call, frozenset({"bias", "bias gradient"})) is None

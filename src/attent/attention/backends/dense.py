@@ -13,30 +13,24 @@ from torch import Tensor
 
 from attent.attention import mask_info, reference
 from attent.attention.backends import sdpa_dropout
+from attent.attention.backends.capabilities import missing
 from attent.attention.backends.sdpa import PLAIN
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call
-from attent.attention.normalizers.softmax import Softmax
 from attent.ops.dense_attention import DTYPES, DenseAttention, is_compiled
 from attent.ops.eligibility import can_run_native, is_transformed
 
+CAPABILITIES = frozenset({"bias", "dropout"})
+
 
 def unsupported(call: Call) -> str | None:
-    """What keeps this implementation from a call; None if nothing does."""
-    if call.device.type != "cpu":
-        return "it runs on a CPU"
+    """Return why this backend cannot serve a call, None if it can."""
     if not isinstance(call.score, PLAIN):
         return f"score {type(call.score).__name__} is not the plain dot product"
-    if not isinstance(call.normalizer, Softmax):
-        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
+    if reason := missing(call, CAPABILITIES):
+        return reason
     if call.dtype not in DTYPES:
         return f"it takes float32 and bfloat16, not {call.dtype}"
-    if call.weighting is not None:
-        return "its weights are not multiplied after normalising"
-    if call.soft_cap is not None or call.position is not None:
-        return "it has neither a soft cap nor a bias of position"
-    if call.bias is not None and call.bias.requires_grad:
-        return "it has no gradient for a bias"
     if call.is_empty:
         return "there is nothing to attend to"
     if can_run_native():

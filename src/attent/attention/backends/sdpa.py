@@ -8,10 +8,10 @@ from torch import Tensor
 from attent.attention import mask_info, reference
 from attent.attention.backends import row_tiles, sdpa_blocks, select
 from attent.attention.backends.block_sparse import Band
+from attent.attention.backends.capabilities import missing
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, lower_key
 from attent.attention.masks.causal import Causal
-from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.ops.eligibility import is_known_true, is_vmap_alone, needs_plain_torch
@@ -21,20 +21,15 @@ from attent.ops.sdpa import twice_differentiable
 PLAIN: tuple[type[DotScore], ...] = (Dot, ScaledDot)
 
 
+CAPABILITIES = frozenset({"bias", "bias gradient", "gpu"})
+
+
 def unsupported(call: Call) -> str | None:
-    """What keeps PyTorch's attention from this call; None if nothing does."""
+    """Return why PyTorch's attention cannot serve this call, None if it can."""
     if not isinstance(call.score, DotScore):
         return f"score {type(call.score).__name__} has no dot form"
-    if not isinstance(call.normalizer, Softmax):
-        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
-    if call.soft_cap is not None:
-        return "it has no soft cap"
-    if call.dropout:
-        return "its dropout is not a function of (seed, b, h, i, j)"
-    if call.weighting is not None:
-        return "its weights are not multiplied after normalising"
-    if call.position is not None:
-        return f"it has no bias of position, which {type(call.position).__name__} adds"
+    if reason := missing(call, CAPABILITIES):
+        return reason
     if call.dtype in (torch.bfloat16, torch.float16) and not call.score.lowers_exactly:
         return f"the lowered form of {type(call.score).__name__} would be rounded to {call.dtype}"
     if call.bias is not None and call.bias.dtype != call.dtype:

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from attent.attention import reference
 from attent.attention.backends import row_tiles
+from attent.attention.backends.capabilities import missing
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call
 from attent.attention.mask_info import AdditiveMask, additive
-from attent.attention.normalizers.softmax import Softmax
 from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
 from attent.ops.dropout import DropoutMask
 from attent.ops.eligibility import can_run_custom_function
@@ -27,22 +27,17 @@ from attent.ops.eligibility import can_run_custom_function
 CHUNK = 2**18
 
 
+CAPABILITIES = frozenset({"bias", "dropout"})
+
+
 def unsupported(call: Call) -> str | None:
-    """What keeps this implementation from a call; None if nothing does."""
+    """Return why this backend cannot serve a call, None if it can."""
     if not call.dropout:
         return "it serves dropout alone"
-    if call.device.type != "cpu":
-        return "it runs on a CPU"
     if not isinstance(call.score, DotScore):
         return f"score {type(call.score).__name__} has no dot form"
-    if not isinstance(call.normalizer, Softmax):
-        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
-    if call.weighting is not None:
-        return "its weights are not multiplied after normalising"
-    if call.soft_cap is not None or call.position is not None:
-        return "it has neither a soft cap nor a bias of position"
-    if call.bias is not None and call.bias.requires_grad:
-        return "it has no gradient for a bias"
+    if reason := missing(call, CAPABILITIES):
+        return reason
     if not can_run_custom_function() or torch.is_inference_mode_enabled():
         return "it has no forward-mode derivatives, no vmap, and nothing for a compiler"
     return None

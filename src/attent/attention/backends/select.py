@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+
 import torch
 
-from attent.attention.backends import block_sparse, row_tiles
+from attent.attention.backends import block_sparse, row_tiles, varlen
 from attent.attention.call import Call
+from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.eligibility import needs_plain_torch
 
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
@@ -62,3 +67,48 @@ def slower(name: str, call: Call) -> str | None:
     if name == "sdpa" and call.bias is not None and call.bias.requires_grad and block_sparse.sparse(call, SPARSE, MANY) is not None:
         return "the bias's gradient would have it compute the pairs that the mask hides, which tiles skip"
     return None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The computation of a call: one backend, for the whole batch or for each sequence with the keys that it needs."""
+
+    backend: str
+    # the number of keys of each sequence, if each is computed alone
+    sequence_ends: list[int] | None
+    # why each other backend does not run, if asked for
+    reasons: Mapping[str, str]
+
+    @property
+    def variant(self) -> str:
+        """The leaf path: "batch" or "varlen"; each sequence of the latter has a plan of its own."""
+        return "batch" if self.sequence_ends is None else "varlen"
+
+
+def plan(call: Call, backends: Mapping[str, ModuleType], implementation: str = "auto", *, with_reasons: bool = False) -> Plan:
+    """Choose how to compute a call: `attend` runs the plan, `explain` prints it.
+
+    Args:
+        call: the call.
+        backends: by name, in order of preference.
+        implementation: a backend's name, or "auto".
+        with_reasons: whether to say why the others do not run.
+
+    Raises:
+        UnknownNameError: there is no such backend.
+        ImplementationError: the backend asked for cannot serve this call.
+    """
+
+    def objection(name: str) -> str | None:
+        return backends[name].unsupported(call) or slower(name, call)
+
+    if implementation == "auto":
+        chosen = next(name for name in backends if objection(name) is None)
+    elif implementation not in backends:
+        raise UnknownNameError("implementation", implementation, ("auto", *backends))
+    elif reason := backends[implementation].unsupported(call):
+        raise ImplementationError(f"implementation {implementation!r} cannot serve this call: {reason}")
+    else:
+        chosen = implementation
+    others = [name for name in backends if name != chosen] if with_reasons else []
+    return Plan(chosen, varlen.lengths(call), {name: objection(name) or f"{chosen} was asked first" for name in others})

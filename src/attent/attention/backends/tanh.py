@@ -13,15 +13,18 @@ from torch import Tensor
 
 from attent.attention import mask_info
 from attent.attention.backends import row_tiles, tiled
+from attent.attention.backends.capabilities import missing
 from attent.attention.base import LoweredSide, TanhScore
 from attent.attention.call import Call
-from attent.attention.normalizers.softmax import Softmax
 from attent.ops.eligibility import can_run_triton, needs_plain_torch
 from attent.ops.tanh_score import operator
 
+# of the fused GPU kernel
+FUSED_CAPABILITIES = frozenset({"gpu"})
+
 
 def unsupported(call: Call) -> str | None:
-    """What keeps this implementation from a call; None if nothing does."""
+    """Return why this backend cannot serve a call, None if it can."""
     if call.score.form != "tanh":
         return f"score {type(call.score).__name__} has no tanh form"
     return None
@@ -53,14 +56,10 @@ def fused_scores(score: TanhScore, query: LoweredSide, key: LoweredSide) -> Tens
 
 
 def _fused_unsupported(call: Call) -> str | None:
-    """What keeps the fused kernel from a call of tanh form; None if nothing does."""
+    """Return why the fused kernel cannot serve a call of tanh form, None if it can."""
     if not can_run_triton(call.device, call.dtype):
         return "it needs a CUDA device, Triton, and no float64"
-    if not isinstance(call.normalizer, Softmax):
-        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
-    has = {"dropout": call.dropout != 0, "bias": call.bias is not None, "soft cap": call.soft_cap is not None}
-    has |= {"bias of position": call.position is not None, "weighting": call.weighting is not None}
-    return next((f"it has no {name}" for name, given in has.items() if given), None)
+    return missing(call, FUSED_CAPABILITIES)
 
 
 def _spans(call: Call) -> tuple[Tensor, Tensor] | None:

@@ -165,9 +165,9 @@ def test_reasons_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tanh, "can_run_triton", lambda device, dtype: True)
     assert reason(mask="causal") is None
     assert reason(normalizer="sigmoid") == "its normalizer is softmax, not Sigmoid"
-    assert reason(dropout=0.5, seed=1) == "it has no dropout"
+    assert reason(dropout=0.5, seed=1) == "its dropout is not a function of (seed, b, h, i, j)"
     assert reason(soft_cap=2.0) == "it has no soft cap"
-    assert reason(position="alibi") == "it has no bias of position"
+    assert reason(position="alibi") == "it has no bias of position, which Alibi adds"
 
 
 def test_a_cpu_is_not_served() -> None:
