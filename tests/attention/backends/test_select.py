@@ -87,8 +87,8 @@ CONTRACT = contract()
 LONG = torch.linspace(-1, 1, 2 * 2 * 512 * 4).view(2, 2, 512, 4)
 FURTHER: dict[str, dict[str, Any]] = {
     "dense": {},
-    "ragged": {"lengths": torch.tensor([512, 3])},
-    "ragged, tanh": {"lengths": torch.tensor([512, 3]), "score": Additive(4, 4, 5, heads=2)},
+    "ragged": {"lengths": torch.tensor([512, 0])},
+    "ragged, tanh": {"lengths": torch.tensor([512, 0]), "score": Additive(4, 4, 16, heads=2)},
     "banded": {"mask": Window(3, 0), "score": "cosine"},
     "banded, tiled": {"mask": Window(3, 0), "soft_cap": 2.0},
     "dropout": {"dropout": 0.5, "seed": 1},
@@ -125,12 +125,12 @@ def held(ran: list[str], tensors: Any, arguments: dict[str, Any]) -> None:
         assert ran == [explanation.chosen]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.parametrize("row", CONTRACT.ROWS, ids=lambda row: "-".join(row.values()))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_plan_is_what_runs(row: dict[str, str], dtype: torch.dtype, ran: list[str]) -> None:
+def test_the_plan_is_what_runs(row: dict[str, str], ran: list[str]) -> None:
     case = CONTRACT.case_of(row)
-    tensors = [tensor.to(dtype) for tensor in case.tensors()]
-    case.score.to(dtype)
+    tensors = [tensor.float() for tensor in case.tensors()]
+    case.score.float()
     held(ran, tensors, {name: value for name, value in case.arguments().items() if name != "bias"})
     with forward_ad.dual_level():
         held(ran, [forward_ad.make_dual(tensors[0], torch.ones_like(tensors[0])), *tensors[1:]], case.arguments())
