@@ -19,6 +19,7 @@ MODULES = {
     "attent.attention.normalisers": "attent.attention.normalizers",
     "attent.attention.parts": "attent.attention.base",
     "attent.config": "attent.tasks",
+    "attent.database.answers": "attent.database.answer",
     "attent.database.exact": "attent.database.matching",
     "attent.database.strings": "attent.database.matching",
     "attent.evaluation.symmetrising": "attent.evaluation.symmetrization",
@@ -27,13 +28,17 @@ MODULES = {
     "attent.models.rnn_settings": "attent.models.settings",
     "attent.models.transformer_settings": "attent.models.settings",
     "attent.names": "attent.registry",
+    "attent.regression.cells": "attent.regression.smoother",
+    "attent.regression.expansion": "attent.regression.smoother",
     "attent.training.class_loss": "attent.training.loss",
     "attent.views.arranged": "attent.views.build_scene",
     "attent.views.scene_panels": "attent.views.panel",
 }
 # New module → the old names of its objects and the new ones.
 OBJECTS: dict[str, dict[str, str]] = {
+    "attent.database.matching": {"Alike": "StringScore"},
     "attent.models.model": {"State": "DecoderState"},
+    "attent.regression.smoother": {"Cells": "Boxes", "Expansion": "FastGaussTransform", "cells": "split_boxes", "near": "near_keys"},
     "attent.training.loss": {"class_loss": "classification_loss"},
 }
 

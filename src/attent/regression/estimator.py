@@ -102,7 +102,8 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         NaN, with a warning, where no key has a weight, which happens only with kernels that end. Where all weights of a gaussian would
         round to zero, the nearest keys count.
         """
-        estimate = self._smoother(self._queries(X))
+        query = self._queries(X)
+        estimate = self._smoother(query)
         mean = estimate.mean.to(torch.float64) + self._mean
         has_no_keys = ~estimate.has_keys
         if bool(has_no_keys.any()):
