@@ -1,1 +1,1 @@
-"""What models are built of besides attention: feed-forward, embeddings, residual connections."""
+"""Building blocks of models besides attention: feed-forward, embeddings, recurrent layers, residual connections."""

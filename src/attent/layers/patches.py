@@ -8,7 +8,7 @@ from attent.errors import ArgumentError, ShapeError
 
 
 def patch_grid(height: int, width: int, size: int) -> tuple[int, int]:
-    """How many patches a picture has from top to bottom and from left to right.
+    """Return the number of patches of a picture from top to bottom and from left to right.
 
     Args:
         height: of the picture, in pixels.

@@ -21,18 +21,18 @@ NETWORKS: dict[str, type[nn.GRU | nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """Where a recurrent layer stands in every row of its batch: a value, never changed in place.
+    """Immutable state of a recurrent layer, for every row of its batch.
 
     Args:
-        hidden: what the layer shows, (B, E).
-        cell: what an LSTM keeps besides, (B, E); None for a GRU.
+        hidden: h, the output, (B, E).
+        cell: an LSTM's c, (B, E); None for a GRU.
     """
 
     hidden: Tensor
     cell: Tensor | None = None
 
     def select(self, rows: Tensor) -> RecurrentState:
-        """These rows of the batch, in this order; a row may be named twice."""
+        """Return these rows of the batch, in this order; rows may repeat."""
         return RecurrentState(self.hidden[rows], None if self.cell is None else self.cell[rows])
 
 
@@ -44,7 +44,7 @@ class Recurrent(nn.Module):
         GRU:   h = (1 − z) n + z h⁻,  n = tanh(x' + r h'),  where r and z are σ(x' + h')
         LSTM:  h = o tanh(c),  c = f c⁻ + i tanh(x' + h'),  where i, f and o are σ(x' + h')
 
-    x' = W x + b and h' = U h⁻ + b are each gate's own shares; they are called `gates` here. Sources: Cho et al. (2014), §2.3,
+    x' = W x + b and h' = U h⁻ + b are each gate's terms; they are called `gates` here. Sources: Cho et al. (2014), §2.3,
     arXiv 1406.1078 (with PyTorch's place of r, behind the product with U); Hochreiter & Schmidhuber (1997). U starts
     orthogonal (Saxe et al. 2014, arXiv 1312.6120), W by Glorot's rule, biases at 0, an LSTM's f at 1 (Jozefowicz et al. 2015).
 
@@ -60,7 +60,7 @@ class Recurrent(nn.Module):
         initialise(self.network)
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """All steps at once: inputs (B, T, input_width) → h of each step (B, T, E), and the state behind the last."""
+        """Run all steps at once: inputs (B, T, input_width) → h of each step (B, T, E), and the last state."""
         outputs, hidden, cell = rnn(self.network, inputs, state.hidden, state.cell)
         return outputs, RecurrentState(hidden, cell)
 
@@ -74,26 +74,26 @@ class Recurrent(nn.Module):
         return partial(F.linear, weight=cast(Tensor, self.network.weight_ih_l0)[:, first:])
 
     def zero_state(self, like: Tensor) -> RecurrentState:
-        """The state before anything is read, zeros, for as many rows as `like` has."""
+        """Return the initial state, zeros, for as many rows as `like` has."""
         zeros = like.new_zeros(like.shape[0], self.network.hidden_size)
         return RecurrentState(zeros, zeros if isinstance(self.network, nn.LSTM) else None)
 
     def step(self, gates: Tensor, state: RecurrentState) -> RecurrentState:
-        """One step from the input's whole share in the gates, (B, gates)."""
-        ours = F.linear(state.hidden, cast(Tensor, self.network.weight_hh_l0), cast(Tensor, self.network.bias_hh_l0))
+        """Run one step, given the input's term of the gates, (B, gates)."""
+        hidden_gates = F.linear(state.hidden, cast(Tensor, self.network.weight_hh_l0), cast(Tensor, self.network.bias_hh_l0))
         # Under autocast the products come in 16 bits; the state is summed in its own type.
-        gates, ours = gates.to(state.hidden.dtype), ours.to(state.hidden.dtype)
+        gates, hidden_gates = gates.to(state.hidden.dtype), hidden_gates.to(state.hidden.dtype)
         if state.cell is None:
-            (reset, update, new), (our_reset, our_update, our_new) = gates.chunk(3, -1), ours.chunk(3, -1)
-            new = torch.tanh(new + torch.sigmoid(reset + our_reset) * our_new)
-            return RecurrentState(torch.lerp(new, state.hidden, torch.sigmoid(update + our_update)))
-        enter, forget, new, leave = (gates + ours).chunk(4, -1)
+            (reset, update, new), (hidden_reset, hidden_update, hidden_new) = gates.chunk(3, -1), hidden_gates.chunk(3, -1)
+            new = torch.tanh(new + torch.sigmoid(reset + hidden_reset) * hidden_new)
+            return RecurrentState(torch.lerp(new, state.hidden, torch.sigmoid(update + hidden_update)))
+        enter, forget, new, leave = (gates + hidden_gates).chunk(4, -1)
         cell = torch.sigmoid(forget) * state.cell + torch.sigmoid(enter) * torch.tanh(new)
         return RecurrentState(torch.sigmoid(leave) * torch.tanh(cell), cell)
 
 
 class RecurrentStack(nn.Module):
-    """Recurrent layers, each reading what the one below it shows.
+    """Recurrent layers, each reading the outputs of the one below.
 
     Args:
         cell: "gru" or "lstm".
@@ -108,7 +108,7 @@ class RecurrentStack(nn.Module):
         self.layers = cast(Sequence[Recurrent], stack)
 
     def forward(self, inputs: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, tuple[RecurrentState, ...]]:
-        """All steps at once: inputs (B, T, input_width) → the topmost h (B, T, E), and every layer's state."""
+        """Run all steps at once: inputs (B, T, input_width) → the topmost h (B, T, E), and every layer's state."""
         after = []
         for layer, state in zip(self.layers, states, strict=True):
             inputs, state = layer(inputs, state)
@@ -124,7 +124,7 @@ class RecurrentStack(nn.Module):
         return self.layers[0].share(first)
 
     def step(self, gates: Tensor, states: Sequence[RecurrentState]) -> tuple[RecurrentState, ...]:
-        """One step from the input's share in the lowest layer's gates, (B, gates)."""
+        """Run one step, given the input's term of the lowest layer's gates, (B, gates)."""
         after: list[RecurrentState] = []
         for layer, state in zip(self.layers, states, strict=True):
             after.append(layer.step(layer.gates(after[-1].hidden) if after else gates, state))
@@ -132,7 +132,7 @@ class RecurrentStack(nn.Module):
 
 
 class BidirectionalRecurrent(nn.Module):
-    """Recurrent layers that read a sequence from both ends; what they show at a token knows the whole sequence.
+    """Recurrent layers that read a sequence from both ends, so that each output depends on the whole sequence.
 
         h_j = [h→_j; h←_j]
 
@@ -168,7 +168,7 @@ class BidirectionalRecurrent(nn.Module):
 
 
 def ends(features: Features, lengths: Lengths) -> Tensor:
-    """What each direction shows when it has read everything, [h→_T; h←_1]: (B, T, 2 width) → (B, 2 width)."""
+    """Return the last output of each direction, [h→_T; h←_1]: (B, T, 2 width) → (B, 2 width)."""
     width = features.shape[-1] // 2
     last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, width)
     return torch.cat((features[..., :width].gather(1, last)[:, 0], features[:, 0, width:]), -1)

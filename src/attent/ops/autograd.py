@@ -50,15 +50,15 @@ def double_backward(
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         # Fresh views: inputs may depend on each other upstream; stop `autograd.grad` at these.
-        views = [_view(tensor) if needed and tensor is not None else tensor for tensor, needed in zip(inputs, needs_grad, strict=True)]
-        leaves = [view for view, needed in zip(views, needs_grad, strict=True) if needed and view is not None]
+        views = [_view(tensor) if needs and tensor is not None else tensor for tensor, needs in zip(inputs, needs_grad, strict=True)]
+        leaves = [view for view, needs in zip(views, needs_grad, strict=True) if needs and view is not None]
         outputs = function(*views)
         if isinstance(outputs, Tensor):
             outputs, gradients = (outputs,), (gradients,) if isinstance(gradients, Tensor) else gradients
         pairs = [(output, gradient) for output, gradient in zip(outputs, gradients, strict=True) if gradient is not None]
         sides = [output for output, _ in pairs], [*leaves, *captured], [gradient for _, gradient in pairs]
         results = iter(torch.autograd.grad(*sides, create_graph=create_graph, allow_unused=True))
-    of_inputs = [next(results) if needed and view is not None else None for view, needed in zip(views, needs_grad, strict=True)]
+    of_inputs = [next(results) if needs and view is not None else None for view, needs in zip(views, needs_grad, strict=True)]
     return *of_inputs, *results
 
 

@@ -1,4 +1,4 @@
-"""The extension, loaded if it was compiled, and how its functions are called."""
+"""The compiled library, if there is one, and calls of its functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 NAME = "attent.ops._compiled"
 POINTER, INTEGER, WORD, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32, ctypes.c_float
-# Of each function: tensors, sizes, and what else stands before the threads.
+# Arguments of each function before the threads: tensors, sizes, further numbers.
 SIGNATURES = {
     "attent_tanh_scores": [POINTER] * 4 + [INTEGER] * 5,
     "attent_tanh_gradients": [POINTER] * 7 + [INTEGER] * 6,
@@ -42,37 +42,37 @@ SIGNATURES = {
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The extension; None where it was not compiled or cannot be loaded."""
-    found = find_spec(NAME)
-    if found is None or found.origin is None:
+    """Return the library; None if it was not compiled or cannot be loaded."""
+    spec = find_spec(NAME)
+    if spec is None or spec.origin is None:
         return None
     try:
-        loaded = ctypes.CDLL(found.origin)
+        loaded = ctypes.CDLL(spec.origin)
         for name, arguments in SIGNATURES.items():
             getattr(loaded, name).argtypes = [*arguments, INTEGER, POINTER, ctypes.c_int]
     except (OSError, AttributeError):
-        # it was compiled for another machine, or from another version
+        # Compiled for another machine, or from another version.
         return None
     return loaded
 
 
 @cache
 def simd_level() -> int:
-    """The widest registers of this processor: 2 for AVX-512, 1 for AVX2, 0 for any."""
+    """Return the widest registers of this processor: 2 for AVX-512, 1 for AVX2, 0 for any."""
     loaded = library()
     return 0 if loaded is None else loaded.attent_level()
 
 
 @cache
 def has_amx() -> bool:
-    """Whether this processor multiplies tiles of bfloat16 (AMX), and the extension was compiled for them."""
+    """Return whether this processor multiplies tiles of bfloat16 (AMX), and the library was compiled for them."""
     loaded = library()
     return loaded is not None and simd_level() == 2 and bool(loaded.attent_tiles())
 
 
 @cache
 def gomp_parallel() -> int | None:
-    """The address at which torch's OpenMP runtime runs a function on all of its threads; None where it has no such entry."""
+    """Return the address of the function that runs another on all threads of torch's OpenMP runtime; None if there is none."""
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
         path = Path(torch.__file__).with_name("lib") / name
         try:
@@ -83,15 +83,15 @@ def gomp_parallel() -> int | None:
 
 
 def run(name: str, tensors: tuple[Tensor | None, ...], *numbers: float) -> None:
-    """Call a function of the extension, which must be there, on as many threads as torch uses.
+    """Call a function of the library, which must be there, on as many threads as torch uses.
 
     Args:
         name: the function.
-        tensors: contiguous, on the CPU; None where the function has no need of one.
-        numbers: the sizes, and what else it takes.
+        tensors: contiguous, on the CPU; None if the function needs none.
+        numbers: the sizes and further numbers.
 
     Raises:
-        MemoryError: it had no memory left.
+        MemoryError: the library ran out of memory.
     """
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     if getattr(library(), name)(*pointers, *numbers, torch.get_num_threads(), gomp_parallel(), simd_level()):

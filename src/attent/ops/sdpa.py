@@ -27,17 +27,17 @@ _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.
 
 
 def twice_differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """scaled_dot_product_attention, through whose gradients a graph can be made.
+    """Compute scaled_dot_product_attention, with gradients that can be differentiated again.
 
     Args:
         query: (B, H, Tq, D).
         key: (B, H, Tk, D).
         value: (B, H, Tk, Dv).
-        mask: what is added to the scores, or which pairs may attend; or None.
-        causal: whether query i sees the keys up to i alone.
+        mask: added to the scores, or boolean, which pairs may attend; or None.
+        causal: whether query i sees only the keys up to i.
         scale: the factor on q·k.
     """
-    if not _wanted(query, key, value, mask):
+    if not _needs_double_backward(query, key, value, mask):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
     if query.shape[-2] * key.shape[-2] <= SHORT:
         exact = torch.promote_types(value.dtype, torch.float32)
@@ -50,13 +50,13 @@ def twice_differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
 
 
-def _wanted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Whether gradients are, on a CPU, which the fused kernel would take care of."""
+def _needs_double_backward(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Return whether a CPU kernel would compute gradients, which cannot be differentiated again."""
     if not torch.is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad):
         return False
     if query.device.type != "cpu" or (mask is not None and mask.requires_grad) or torch.compiler.is_compiling():
         return False
-    # vmap and its kin go through PyTorch's own
+    # Transforms go through PyTorch's own kernel.
     return not is_transformed()
 
 
@@ -89,9 +89,9 @@ def fused_gradients(
     causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The fused kernel's gradients of query, key and value, and those of plain products where its own would be wrong.
+    """Return the fused kernel's gradients of query, key and value, and those of plain products where its own would be wrong.
 
-    It computes weights again as exp(score − log Σ exp), whose relative error is that of a float32 as large as the logarithm; where a
+    The kernel recomputes weights as exp(score − log Σ exp), whose relative error is that of a float32 as large as the logarithm; where a
     bias of −3e38 fills a row, the logarithm of how many keys there are is rounded away, and each weight comes out as 1.
 
     Args:
@@ -99,16 +99,16 @@ def fused_gradients(
         query: (B, H, Tq, D).
         key: (B, H, Tk, D).
         value: (B, H, Tk, D).
-        mask: what is added to the scores, (B|1, H|1, Tq|1, Tk|1), or None.
+        mask: added to the scores, (B|1, H|1, Tq|1, Tk|1), or None.
         context: (B, H, Tq, D), as the kernel returned it.
         normaliser: each row's log Σ exp, (B, H, Tq), likewise.
-        causal: whether query i sees the keys up to i alone.
+        causal: whether query i sees only the keys up to i.
         scale: the factor on q·k.
     """
     is_large = normaliser.abs() > LOGARITHM
     if not is_known_true(is_large.any, normaliser.device):
         return _backward(gradient, query, key, value, context, normaliser, 0.0, causal, attn_mask=mask, scale=scale)
-    # a weight of exp(score − ∞) = 0 leaves these rows to the products
+    # A weight of exp(score − ∞) = 0 leaves these rows to the products.
     small = normaliser.masked_fill(is_large, torch.inf)
     gradients = _backward(gradient, query, key, value, context, small, 0.0, causal, attn_mask=mask, scale=scale)
     exact, keys = torch.promote_types(query.dtype, torch.float32), key.shape[2]
@@ -128,16 +128,16 @@ def fused_gradients(
 
 
 def _tiles_of(marked: Tensor, keys: int) -> Iterator[tuple[int, slice, Tensor]]:
-    """Sequence, heads and rows in which some of the marked rows (B, H, Tq) lie, as many at a time as a tile has room for their pairs."""
+    """Yield sequence, heads and rows that contain the marked rows (B, H, Tq), as many at a time as fit in a tile."""
     width = max(TILE // (keys * marked.shape[2]), 1)
     for sequence, first in product(range(marked.shape[0]), range(0, marked.shape[1], width)):
         heads = slice(first, first + width)
         rows = marked[sequence, heads].any(0).nonzero()[:, 0]
-        yield from ((sequence, heads, some) for some in rows.split(max(TILE // keys, 1)) if len(some))
+        yield from ((sequence, heads, row_tile) for row_tile in rows.split(max(TILE // keys, 1)) if len(row_tile))
 
 
 class _Products(torch.autograd.Function):
-    """`products` of exact inputs, in half as many steps."""
+    """`products` of float32 or float64 inputs, in half as many steps."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
@@ -163,21 +163,21 @@ class _Products(torch.autograd.Function):
         return dquery.view_as(query), dkey.view_as(key), dvalue.view_as(value), None, None, None
 
 
-def _times(one: Tensor, other: Tensor, factor: float) -> Tensor:
-    """The products of matrices (n, …, …) times a factor, in one pass."""
-    return torch.baddbmm(one.new_empty(1, 1, 1), one, other, beta=0, alpha=factor)
+def _times(left: Tensor, right: Tensor, factor: float) -> Tensor:
+    """Return the products of matrices (n, …, …) times a factor, in one pass."""
+    return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=factor)
 
 
 def products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """The same by the formula's two products."""
+    """Compute attention by the formula's two products."""
     exact = value.to(torch.promote_types(value.dtype, torch.float32))
     scores = (query.to(exact.dtype) * scale) @ key.to(exact.dtype).mT
     return (torch.softmax(_hidden(scores, mask, causal), -1) @ exact).to(value.dtype)
 
 
 def _hidden(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """The scores with −∞ where a pair may not attend, or with what is added to them."""
-    # adding takes a tenth of the time of filling in
+    """Return the scores with −∞ for hidden pairs, or with the additive mask."""
+    # Adding takes a tenth of the time of masked_fill.
     if causal:
         scores = scores + torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype).triu(1)
     if mask is not None:

@@ -1,4 +1,4 @@
-"""Scores of tanh form and their gradients in plain PyTorch, a few rows at a time, on any device: what runs without a compiler.
+"""Scores of tanh form and their gradients in plain PyTorch, a few rows at a time, on any device.
 
 With e^2q' and e^2k' computed once a token, y = (1 + e^2(q' + k')) / 2 is one multiply-add for each feature of a pair and
 tanh(q' + k') = 1 − 1 / y; docs/design.md says why that is safe up to |q'|, |k'| ≤ 20. Beyond, tanh itself serves.
@@ -22,48 +22,47 @@ WIDE = 20.0
 
 def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     """v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
-    found = query.new_empty(*query.shape[:-1], key.shape[-2])
+    result = query.new_empty(*query.shape[:-1], key.shape[-2])
     total = v.sum(-1)[:, None, None]
     for rows, rest in _rests(query, key):
-        found[:, :, rows] = total - (rest @ v[0] if len(v) == 1 else (rest @ v[:, None, :, None])[..., 0])
-    return found
+        result[:, :, rows] = total - (rest @ v[0] if len(v) == 1 else (rest @ v[:, None, :, None])[..., 0])
+    return result
 
 
 def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of q', k' and v, in their shapes, given that of the scores (B, H, Tq, Tk)."""
     dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(v)
     for rows, rest in _rests(query, key):
-        here = gradient[:, :, rows, None]  # (B, H, rows, 1, Tk)
-        hidden = here.sum(-1) - (here @ rest)[..., 0, :]  # Σ g·tanh, (B, H, rows, D)
+        dscores = gradient[:, :, rows, None]  # (B, H, rows, 1, Tk)
+        hidden = dscores.sum(-1) - (dscores @ rest)[..., 0, :]  # Σ g·tanh, (B, H, rows, D)
         dv += hidden.sum((0, 2)) if len(v) > 1 else hidden.sum((0, 1, 2))[None]
         # 1 − tanh² = r(2 − r) with r = 1 − tanh
         slope = (2 - rest).mul_(rest)
-        dq[:, :, rows] = (here @ slope)[..., 0, :]
-        for place in range(slope.shape[2]):
-            dk.addcmul_(here[:, :, place, 0, :, None], slope[:, :, place])
+        dq[:, :, rows] = (dscores @ slope)[..., 0, :]
+        for row in range(slope.shape[2]):
+            dk.addcmul_(dscores[:, :, row, 0, :, None], slope[:, :, row])
     return dq * v[:, None], dk * v[:, None], dv
 
 
 def _rests(query: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Runs of rows, and 1 − tanh(q' + k') of each with every key, (B, H, rows, Tk, D), to be used before the next."""
+    """Iterate over runs of rows, with 1 − tanh(q' + k'), (B, H, rows, Tk, D). The buffer is reused: consume it before the next."""
     step = max(CHUNK // max(key.numel(), 1), 1)
     narrow = query.numel() and key.numel()
     narrow = narrow and is_known_true(lambda: torch.maximum(query.abs().amax(), key.abs().amax()) <= WIDE, query.device)
-    ours, theirs = (torch.exp(2 * query) / 2, torch.exp(2 * key)[:, :, None]) if narrow else (query, key[:, :, None])
+    row_operand, key_operand = (torch.exp(2 * query) / 2, torch.exp(2 * key)[:, :, None]) if narrow else (query, key[:, :, None])
     half = query.new_full((), 0.5)
-    # one piece of memory serves all of them
-    place = query.new_empty(*query.shape[:2], min(step, query.shape[2]), *key.shape[2:])
+    buffer = query.new_empty(*query.shape[:2], min(step, query.shape[2]), *key.shape[2:])
     for first in range(0, query.shape[2], step):
         rows = slice(first, min(first + step, query.shape[2]))
-        some, rest = ours[:, :, rows, None], place[:, :, : rows.stop - first]
+        row, rest = row_operand[:, :, rows, None], buffer[:, :, : rows.stop - first]
         if narrow:
-            yield rows, torch.addcmul(half, some, theirs, out=rest).reciprocal_()
+            yield rows, torch.addcmul(half, row, key_operand, out=rest).reciprocal_()
         else:
-            yield rows, torch.add(some, theirs, out=rest).tanh_().neg_().add_(1.0)
+            yield rows, torch.add(row, key_operand, out=rest).tanh_().neg_().add_(1.0)
 
 
 def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """What `tanh_scores` computes, in plain PyTorch, a few rows at a time, and once more for their gradients."""
+    """Compute `tanh_scores` in plain PyTorch, a few rows at a time, recomputed for the gradients."""
 
     def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
         return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * v[:, None, None]).sum(-1)
@@ -72,7 +71,7 @@ def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
 
 def by_rows(table: Callable[..., Tensor], by_query: Sequence[Tensor], key: Tensor, *rest: Tensor) -> Tensor:
-    """A table of pairs (B, H, Tq, Tk), a few rows at a time, whose steps are not kept."""
+    """Compute a table of pairs (B, H, Tq, Tk), a few rows at a time, recomputed for the gradients."""
     step = max(CHUNK // max(key.numel(), 1), 1)
     parts = zip(*(tensor.split(step, 2) for tensor in by_query), strict=True)
     return torch.cat([checkpointed(table, *rows, key, *rest) for rows in parts], 2)

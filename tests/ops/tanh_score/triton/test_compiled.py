@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 from attent.ops.tanh_score.triton import attention, tiles
 
 sizes = {SIZES}
-whole = ("narrow_query", "narrow_key", "first", "behind")
+whole = ("narrow_query", "narrow_key", "key_begin", "key_end")
 blocks = dict(ROWS=32, COLUMNS=32, RUN=32, ACROSS=32, ASSEMBLY=True, PRECISION="tf32x3")
 capability, values, *ones = sys.argv[1:]
 for kernel in (tiles._scores, tiles._for_rows, tiles._for_keys, attention._forward, attention._weights, attention._values):

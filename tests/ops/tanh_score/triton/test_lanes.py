@@ -8,11 +8,11 @@ def test_what_is_wide_is_told_and_kept_finite(device: torch.device) -> None:
 
     features = torch.zeros(1, 2, 3, 5, device=device)
     features[0, 1, 2, 3], features[0, 0, 1, 0], features[0, 0, 0, 0] = 1e3, float("nan"), lanes.WIDE
-    laid = lanes.lay(features, 0.5)
+    laid = lanes.kernel_operand(features, 0.5)
     assert laid.narrow.tolist() == [[1, 0, 1], [1, 1, 0]]
     assert laid.powers[1].isfinite().all()
-    assert laid.turned.shape == (2, 6, 3)
-    assert not laid.turned[:, 5].any()
+    assert laid.transposed.shape == (2, 6, 3)
+    assert not laid.transposed[:, 5].any()
     # a pair of them multiplied is finite too
     most = (0.5 * torch.tensor(4 * lanes.WIDE).exp() + 0.5).square()
     assert most.isfinite()

@@ -1,4 +1,4 @@
-"""What every kernel of tanh forms shares: their inputs laid out, and v·tanh(q' + k') of one tile.
+"""Parts of every kernel of tanh forms: their operands in memory, and v·tanh(q' + k') of one tile.
 
 With A = e^2q' / 2 and B = e^2k', y = AB + 1/2 is (1 + e^2(q' + k')) / 2, and tanh(q' + k') = 1 − 1 / y. A GPU takes eight times as
 long for a reciprocal as for a multiply-add, so two of them share one: 1 / y₀ = y₁ · 1 / (y₀ y₁) (Montgomery 1987, §10.3.1). Its
@@ -20,22 +20,22 @@ WIDE = 10.0
 OPTIONS = {"enable_fp_fusion": True}
 
 
-class Laid(NamedTuple):
+class KernelOperand(NamedTuple):
     """Queries or keys as the kernels read them, n = B · H."""
 
     plain: Tensor  # (n, T, D) float32
     powers: Tensor  # (n, T, D) e^2x, or half of it
-    turned: Tensor  # (n, D, T) the same, D rounded up to even
+    transposed: Tensor  # (n, D, T) the same, D rounded up to even
     narrow: Tensor  # (n, T) 1 where every number is within ±WIDE, so that the powers serve
 
 
-def lay(features: Tensor, factor: float) -> Laid:
+def kernel_operand(features: Tensor, factor: float) -> KernelOperand:
     """Lay out queries (factor 1/2) or keys (factor 1) of (B, H, T, D)."""
     plain = features.detach().float().flatten(0, 1).contiguous()
     powers = torch.exp(2 * plain.clamp(-WIDE, WIDE)) * factor
     even = torch.nn.functional.pad(powers, (0, plain.shape[2] % 2))
     narrow = (plain.abs() <= WIDE).all(-1).to(torch.int32)
-    return Laid(plain, powers, even.mT.contiguous(), narrow)
+    return KernelOperand(plain, powers, even.mT.contiguous(), narrow)
 
 
 def directions(v: Tensor, heads: int) -> Tensor:
@@ -43,9 +43,9 @@ def directions(v: Tensor, heads: int) -> Tensor:
     return torch.nn.functional.pad(v.detach().float(), (0, v.shape[1] % 2)).expand(heads, -1).contiguous()
 
 
-def power_of_two(size: int, least: int, most: int) -> int:
+def power_of_two(size: int, minimum: int, maximum: int) -> int:
     """The block for an axis of this size."""
-    return max(min(triton.next_power_of_2(size), most), least)
+    return max(min(triton.next_power_of_2(size), maximum), minimum)
 
 
 @triton.jit
@@ -72,7 +72,7 @@ def level_of_sum(a, b):
 
 @triton.jit
 def block_of(count, BLOCK: tl.constexpr):
-    """Which sequence and head this program serves, in 64 bits, and which of their `count` tokens: the first of them, and all."""
+    """Return the program's sequence and head, in 64 bits, and its block of their `count` tokens: the first, and all."""
     blocks = tl.cdiv(count, BLOCK)
     pair = (tl.program_id(0) // blocks).to(tl.int64)
     lowest = tl.program_id(0) % blocks * BLOCK
@@ -81,40 +81,40 @@ def block_of(count, BLOCK: tl.constexpr):
 
 @triton.jit
 def all_narrow(narrow, tokens, count):
-    """Whether the powers of every one of these tokens serve."""
+    """Return whether the powers of all these tokens are in range."""
     return tl.min(tl.load(narrow + tokens, mask=tokens < count, other=1))
 
 
 @triton.jit
-def spans(first, behind, pair, rows, queries, keys):
-    """Of some rows the first key that each sees, and the one behind the last."""
-    place = pair * queries + rows
-    begin = tl.load(first + place, mask=rows < queries, other=keys)
-    end = tl.load(behind + place, mask=rows < queries, other=0)
+def spans(key_begin, key_end, pair, rows, queries, keys):
+    """Return the first key that each row sees, and one past the last."""
+    pointers = pair * queries + rows
+    begin = tl.load(key_begin + pointers, mask=rows < queries, other=keys)
+    end = tl.load(key_end + pointers, mask=rows < queries, other=0)
     return begin, end
 
 
 @triton.jit
 def score_tile(
-    ours, theirs, query, key, v, rows, columns, queries, keys, width, safe,
+    query_powers, key_powers, query, key, v, rows, columns, queries, keys, width, safe,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
-    """v·tanh(q' + k') of some rows and columns of one sequence and head, the pointers standing at its beginning."""
-    found = tl.zeros((ROWS, COLUMNS), tl.float32)
-    here, there = rows < queries, columns < keys
+    """v·tanh(q' + k') of some rows and columns of one sequence and head, whose beginning the pointers mark."""
+    scores = tl.zeros((ROWS, COLUMNS), tl.float32)
+    row_mask, column_mask = rows < queries, columns < keys
     if safe:
         for d in range(0, width, 2):
-            a0 = tl.load(ours + d * queries + rows, mask=here, other=0.0)
-            a1 = tl.load(ours + (d + 1) * queries + rows, mask=here, other=0.0)
-            b0 = tl.load(theirs + d * keys + columns, mask=there, other=0.0)
-            b1 = tl.load(theirs + (d + 1) * keys + columns, mask=there, other=0.0)
+            a0 = tl.load(query_powers + d * queries + rows, mask=row_mask, other=0.0)
+            a1 = tl.load(query_powers + (d + 1) * queries + rows, mask=row_mask, other=0.0)
+            b0 = tl.load(key_powers + d * keys + columns, mask=column_mask, other=0.0)
+            b1 = tl.load(key_powers + (d + 1) * keys + columns, mask=column_mask, other=0.0)
             v0, v1 = tl.load(v + d), tl.load(v + d + 1)
             y0 = a0[:, None] * b0[None, :] + 0.5
             y1 = a1[:, None] * b1[None, :] + 0.5
-            found += (v0 + v1) - (v0 * y1 + v1 * y0) * inverse(y0 * y1, ASSEMBLY)
+            scores += (v0 + v1) - (v0 * y1 + v1 * y0) * inverse(y0 * y1, ASSEMBLY)
     else:
         for d in range(width):
-            a = tl.load(query + rows * width + d, mask=here, other=0.0)
-            b = tl.load(key + columns * width + d, mask=there, other=0.0)
-            found += tl.load(v + d) * (1.0 - inverse(level_of_sum(a[:, None], b[None, :]), ASSEMBLY))
-    return found
+            a = tl.load(query + rows * width + d, mask=row_mask, other=0.0)
+            b = tl.load(key + columns * width + d, mask=column_mask, other=0.0)
+            scores += tl.load(v + d) * (1.0 - inverse(level_of_sum(a[:, None], b[None, :]), ASSEMBLY))
+    return scores

@@ -10,12 +10,12 @@ from torch import Tensor
 from attent.ops.tanh_score.triton.lanes import (
     ASSEMBLY,
     OPTIONS,
-    Laid,
+    KernelOperand,
     all_narrow,
     block_of,
     directions,
     inverse,
-    lay,
+    kernel_operand,
     level_of_sum,
     power_of_two,
     score_tile,
@@ -30,16 +30,16 @@ def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     """v·tanh(q' + k') of queries (B, H, Tq, D), keys (B, H, Tk, D) and v (H|1, D): (B, H, Tq, Tk)."""
     batch, heads, queries, width = query.shape
     keys = key.shape[2]
-    found = query.new_empty(batch, heads, queries, keys)
-    if not found.numel():
-        return found
-    ours, theirs = lay(query, 0.5), lay(key, 1.0)
+    scores = query.new_empty(batch, heads, queries, keys)
+    if not scores.numel():
+        return scores
+    q, k = kernel_operand(query, 0.5), kernel_operand(key, 1.0)
     grid = (batch * heads * triton.cdiv(queries, BLOCK), triton.cdiv(keys, BLOCK))
     _scores[grid](
-        ours.turned, theirs.turned, ours.plain, theirs.plain, ours.narrow, theirs.narrow, directions(v, heads), found,
+        q.transposed, k.transposed, q.plain, k.plain, q.narrow, k.narrow, directions(v, heads), scores,
         heads, queries, keys, width, ROWS=BLOCK, COLUMNS=BLOCK, ASSEMBLY=ASSEMBLY, **OPTIONS,
     )  # fmt: skip
-    return found
+    return scores
 
 
 def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -48,14 +48,14 @@ def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[
         return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(v)
     batch, heads, queries, _ = query.shape
     keys = key.shape[2]
-    ours, theirs = lay(query, 0.5), lay(key, 1.0)
-    given = gradient.detach().float().reshape(batch * heads, queries, keys).contiguous()
-    first = torch.zeros(batch, heads, queries, dtype=torch.int32, device=query.device)
-    behind = first + keys
-    every = directions(v, heads)
-    dq, dv = for_rows(ours, theirs, every, given, first, behind, 0)
-    dk = torch.zeros_like(theirs.plain)
-    for_keys(ours, theirs, every, given, first, behind, 0, dk)
+    q, k = kernel_operand(query, 0.5), kernel_operand(key, 1.0)
+    dscores = gradient.detach().float().reshape(batch * heads, queries, keys).contiguous()
+    key_begin = torch.zeros(batch, heads, queries, dtype=torch.int32, device=query.device)
+    key_end = key_begin + keys
+    head_v = directions(v, heads)
+    dq, dv = for_rows(q, k, head_v, dscores, key_begin, key_end, 0)
+    dk = torch.zeros_like(k.plain)
+    for_keys(q, k, head_v, dscores, key_begin, key_end, 0, dk)
     return dq.view_as(query).to(query.dtype), dk.view_as(key).to(key.dtype), of_directions(dv, v, batch)
 
 
@@ -65,38 +65,42 @@ def of_directions(shares: Tensor, v: Tensor, batch: int) -> Tensor:
     return (whole if v.shape[0] == whole.shape[0] else whole.sum(0, keepdim=True)).to(v.dtype)
 
 
-def for_rows(ours: Laid, theirs: Laid, v: Tensor, gradient: Tensor, first: Tensor, behind: Tensor, start: int) -> tuple[Tensor, Tensor]:
+def for_rows(
+    q: KernelOperand, k: KernelOperand, v: Tensor, gradient: Tensor, key_begin: Tensor, key_end: Tensor, start: int
+) -> tuple[Tensor, Tensor]:
     """The gradient of a slab of queries, and its shares in that of v.
 
     Args:
-        ours: the queries, laid out.
-        theirs: the keys, laid out.
+        q: the queries.
+        k: the keys.
         v: (H, D).
-        gradient: of the slab's scores, (n, rows, Tk); what a row does not see is not read.
-        first: the first key that each query sees, int32 (B, H, Tq).
-        behind: the one behind the last.
+        gradient: of the slab's scores, (n, rows, Tk); hidden pairs are not read.
+        key_begin: the first key that each query sees, int32 (B, H, Tq).
+        key_end: one past the last.
         start: the slab's first row.
 
     Returns:
         (n, rows, D) and (n, blocks of rows, D).
     """
-    (pairs, queries, width), keys, rows = ours.plain.shape, theirs.plain.shape[1], gradient.shape[1]
+    (pairs, queries, width), keys, rows = q.plain.shape, k.plain.shape[1], gradient.shape[1]
     across, blocks = power_of_two(width, 16, BLOCK), triton.cdiv(rows, BLOCK)
     dq, dv = gradient.new_empty(pairs, rows, width), gradient.new_empty(pairs, blocks, width)
     _for_rows[(pairs * blocks, triton.cdiv(width, across))](
-        ours.powers, theirs.powers, ours.plain, theirs.plain, ours.narrow, theirs.narrow, v, gradient, first, behind,
+        q.powers, k.powers, q.plain, k.plain, q.narrow, k.narrow, v, gradient, key_begin, key_end,
         dq, dv, v.shape[0], queries, keys, width, v.shape[1], start, rows, ROWS=BLOCK, RUN=RUN, ACROSS=across, ASSEMBLY=ASSEMBLY,
         num_warps=8, **OPTIONS,
     )  # fmt: skip
     return dq, dv
 
 
-def for_keys(ours: Laid, theirs: Laid, v: Tensor, gradient: Tensor, first: Tensor, behind: Tensor, start: int, dk: Tensor) -> None:
+def for_keys(
+    q: KernelOperand, k: KernelOperand, v: Tensor, gradient: Tensor, key_begin: Tensor, key_end: Tensor, start: int, dk: Tensor
+) -> None:
     """Add to the gradient of the keys, (n, Tk, D), what a slab of queries gives; the arguments are those of `for_rows`."""
-    (pairs, queries, width), keys, rows = ours.plain.shape, theirs.plain.shape[1], gradient.shape[1]
+    (pairs, queries, width), keys, rows = q.plain.shape, k.plain.shape[1], gradient.shape[1]
     across, blocks = power_of_two(width, 16, BLOCK), triton.cdiv(keys, BLOCK)
     _for_keys[(pairs * blocks, triton.cdiv(width, across))](
-        ours.powers, theirs.powers, ours.plain, theirs.plain, ours.narrow, theirs.narrow, v, gradient, first, behind,
+        q.powers, k.powers, q.plain, k.plain, q.narrow, k.narrow, v, gradient, key_begin, key_end,
         dk, v.shape[0], queries, keys, width, v.shape[1], start, rows, COLUMNS=BLOCK, RUN=RUN, ACROSS=across, ASSEMBLY=ASSEMBLY,
         num_warps=8, **OPTIONS,
     )  # fmt: skip
@@ -104,7 +108,7 @@ def for_keys(ours: Laid, theirs: Laid, v: Tensor, gradient: Tensor, first: Tenso
 
 @triton.jit
 def _scores(
-    ours, theirs, query, key, narrow_query, narrow_key, v, found, heads, queries, keys, width,
+    query_powers, key_powers, query, key, narrow_query, narrow_key, v, scores, heads, queries, keys, width,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
     pair, _, rows = block_of(queries, ROWS)
@@ -112,76 +116,76 @@ def _scores(
     safe = (all_narrow(narrow_query + pair * queries, rows, queries) & all_narrow(narrow_key + pair * keys, columns, keys)) > 0
     even = (width + 1) // 2 * 2
     tile = score_tile(
-        ours + pair * queries * even, theirs + pair * keys * even, query + pair * queries * width, key + pair * keys * width,
+        query_powers + pair * queries * even, key_powers + pair * keys * even, query + pair * queries * width, key + pair * keys * width,
         v + pair % heads * even, rows, columns, queries, keys, width, safe, ROWS, COLUMNS, ASSEMBLY,
     )  # fmt: skip
-    place = found + pair * queries * keys + rows.to(tl.int64)[:, None] * keys + columns[None, :]
-    tl.store(place, tile, mask=(rows < queries)[:, None] & (columns < keys)[None, :])
+    pointers = scores + pair * queries * keys + rows.to(tl.int64)[:, None] * keys + columns[None, :]
+    tl.store(pointers, tile, mask=(rows < queries)[:, None] & (columns < keys)[None, :])
 
 
 @triton.jit
 def _for_rows(
-    ours, theirs, query, key, narrow_query, narrow_key, v, gradient, first, behind,
+    query_powers, key_powers, query, key, narrow_query, narrow_key, v, gradient, key_begin, key_end,
     dq, dv, heads, queries, keys, width, v_stride, start, count,
     ROWS: tl.constexpr, RUN: tl.constexpr, ACROSS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
     pair, _, local = block_of(count, ROWS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
-    here, wide = local < count, features < width
-    # a slab ends where it is full, be there more rows behind it
-    rows = tl.where(here, start + local, queries)
-    begin, end = spans(first, behind, pair, rows, queries, keys)
-    inside = here[:, None] & wide[None, :]
-    place = pair * queries * width + rows[:, None] * width + features[None, :]
+    row_mask, feature_mask = local < count, features < width
+    # A slab ends where it is full, even if more rows follow.
+    rows = tl.where(row_mask, start + local, queries)
+    begin, end = spans(key_begin, key_end, pair, rows, queries, keys)
+    inside = row_mask[:, None] & feature_mask[None, :]
+    pointers = pair * queries * width + rows[:, None] * width + features[None, :]
     safe_rows = all_narrow(narrow_query + pair * queries, rows, queries)
-    a = tl.load(ours + place, mask=inside, other=0.0)
+    a = tl.load(query_powers + pointers, mask=inside, other=0.0)
     slopes = tl.zeros((ROWS, ACROSS), tl.float32)
     levels = tl.zeros((ROWS, ACROSS), tl.float32)
-    theirs += pair * keys * width
+    key_powers += pair * keys * width
     key += pair * keys * width
-    given = gradient + pair * count * keys + local.to(tl.int64) * keys
+    dscores = gradient + pair * count * keys + local.to(tl.int64) * keys
     for run in range(tl.min(begin) // RUN * RUN, tl.max(end), RUN):
         tokens = run + tl.arange(0, RUN)
         if (safe_rows & all_narrow(narrow_key + pair * keys, tokens, keys)) > 0:
             for j in range(run, tl.minimum(run + RUN, keys), 2):
-                g0 = tl.load(given + j, mask=(j >= begin) & (j < end), other=0.0)[:, None]
-                g1 = tl.load(given + j + 1, mask=(j + 1 >= begin) & (j + 1 < end), other=0.0)[:, None]
-                b0 = tl.load(theirs + tl.minimum(j, keys - 1) * width + features, mask=wide, other=0.0)[None, :]
-                b1 = tl.load(theirs + tl.minimum(j + 1, keys - 1) * width + features, mask=wide, other=0.0)[None, :]
+                g0 = tl.load(dscores + j, mask=(j >= begin) & (j < end), other=0.0)[:, None]
+                g1 = tl.load(dscores + j + 1, mask=(j + 1 >= begin) & (j + 1 < end), other=0.0)[:, None]
+                b0 = tl.load(key_powers + tl.minimum(j, keys - 1) * width + features, mask=feature_mask, other=0.0)[None, :]
+                b1 = tl.load(key_powers + tl.minimum(j + 1, keys - 1) * width + features, mask=feature_mask, other=0.0)[None, :]
                 y0, y1 = a * b0 + 0.5, a * b1 + 0.5
-                both = inverse(y0 * y1, ASSEMBLY)
-                u0, u1 = y1 * both, y0 * both
+                reciprocal = inverse(y0 * y1, ASSEMBLY)
+                u0, u1 = y1 * reciprocal, y0 * reciprocal
                 slopes += g0 * (u0 * (2.0 - u0)) + g1 * (u1 * (2.0 - u1))
                 levels += g0 * (1.0 - u0) + g1 * (1.0 - u1)
         else:
-            raw = tl.load(query + place, mask=inside, other=0.0)
+            raw = tl.load(query + pointers, mask=inside, other=0.0)
             for j in range(run, tl.minimum(run + RUN, keys)):
-                g = tl.load(given + j, mask=(j >= begin) & (j < end), other=0.0)[:, None]
-                b = tl.load(key + j * width + features, mask=wide, other=0.0)[None, :]
+                g = tl.load(dscores + j, mask=(j >= begin) & (j < end), other=0.0)[:, None]
+                b = tl.load(key + j * width + features, mask=feature_mask, other=0.0)[None, :]
                 u = inverse(level_of_sum(raw, b), ASSEMBLY)
                 slopes += g * (u * (2.0 - u))
                 levels += g * (1.0 - u)
-    direction = tl.load(v + pair % heads * v_stride + features, mask=wide, other=0.0)
+    direction = tl.load(v + pair % heads * v_stride + features, mask=feature_mask, other=0.0)
     tl.store(dq + pair * count * width + local[:, None] * width + features[None, :], slopes * direction[None, :], mask=inside)
-    share = tl.sum(tl.where(here[:, None], levels, 0.0), 0)
-    tl.store(dv + tl.program_id(0).to(tl.int64) * width + features, share, mask=wide)
+    share = tl.sum(tl.where(row_mask[:, None], levels, 0.0), 0)
+    tl.store(dv + tl.program_id(0).to(tl.int64) * width + features, share, mask=feature_mask)
 
 
 @triton.jit
 def _for_keys(
-    ours, theirs, query, key, narrow_query, narrow_key, v, gradient, first, behind,
+    query_powers, key_powers, query, key, narrow_query, narrow_key, v, gradient, key_begin, key_end,
     dk, heads, queries, keys, width, v_stride, start, count,
     COLUMNS: tl.constexpr, RUN: tl.constexpr, ACROSS: tl.constexpr, ASSEMBLY: tl.constexpr,
 ):  # fmt: skip
     pair, lowest, columns = block_of(keys, COLUMNS)
     features = tl.program_id(1) * ACROSS + tl.arange(0, ACROSS)
-    there, wide = columns < keys, features < width
-    inside = there[:, None] & wide[None, :]
-    place = pair * keys * width + columns[:, None] * width + features[None, :]
+    column_mask, feature_mask = columns < keys, features < width
+    inside = column_mask[:, None] & feature_mask[None, :]
+    pointers = pair * keys * width + columns[:, None] * width + features[None, :]
     safe_keys = all_narrow(narrow_key + pair * keys, columns, keys)
-    b = tl.load(theirs + place, mask=inside, other=0.0)
+    b = tl.load(key_powers + pointers, mask=inside, other=0.0)
     slopes = tl.zeros((COLUMNS, ACROSS), tl.float32)
-    ours += pair * queries * width
+    query_powers += pair * queries * width
     query += pair * queries * width
     gradient += pair * count * keys
     # in 64 bits
@@ -189,32 +193,32 @@ def _for_keys(
     for run in range(0, count, RUN):
         local = run + tl.arange(0, RUN)
         rows = tl.where(local < count, start + local, queries)
-        begin, end = spans(first, behind, pair, rows, queries, keys)
+        begin, end = spans(key_begin, key_end, pair, rows, queries, keys)
         if (tl.min(begin) < lowest + COLUMNS) & (tl.max(end) > lowest):
             if (safe_keys & all_narrow(narrow_query + pair * queries, rows, queries)) > 0:
                 for i in range(run, tl.minimum(run + RUN, count), 2):
                     i1 = tl.minimum(i + 1, count - 1)
                     row0, row1 = start + i, start + i1
-                    end1 = tl.where(i + 1 < count, tl.load(behind + pair * queries + row1), 0)
-                    see0 = (columns >= tl.load(first + pair * queries + row0)) & (columns < tl.load(behind + pair * queries + row0))
-                    see1 = (columns >= tl.load(first + pair * queries + row1)) & (columns < end1)
+                    end1 = tl.where(i + 1 < count, tl.load(key_end + pair * queries + row1), 0)
+                    see0 = (columns >= tl.load(key_begin + pair * queries + row0)) & (columns < tl.load(key_end + pair * queries + row0))
+                    see1 = (columns >= tl.load(key_begin + pair * queries + row1)) & (columns < end1)
                     g0 = tl.load(gradient + i * line + columns, mask=see0, other=0.0)[:, None]
                     g1 = tl.load(gradient + i1 * line + columns, mask=see1, other=0.0)[:, None]
-                    a0 = tl.load(ours + row0 * width + features, mask=wide, other=0.0)[None, :]
-                    a1 = tl.load(ours + row1 * width + features, mask=wide, other=0.0)[None, :]
+                    a0 = tl.load(query_powers + row0 * width + features, mask=feature_mask, other=0.0)[None, :]
+                    a1 = tl.load(query_powers + row1 * width + features, mask=feature_mask, other=0.0)[None, :]
                     y0, y1 = a0 * b + 0.5, a1 * b + 0.5
-                    both = inverse(y0 * y1, ASSEMBLY)
-                    u0, u1 = y1 * both, y0 * both
+                    reciprocal = inverse(y0 * y1, ASSEMBLY)
+                    u0, u1 = y1 * reciprocal, y0 * reciprocal
                     slopes += g0 * (u0 * (2.0 - u0)) + g1 * (u1 * (2.0 - u1))
             else:
-                raw = tl.load(key + place, mask=inside, other=0.0)
+                raw = tl.load(key + pointers, mask=inside, other=0.0)
                 for i in range(run, tl.minimum(run + RUN, count)):
                     row = pair * queries + start + i
-                    see = (columns >= tl.load(first + row)) & (columns < tl.load(behind + row))
+                    see = (columns >= tl.load(key_begin + row)) & (columns < tl.load(key_end + row))
                     g = tl.load(gradient + i * line + columns, mask=see, other=0.0)[:, None]
-                    a = tl.load(query + (start + i) * width + features, mask=wide, other=0.0)[None, :]
+                    a = tl.load(query + (start + i) * width + features, mask=feature_mask, other=0.0)[None, :]
                     u = inverse(level_of_sum(a, raw), ASSEMBLY)
                     slopes += g * (u * (2.0 - u))
-    direction = tl.load(v + pair % heads * v_stride + features, mask=wide, other=0.0)
-    before = tl.load(dk + place, mask=inside, other=0.0)
-    tl.store(dk + place, before + slopes * direction[None, :], mask=inside)
+    direction = tl.load(v + pair % heads * v_stride + features, mask=feature_mask, other=0.0)
+    before = tl.load(dk + pointers, mask=inside, other=0.0)
+    tl.store(dk + pointers, before + slopes * direction[None, :], mask=inside)
