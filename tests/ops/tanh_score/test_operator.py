@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from attent.attention import attend
-from attent.attention.backends.tanh import between
+from attent.attention.backends.tanh import fused_scores
 from attent.attention.base import LoweredSide
 from attent.attention.scores import Additive
 from attent.ops import native
@@ -69,7 +69,7 @@ def test_forward_mode_takes_the_plain_formula() -> None:
 def test_it_is_the_scores_own_formula(bias: bool) -> None:
     score = Additive(3, 5, 7, heads=2, bias=bias, v=bias)
     query, key = LoweredSide(torch.randn(3, 2, 11, 7)), LoweredSide(torch.randn(3, 2, 13, 7))
-    torch.testing.assert_close(between(score, query, key), score.score_lowered(query, key))
+    torch.testing.assert_close(fused_scores(score, query, key), score.score_lowered(query, key))
 
 
 @needs_extension
