@@ -119,11 +119,11 @@ def test_real_text(data_folder: Path) -> None:
 LARGE = """
 import itertools, resource, sys
 from attent.data.batches import BatchSize
-from attent.data.corpus import bitext, lent, text, tokenizers
+from attent.data.corpus import encode_pairs, learn_tokenizers, pair_corpus
 from attent.data.settings import TextSettings
 settings = TextSettings(train=sys.argv[1], vocabulary=2000)
-corpus = text(settings, sys.argv[2])
-data = bitext(corpus, settings, *tokenizers(corpus, settings))
+corpus = pair_corpus(settings, sys.argv[2])
+data = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
 tokens = sum(batch.tokens for batch in itertools.islice(data.stream(BatchSize(tokens=4096), 1), 2000))
 print(len(data), tokens, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

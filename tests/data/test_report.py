@@ -13,3 +13,8 @@ def test_a_report_counts_and_numbers_what_its_file_has() -> None:
         "  4 dropped: a word that came before (words 3, 5, 8, …)",
         "  1 kept: word that is not UTF-8, its bytes replaced by � (word 2)",
     ]
+
+
+def test_the_former_name_of_a_summary_is_accepted() -> None:
+    report = VectorsReport("x", lines=3, words=2, width=5)
+    assert report.said() == report.summary() == ["x: 3 lines read, 2 vectors of 5 numbers kept"]
