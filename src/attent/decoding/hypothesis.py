@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation as tokens.
+    """A translation as tokens.
 
         score(Y) = log P(Y | X) / lp(Y)
 

@@ -1,4 +1,4 @@
-"""One translation step by step: each token with its alternatives."""
+"""A translation step by step: each token with its alternatives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class DecodingStep:
-    """One step of a translation.
+    """A step of a translation.
 
     Args:
         chosen: the token that was written, possibly EOS.

@@ -27,7 +27,7 @@ StateSide = Literal["written", "source", "neither"]
 
 
 class StateTensor(BaseModel):
-    """One tensor of a decoder's state.
+    """A tensor of a decoder's state.
 
     Args:
         name: in the graphs.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -37,8 +36,8 @@ MAX_TRANSLATED = 1000
 MAX_IN_MEMORY = 10_000
 
 
-class ParallelCorpus(ABC):
-    """Pairs for training and evaluation.
+class DatesCorpus:
+    """Generated dates, each side in characters.
 
     Attributes:
         validation: pairs to validate on.
@@ -46,44 +45,6 @@ class ParallelCorpus(ABC):
         kinds: of the source's and the target's tokenizer.
         translated: number of validation pairs to translate each time, spread over all of them.
     """
-
-    validation: Sequence[Pair]
-    held_out: Mapping[str, Sequence[Pair]]
-    kinds: dict[str, str]
-    translated: int
-
-    @property
-    @abstractmethod
-    def table(self) -> dict[str, Any]:
-        """Return the settings for the run folder."""
-
-    @abstractmethod
-    def report(self) -> list[str]:
-        """Return lines about all that was read."""
-
-    @abstractmethod
-    def share(self, examples: Bitext) -> Path:
-        """Save `encode`'s result to a folder that lives as long as the corpus."""
-
-    @abstractmethod
-    def fitting(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
-        """Return the validation pairs within limits on the tokens of source and target, and report the others."""
-
-    @abstractmethod
-    def learn_tokenizers(self) -> Tokenizers:
-        """Learn the tokenizers of source and target."""
-
-    @abstractmethod
-    def encode(self, source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
-        """Encode the training pairs, without those that have a side of more tokens than `longest`, BOS included."""
-
-    @abstractmethod
-    def measure(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return scores by name; the last one judges training."""
-
-
-class DatesCorpus(ParallelCorpus):
-    """Generated dates, each side in characters."""
 
     def __init__(self, settings: DatesSettings) -> None:
         corpus = dates(settings)
@@ -93,31 +54,38 @@ class DatesCorpus(ParallelCorpus):
 
     @property
     def table(self) -> dict[str, Any]:
+        """Return the settings for the run folder."""
         return {"dates": self._settings.model_dump(mode="json")}
 
     def report(self) -> list[str]:
+        """Return lines about all that was read."""
         return []
 
     def share(self, examples: Bitext) -> Path:
+        """Save `encode`'s result to a folder that lives as long as the corpus."""
         self._folders.append(TemporaryFolder())
         save_bitext(examples, self._folders[-1].path / files.INDEX)
         return self._folders[-1].path
 
     def fitting(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
+        """Return the validation pairs within limits on the tokens of source and target, and report the others."""
         return files.drop_long(self.validation, range(1, len(self.validation) + 1), tokenizers, limits, ReadReport("validation"))
 
     def learn_tokenizers(self) -> Tokenizers:
+        """Learn the tokenizers of source and target."""
         return CharTokenizer.learn(pair.source for pair in self._train), CharTokenizer.learn(pair.target for pair in self._train)
 
     def encode(self, source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
+        """Encode the training pairs, without those that have a side of more tokens than `longest`, BOS included."""
         return Bitext(self._train, source, target, length_multiple=1)
 
     def measure(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        """Return scores by name; the last one judges training."""
         return {"exact match": exact_match(translations, references)}
 
 
-class TextFilesCorpus(ParallelCorpus):
-    """Text from files."""
+class TextFilesCorpus:
+    """Text from files, with the attributes and methods of `DatesCorpus`."""
 
     def __init__(self, settings: TextSettings) -> None:
         corpus = pair_corpus(settings)
@@ -125,28 +93,34 @@ class TextFilesCorpus(ParallelCorpus):
         self._reports, self._folder, self._lines = corpus.reports, corpus.folder, corpus.validation.line_numbers
         # a small validation set is held in memory, so that the corpus can be freed once it is encoded
         self.validation = list(corpus.validation) if len(corpus.validation) <= MAX_IN_MEMORY else corpus.validation
-        self.held_out, self.translated = {}, MAX_TRANSLATED
+        self.held_out, self.translated = dict[str, Sequence[Pair]](), MAX_TRANSLATED
         self.kinds = {side: settings.tokenizer_of(side)[0] for side in ("source", "target")}
 
     @property
     def table(self) -> dict[str, Any]:
+        """Return the settings for the run folder."""
         return {"text": self._settings.model_dump(mode="json")}
 
     def report(self) -> list[str]:
+        """Return lines about all that was read."""
         return [line for report in self._reports for line in report.summary()]
 
     def share(self, examples: Bitext) -> Path:
+        """Save `encode`'s result to a folder that lives as long as the corpus."""
         return self._folder.path
 
     def fitting(self, tokenizers: Tokenizers, limits: tuple[float, float]) -> Sequence[Pair]:
+        """Return the validation pairs within limits on the tokens of source and target, and report the others."""
         bounds = [min(limit, self._settings.maximum_length) for limit in limits]
         return files.drop_long(self.validation, self._lines.tolist(), tokenizers, bounds, self._reports[-1])
 
     def learn_tokenizers(self) -> Tokenizers:
+        """Learn the tokenizers of source and target."""
         assert self._text is not None
         return learn_tokenizers(self._text, self._settings)
 
     def encode(self, source: Tokenizer, target: Tokenizer, longest: int | None) -> Bitext:
+        """Encode the training pairs, without those that have a side of more tokens than `longest`, BOS included."""
         assert self._text is not None
         bitext = encode_pairs(self._text, limit_length(self._settings, longest, reserved=1), source, target, length_multiple=1)
         if not self._settings.dropout:
@@ -154,11 +128,15 @@ class TextFilesCorpus(ParallelCorpus):
         return bitext
 
     def measure(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+        """Return scores by name; the last one judges training."""
         return {
             "exact match": exact_match(translations, references),
             "chrF2": chrf(translations, references).score,
             "BLEU": bleu(translations, references).score,
         }
+
+
+ParallelCorpus = DatesCorpus | TextFilesCorpus
 
 
 class TranslationTask(Task[ParallelCorpus]):
