@@ -59,7 +59,7 @@ class Pairs:
 
 
 class Score(FormerNames, nn.Module):
-    """How well a key fits a query: `forward(query, key)` is the specification.
+    """A measure of how well a key fits a query: `forward(query, key)` is the specification.
 
     query (B, H, Tq, Dq) and key (B, H, Tk, Dk) give scores (B, H, Tq, Tk). A score that splits into a query half and a key
     half derives from DotScore or TanhScore; any other runs tiled.

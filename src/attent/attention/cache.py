@@ -12,7 +12,7 @@ from attent.attention.base import LoweredSide
 
 @dataclass(frozen=True)
 class KeyValueCache:
-    """What attention remembers between steps: the key side, already lowered, and the values.
+    """Cached keys, already lowered, and values of earlier steps.
 
     Nothing in it changes; `append` and `select` return another.
     """
@@ -22,7 +22,7 @@ class KeyValueCache:
 
     @property
     def length(self) -> int:
-        """How many keys there are, T, in tokens."""
+        """The number of keys T, in tokens."""
         return self.value.shape[2]
 
     def append(self, key: LoweredSide, value: Tensor) -> KeyValueCache:

@@ -1,4 +1,4 @@
-"""One call of attention: the parts that were chosen, and what a choice of implementation depends on.
+"""A call of attention: the chosen parts and all that the choice of a backend depends on.
 
 `prepare` checks a call once, gives every tensor its four axes, and builds the Call that every implementation takes.
 """
@@ -25,7 +25,7 @@ from attent.registry import keyword_aliases
 
 @dataclass(frozen=True)
 class Call:
-    """What is to be computed, without the queries, keys and values themselves."""
+    """A checked call without its queries, keys and values."""
 
     score: Score
     normalizer: Normalizer
@@ -53,12 +53,12 @@ class Call:
 
     @property
     def is_distribution(self) -> bool:
-        """Whether each row's weights are nonnegative and sum to one, where it sees anything."""
+        """True if the weights of each row that is not fully masked are nonnegative and sum to one."""
         return self.normalizer.is_distribution and self.weighting is None
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no pair to compute: no sequence, no head, no query or no key."""
+        """True if there is no pair to compute: no sequence, head, query or key."""
         return not (self.batch and self.heads and self.queries and self.keys)
 
     @property
@@ -74,7 +74,7 @@ class Call:
         return Pairs(rows, columns, positions, self.heads)
 
     def allowed(self, pairs: Pairs) -> Tensor | None:
-        """Which of the pairs may attend, broadcasting to (B, H, Tq, Tk); None where all may."""
+        """Return which of the pairs may attend, broadcasting to (B, H, Tq, Tk); None if all may."""
         allowed = None if self.mask is None else self.mask.allowed(pairs)
         if self.bias is not None:
             # −∞ is how a bias hides a pair; said here, it cannot make a row NaN
@@ -198,7 +198,7 @@ def _call(
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
 ) -> Call:
-    """What is said of three tensors of such shapes, checked."""
+    """Check the arguments for tensors of these shapes and build the call."""
     checks.shapes(query, key, value)
     checks.numbers(dropout, seed, soft_cap)
     chosen = choices.score(score)

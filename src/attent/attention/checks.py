@@ -1,4 +1,4 @@
-"""What the arguments of attention must be, checked once; each check raises one of our own errors."""
+"""Checks of attention's arguments; each raises one of the package's errors."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def row_sums(weights: Tensor) -> tuple[float, float, float]:
 
 
 def first_position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
-    """Where the first query stands: as asked, or such that the last query stands on the last key."""
+    """Return the first query's position: as given, or such that the last query is at the last key's."""
     if start is None:
         return keys - queries if lengths is None else lengths - queries
     if isinstance(start, Tensor):

@@ -33,7 +33,7 @@ class Own(Score):
         self.function = function
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """What the function says, (B, H, Tq, Tk).
+        """Call the function and check its scores, (B, H, Tq, Tk).
 
         Raises:
             ShapeError: it is no tensor of that shape.
@@ -54,7 +54,7 @@ def _lacking(part: type[Any]) -> list[str]:
 
 
 def _can(built: Any, plain: Any, part: type[Any]) -> bool:
-    """Whether a part can be built by a class method of its own, or by the one all have, which gives no arguments."""
+    """Return whether a class method builds the part: its own, or the inherited one, which passes no arguments."""
     return built.__func__ is not plain.__func__ or not _lacking(part)
 
 
@@ -84,7 +84,7 @@ class _Named:
         return part()
 
     def written(self, name: str) -> str | None:
-        """How a part that its bare name cannot give is written; None of one that it can."""
+        """Return the Python expression of a part that needs arguments; None if its name is enough."""
         part = registry.find(self.kind, name, self.table)
         lacking = _lacking(part) if isinstance(part, type) else []
         return f"{self.kind}={part.__name__}({', '.join(lacking)})" if lacking else None
@@ -96,7 +96,7 @@ _kinds = {named.kind: named for named in (_scores, _normalizers, _masks, _positi
 
 
 def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
-    """How a part that its bare name cannot give is written, and the names that suffice; None where this one does.
+    """Return the Python expression of a part that needs arguments, and the names that need none; None if this name needs none.
 
     Args:
         kind: "score", "normalizer", "mask" or "position".
@@ -110,7 +110,7 @@ def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
 
 
 def ready(score: object, normalizer: object, mask: object) -> bool:
-    """Whether all three are names of parts that were built once, or there is no mask."""
+    """Return whether all three are names of parts built once, or there is no mask."""
     if not (isinstance(score, str) and isinstance(normalizer, str) and (mask is None or isinstance(mask, str))):
         return False
     return score in _scores.ready and normalizer in _normalizers.ready and (mask is None or mask in _masks.ready)

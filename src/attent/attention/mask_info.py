@@ -125,7 +125,7 @@ def for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
 
 @dataclass(frozen=True, eq=False)
 class _OneSequence(Mask):
-    """One sequence of a batch under a mask of all."""
+    """A sequence of a batch under the mask of the whole batch."""
 
     mask: Mask
     sequence: int

@@ -90,7 +90,7 @@ class MultiHeadAttention(nn.Module):
 
     @classmethod
     def from_torch(cls, original: nn.MultiheadAttention) -> Self:
-        """The same attention as PyTorch's module, with copies of its parameters, batch first.
+        """Convert PyTorch's module: copy its parameters, batch first.
 
         Its results agree with the original's. Remember that the original's masks mean the opposite: True there hides.
 
@@ -237,7 +237,7 @@ class MultiHeadAttention(nn.Module):
         return *self._split(memory, key), *self._split(value_memory, value)
 
     def _split(self, features: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
-        """What projections make of the same features, (B, heads, T, D) each."""
+        """Apply projections to the same features and split heads, (B, heads, T, D) each."""
         for projection in projections:
             if features.dim() != 3 or features.shape[-1] != projection.in_features:
                 raise ShapeError(f"features must be (B, T, {projection.in_features}), got {tuple(features.shape)}")

@@ -39,16 +39,16 @@ def steps(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> dict[st
     """
     pairs = call.pairs()
     allowed = call.allowed(pairs)
-    ours, theirs, value = (
+    lowered_query, lowered_key, value = (
         LoweredSide(query.to(call.accumulation_dtype)),
         exact_keys(call, key),
         call.repeat_kv(value).to(call.accumulation_dtype),
     )
     if allowed is not None:
-        theirs, value = without_hidden(allowed.any(-2), theirs, value)
+        lowered_key, value = without_hidden(allowed.any(-2), lowered_key, value)
     if call.lowered:
-        ours = call.score.lower_query(ours.features, theirs.center)
-    return steps_of(call, pairs, ours, theirs, value, allowed, lowered=call.lowered)
+        lowered_query = call.score.lower_query(lowered_query.features, lowered_key.center)
+    return steps_of(call, pairs, lowered_query, lowered_key, value, allowed, lowered=call.lowered)
 
 
 def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ def test_scattered_keys_are_gathered() -> None:
     total = torch.zeros(1, 1, 64, 3)
     some.add(total, gradient)
     some.add(total, gradient)
-    assert torch.equal(total[:, :, some.theirs], 2 * gradient)
+    assert torch.equal(total[:, :, some.key_slice], 2 * gradient)
     assert total[:, :, 8:56].count_nonzero() == 0
 
 

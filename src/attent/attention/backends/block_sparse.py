@@ -1,4 +1,4 @@
-"""Which queries are computed together, and with which keys: a mask's reach decides, so that the cost follows the pairs attended."""
+"""Bands of queries and the keys that they see, from a mask's key ranges: the cost follows the pairs that attend."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Band(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """How many pairs are computed."""
+        """The number of pairs computed."""
         return len(self.rows) * len(self.keys)
 
     def pairs_of(self, call: Call) -> tuple[Tensor, Tensor]:
@@ -39,12 +39,12 @@ class Band(NamedTuple):
 
     @property
     def own(self) -> slice:
-        """Where its rows lie."""
+        """The slice of its rows."""
         return slice(self.rows.start, self.rows.stop)
 
     @property
-    def theirs(self) -> slice | Tensor:
-        """Where its keys lie."""
+    def key_slice(self) -> slice | Tensor:
+        """The slice or the indices of its keys."""
         return self.keys if isinstance(self.keys, Tensor) else slice(self.keys.start, self.keys.stop)
 
     def add(self, total: Tensor, gradient: Tensor) -> None:
@@ -52,7 +52,7 @@ class Band(NamedTuple):
         if isinstance(self.keys, Tensor):
             total.index_add_(2, self.keys, gradient)
         else:
-            total[:, :, self.theirs] += gradient
+            total[:, :, self.key_slice] += gradient
 
 
 def bands(call: Call, per_pair: int | None = None, tile: int | None = None) -> list[Band]:
@@ -116,7 +116,7 @@ def _side_by_side(first: np.ndarray, last: np.ndarray, wide: int, tile: int) -> 
 
 
 def _gathered(call: Call, band: Band) -> list[Band]:
-    """The same rows some at a time, each with the keys that they see gathered, where these lie scattered within the band's."""
+    """Split a band whose visible keys are scattered into fewer rows each, with the visible keys gathered."""
     assert call.mask is not None
     found: list[Band] = []
     for start in range(band.rows.start, band.rows.stop, GATHERED_ROWS):

@@ -34,9 +34,9 @@ class Tiles:
     tile: Tile
 
     def context(self, lowered: by_rows.Lowered, band: Band) -> Tensor:
-        """One band's context, (B, H, rows, Dv)."""
-        ours, theirs = by_rows.some(lowered.query, band.own), by_rows.some(lowered.key, band.theirs)
-        return self.tile(ours, theirs, lowered.value[:, :, band.theirs], band)
+        """Compute a band's context, (B, H, rows, Dv)."""
+        lowered_query, lowered_key = by_rows.some(lowered.query, band.own), by_rows.some(lowered.key, band.key_slice)
+        return self.tile(lowered_query, lowered_key, lowered.value[:, :, band.key_slice], band)
 
     def once(self, lowered: by_rows.Lowered) -> Tensor:
         """The context, (B, H, Tq, Dv), where no gradient is wanted."""
@@ -90,7 +90,7 @@ def _by_tiles(ctx: Any, tensors: list[Tensor | None], wanted: tuple[bool, ...], 
     totals = [torch.zeros_like(tensor) if tensor is not None and want else None for tensor, want in zip(tensors, wanted, strict=True)]
     besides = [place for place in range(5, len(tensors)) if wanted[place]]
     for band in ctx.tiles.bands:
-        at = [band.own, band.own, band.theirs, band.theirs, band.theirs]
+        at = [band.own, band.own, band.key_slice, band.key_slice, band.key_slice]
         parts = [None if tensor is None else tensor.detach()[:, :, where] for tensor, where in zip(tensors[:5], at, strict=True)]
         inputs = [place for place in range(5) if wanted[place] and parts[place] is not None]
         for place in inputs:

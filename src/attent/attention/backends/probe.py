@@ -1,4 +1,4 @@
-"""What a score does with a pair, found by a few rows of a call: how many numbers it takes, and which leaves it uses."""
+"""Trial runs of a score on a few rows: its memory per pair, and the leaves that it uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attent.ops.eligibility import can_run_custom_function
 
 
 def per_pair(call: Call, lowered: by_rows.Lowered) -> int | None:
-    """How many numbers the score of a pair takes while it is computed; None where that is known, or cannot be seen.
+    """Measure the numbers in memory per pair while a score is computed; None if the score says it, or it cannot be measured.
 
     By what is kept for a backward: of three rows against two, so that what is made of the keys alone does not count.
     """
@@ -56,7 +56,7 @@ def besides(
     query, key, value = lowered.query.map(Tensor.detach), lowered.key.map(Tensor.detach), lowered.value.detach()
     before = torch._C._autograd._get_sequence_nr()  # pyright: ignore[reportAttributeAccessIssue]
     with _as_before(call.device) as thrown, torch.enable_grad():
-        context = tile(by_rows.some(query, few.own), by_rows.some(key, few.theirs), value[:, :, few.theirs], few)
+        context = tile(by_rows.some(query, few.own), by_rows.some(key, few.key_slice), value[:, :, few.key_slice], few)
         if thrown():
             return None
     return _leaves(context, before)
@@ -84,15 +84,15 @@ def _leaves(context: Tensor, before: int) -> list[Tensor] | None:
 @contextmanager
 def _as_before(device: torch.device) -> Iterator[Callable[[], bool]]:
     """Leave the dice as they are; what it gives tells whether any were thrown."""
-    ours, theirs = torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    lowered_query, lowered_key = torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
     def thrown() -> bool:
-        same = torch.equal(torch.get_rng_state(), ours)
-        return not same or (theirs is not None and not torch.equal(torch.cuda.get_rng_state(device), theirs))
+        same = torch.equal(torch.get_rng_state(), lowered_query)
+        return not same or (lowered_key is not None and not torch.equal(torch.cuda.get_rng_state(device), lowered_key))
 
     try:
         yield thrown
     finally:
-        torch.set_rng_state(ours)
-        if theirs is not None:
-            torch.cuda.set_rng_state(theirs, device)
+        torch.set_rng_state(lowered_query)
+        if lowered_key is not None:
+            torch.cuda.set_rng_state(lowered_key, device)

@@ -26,7 +26,7 @@ class Lowered(NamedTuple):
 
 
 def per_row(call: Call, per_pair: int | None = None) -> int:
-    """How many numbers one row of scores takes while it is computed, over all sequences and heads; the score says how many a pair."""
+    """Count the numbers in memory per row of scores, over all sequences and heads."""
     return max(call.batch * call.heads * call.keys * (per_pair or call.score.per_pair(call.query_width)), 1)
 
 
@@ -41,13 +41,13 @@ def lower(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered
 
     Keys that no query sees are emptied before, so that nothing they hold reaches a gradient of the score's parameters.
     """
-    theirs, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
+    lowered_key, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
     seen = visible(call)
     if seen is not None:
-        theirs, value = reference.without_hidden(seen, theirs, value)
+        lowered_key, value = reference.without_hidden(seen, lowered_key, value)
     if not call.lowered:
-        theirs = lower_key(call.score, theirs.features, call.heads, call.score.center(theirs.features, seen))
-    return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), theirs.center), theirs, value)
+        lowered_key = lower_key(call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, seen))
+    return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
 
 
 def products_of(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:

@@ -87,19 +87,19 @@ def _whole(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor
 
 def _sides(call: Call, query: Tensor, key: LoweredSide, seen: Tensor | None) -> tuple[Tensor, Tensor, float]:
     """Both sides lowered to features whose product times the scale, also returned, is the score."""
-    theirs = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.center(key.features, seen))
-    return row_tiles.products_of(call, call.score.lower_query(query, theirs.center), theirs)
+    lowered_key = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.center(key.features, seen))
+    return row_tiles.products_of(call, call.score.lower_query(query, lowered_key.center), lowered_key)
 
 
 def _slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
-    """Whether gradients take PyTorch's CPU kernel longer in these 16 bits than in 32."""
+    """Return whether PyTorch's CPU kernel is slower in 16 bits than in 32 for these gradients."""
     if call.device.type != "cpu" or call.dtype not in (torch.bfloat16, torch.float16) or call.keys >= select.SIXTEEN_BIT_GRADIENTS:
         return False
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
 
 
 def _mask(call: Call) -> tuple[bool, Tensor | None]:
-    """Whether PyTorch's own causal mask serves, and if not, which pairs may attend."""
+    """Return whether PyTorch's causal mask is enough, and if not, which pairs may attend."""
     if call.mask is None and call.bias is None:
         return False, None
     if isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and not select.has_open_sizes(call):

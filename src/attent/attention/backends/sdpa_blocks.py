@@ -88,7 +88,7 @@ class _Bands(torch.autograd.Function):
         every = sum(len(band.rows) for band in work.bands) == query.shape[2]
         context, sums = (value.new_empty if every else value.new_zeros)(*query.shape[:3], value.shape[3]), []
         for band, term, dead in work.each(query.dtype):
-            some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
+            some = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
             found, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*some, 0.0, False, attn_mask=term, scale=work.scale)
             context[:, :, band.own] = found if dead is None else found.masked_fill(dead, 0.0)
             sums.append(total)
@@ -109,7 +109,7 @@ class _Bands(torch.autograd.Function):
         exact = torch.promote_types(query.dtype, torch.float32)
         dq, dk, dv = torch.zeros_like(query), torch.zeros_like(key, dtype=exact), torch.zeros_like(value, dtype=exact)
         for (band, term, dead), total in zip(work.each(query.dtype), sums, strict=True):
-            some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
+            some = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
             up = gradient[:, :, band.own] if dead is None else gradient[:, :, band.own].masked_fill(dead, 0.0)
             found = fused_gradients(up, *some, term, context[:, :, band.own], total, False, work.scale)
             dq[:, :, band.own] = found[0]
@@ -122,7 +122,7 @@ def _plain(work: _Work, query: Tensor, key: Tensor, value: Tensor) -> list[Tenso
     """The bands' contexts by plain products, which keep none of their weights."""
     contexts = []
     for band, term, dead in work.each(query.dtype):
-        some = query[:, :, band.own], key[:, :, band.theirs], value[:, :, band.theirs]
+        some = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
         context = checkpointed(products, *some, term, False, work.scale)
         contexts.append(context if dead is None else context.masked_fill(dead, 0.0))
     return contexts

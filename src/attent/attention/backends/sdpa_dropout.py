@@ -47,13 +47,13 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     """The context of each query, (B, H, Tq, Dv)."""
     if call.is_empty:
         return reference.run(call, query, key, value)
-    ours, theirs, value = row_tiles.lower(call, query, key, value)
-    query, features, scale = row_tiles.products_of(call, ours, theirs)
+    lowered_query, lowered_key, value = row_tiles.lower(call, query, key, value)
+    query, features, scale = row_tiles.products_of(call, lowered_query, lowered_key)
     return context(call, query, features, value, scale).to(call.dtype)
 
 
 def context(call: Call, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-    """The same of features in exact type, every head spread, times a factor; it serves without dropout too."""
+    """Compute the context of lowered float32 or float64 features, one key head per query head; also without dropout."""
     pairs, seed = call.pairs(), 0 if call.seed is None else call.seed
     work = _Work(call, scale, DropoutMask.of(pairs.query_index, pairs.key_index, pairs.heads, call.batch, call.dropout, seed))
     found = _Dropped.apply(query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), work)
@@ -70,7 +70,7 @@ class _Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class _Work:
-    """What the chunks of a call share."""
+    """The settings that the chunks of a call share."""
 
     call: Call
     scale: float
@@ -94,7 +94,7 @@ class _Work:
                 yield _Chunk(groups, some, AdditiveMask(self._some(term, groups), self._some(dead, groups)))
 
     def _some(self, table: Tensor | None, groups: slice) -> Tensor | None:
-        """What a table (B|1, H|1, rows|1, Tk|1) says of some groups."""
+        """Select some groups of a table (B|1, H|1, rows|1, Tk|1)."""
         if table is None or table.shape[0] == table.shape[1] == 1:
             return None if table is None else table[0]
         number = torch.arange(groups.start, groups.stop)
@@ -138,9 +138,9 @@ class _Dropped(torch.autograd.Function):
         kept = query.new_empty(*query.shape[:2], work.call.keys) if few else None
         memory = _Memory(query, work, 2)
         for groups, some, hidden in work.chunks():
-            ours = query[groups, some]
-            scores, found = memory.of(ours)
-            weights = work.weights(ours, key[groups], hidden, scores, found if kept is None else kept[groups, some])
+            lowered_query = query[groups, some]
+            scores, found = memory.of(lowered_query)
+            weights = work.weights(lowered_query, key[groups], hidden, scores, found if kept is None else kept[groups, some])
             context[groups, some] = torch.bmm(work.dropout.apply(weights, groups, some, scores), value[groups])
         ctx.save_for_backward(query, key, value, kept)
         ctx.work = work
@@ -161,16 +161,16 @@ class _Dropped(torch.autograd.Function):
         dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
         memory = _Memory(query, work, 2 if kept is not None else 3)
         for groups, some, hidden in work.chunks():
-            ours, theirs, up = query[groups, some], key[groups], gradient[groups, some]
-            first, second, *third = memory.of(ours)
-            weights = work.weights(ours, theirs, hidden, first, *third) if kept is None else kept[groups, some]
+            lowered_query, lowered_key, up = query[groups, some], key[groups], gradient[groups, some]
+            first, second, *third = memory.of(lowered_query)
+            weights = work.weights(lowered_query, lowered_key, hidden, first, *third) if kept is None else kept[groups, some]
             dv[groups].baddbmm_(work.dropout.apply(weights, groups, some, first).mT, up)
             dweights = torch.bmm(up, value[groups].mT, out=second)
             dscores = torch._softmax_backward_data(  # pyright: ignore[reportPrivateImportUsage]
                 work.dropout.apply(dweights, groups, some, dweights), weights, -1, weights.dtype, grad_input=first
             )
-            dq[groups, some] = _times(dscores, theirs, work.scale)
-            dk[groups].baddbmm_(dscores.mT, ours, alpha=work.scale)
+            dq[groups, some] = _times(dscores, lowered_key, work.scale)
+            dk[groups].baddbmm_(dscores.mT, lowered_query, alpha=work.scale)
         return dq, dk, dv, None
 
 

@@ -37,12 +37,12 @@ BRIEF, BRIEF_ALONE, BRIEF_DROPPED = 256, 1024, 2048
 
 
 def _brief(call: Call) -> int:
-    """How many keys make a short sequence."""
+    """Return the largest number of keys that dense attention takes in less time."""
     return BRIEF_DROPPED if call.dropout else BRIEF if torch.is_grad_enabled() else BRIEF_ALONE
 
 
 def has_open_sizes(call: Call) -> bool:
-    """Whether a graph is exported for sizes that are known only when it runs."""
+    """Return whether a graph is exported with sizes that are known only when it runs."""
     sizes = call.batch, call.queries, call.keys
     return torch.compiler.is_exporting() and any(isinstance(size, torch.SymInt) for size in sizes)
 

@@ -38,21 +38,21 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     spans = None if call.is_empty or _fused_unsupported(call) else _spans(call)
     if spans is not None:
         lowered = row_tiles.lower(call, query, key, value)
-        ours, theirs = lowered.query.features, lowered.key.features
-        v = cast(TanhScore, call.score).output_weights(ours).reshape(-1, ours.shape[-1])
+        lowered_query, lowered_key = lowered.query.features, lowered.key.features
+        v = cast(TanhScore, call.score).output_weights(lowered_query).reshape(-1, lowered_query.shape[-1])
         # back to 16 bits, from which they came
-        return torch.ops.attent.tanh_attention(ours, theirs, v, lowered.value.to(call.dtype), *spans)[0]
+        return torch.ops.attent.tanh_attention(lowered_query, lowered_key, v, lowered.value.to(call.dtype), *spans)[0]
     return tiled.run(call, query, key, value, partial(fused_scores, cast(TanhScore, call.score)))
 
 
 def fused_scores(score: TanhScore, query: LoweredSide, key: LoweredSide) -> Tensor:
     """The scores of two lowered sides, (B, H, Tq, Tk); as `score.score_lowered`, which serves functional derivatives."""
-    ours, theirs = query.features, key.features
-    v = score.output_weights(ours).reshape(-1, ours.shape[-1])
+    lowered_query, lowered_key = query.features, key.features
+    v = score.output_weights(lowered_query).reshape(-1, lowered_query.shape[-1])
     if needs_plain_torch():
         # an operator of one's own would hand out tangents of zero
         return score.score_lowered(query, key)
-    return operator.tanh_scores(ours, theirs, v)
+    return operator.tanh_scores(lowered_query, lowered_key, v)
 
 
 def _fused_unsupported(call: Call) -> str | None:

@@ -35,12 +35,12 @@ def run(
         return reference.run(call, query, key, value)
     lowered = row_tiles.lower(call, query, key, value)
 
-    def tile(ours: LoweredSide, theirs: LoweredSide, value: Tensor, band: Band) -> Tensor:
+    def tile(lowered_query: LoweredSide, lowered_key: LoweredSide, value: Tensor, band: Band) -> Tensor:
         pairs = call.pairs(*band.pairs_of(call))
         allowed = call.allowed(pairs)
-        return reference.steps_of(call, pairs, ours, theirs, value, allowed, lowered=True, score_lowered=score_lowered)["output"].to(
-            call.dtype
-        )
+        return reference.steps_of(call, pairs, lowered_query, lowered_key, value, allowed, lowered=True, score_lowered=score_lowered)[
+            "output"
+        ].to(call.dtype)
 
     per_pair = 1 if score_lowered is not None else probe.per_pair(call, lowered)
     whole = row_tiles.per_row(call, per_pair) * call.queries <= row_tiles.WHOLE * row_tiles.TILE

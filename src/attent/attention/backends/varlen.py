@@ -21,7 +21,7 @@ WORTH = {"dot": 2**18, "tanh": 2**21}
 
 
 def lengths(call: Call) -> list[int] | None:
-    """How many keys each sequence needs; None where all of them are computed at once."""
+    """Return the number of keys that each sequence needs; None if the batch is computed at once."""
     if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting:
         return None
     # a score or a normalizer of somebody's own may look at all there is

@@ -43,6 +43,6 @@ class Padding(Mask):
         return KeyRange(torch.zeros_like(end), end, exact=True)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """One length a sequence."""
+        """Check that each sequence has a length."""
         if self.lengths.shape[0] not in (1, batch):
             raise ShapeError(f"lengths must be (B,) = ({batch},), got {tuple(self.lengths.shape)}")

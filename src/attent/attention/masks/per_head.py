@@ -61,7 +61,7 @@ class PerHead(Mask):
             mask.check(batch, 1, queries, keys)
 
     def draw(self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1) -> str:
-        """One head's picture: see Mask.draw."""
+        """Draw the mask of a head, as `Mask.draw`."""
         return self.masks[head].draw(queries, keys, sequence=sequence)
 
     def __repr__(self) -> str:

@@ -36,6 +36,6 @@ class Prefix(Mask):
         return KeyRange(torch.zeros_like(end), end, exact=True)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """One length, or one a sequence."""
+        """Check that the length is one number or one per sequence."""
         if isinstance(self.length, Tensor) and tuple(self.length.shape) not in ((), (1,), (batch,)):
             raise ShapeError(f"prefix length must be a number or (B,) = ({batch},), got {tuple(self.length.shape)}")
