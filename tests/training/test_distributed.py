@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from attent.cli.overrides import changed
-from attent.data import corpus as files
 from attent.data.batches import BatchSize, Bitext
 from attent.data.corpus import pair_corpus
 from attent.data.text import Pair
@@ -24,6 +23,7 @@ from attent.data.tokenizer import CharTokenizer
 from attent.errors import DeviceError, RunError
 from attent.runs.config import read_config
 from attent.runs.weights import read_tensors
+from attent.tasks import translation
 from attent.tasks.recipe import follow, prepare_examples, resume
 from attent.tasks.settings import parse, read
 from attent.training.checkpoint import latest_checkpoint, read_state
@@ -164,7 +164,7 @@ def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
     """The pairs that one process sees in an epoch, and how often it read the corpus; its place on its machine is given by rank."""
     os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
     settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
-    with process_group() as processes, patch.object(files, "text", wraps=pair_corpus) as reading:
+    with process_group() as processes, patch.object(translation, "pair_corpus", wraps=pair_corpus) as reading:
         bitext, corpus = prepare_examples(processes, settings, DIGITS, DIGITS)
         batches, seen = bitext.stream(BatchSize(7), 1), list[str]()
         for _ in range(len(bitext.epoch_plan(BatchSize(7), 1, 0))):
