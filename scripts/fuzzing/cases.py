@@ -16,7 +16,7 @@ from typing import Any, get_args, get_type_hints
 
 from typer.models import OptionInfo
 
-from attent.cli.overrides import toml
+from attent.cli.settings import toml
 from fuzzing.mutators import DEEP, SLOT, Mutation, entries, mutate_bytes, mutate_file, replace_file
 
 COMMANDS = Path(__file__).with_name("commands.txt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attent.cli.overrides import changed
+from attent.cli.settings import override
 from attent.runs.config import read_config
 from attent.tasks import settings
 from attent.tasks.recipe import follow, resume
@@ -31,5 +31,5 @@ def run(name: str, folder: Path, updates: int | None = None) -> Path:
     recipe = settings.demo() if name == DATES else settings.read(RECIPES / f"{name}.toml")
     changes = [*SAME, *(["images.patch=2"] if name == DIGITS else [])]
     folder.mkdir(parents=True, exist_ok=True)
-    follow(changed(recipe, changes, updates=updates or recipe.training.updates), path)
+    follow(override(recipe, changes, updates=updates or recipe.training.updates), path)
     return path

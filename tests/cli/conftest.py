@@ -65,7 +65,7 @@ precision = "float32"
 @pytest.fixture(scope="session")
 def filling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder that fills blanks; train.txt, which it was trained on, and captions.toml lie beside it."""
-    from attent.cli.texts import within
+    from attent.cli.settings import resolve_corpus
     from attent.tasks.recipe import follow
     from attent.tasks.settings import read
 
@@ -74,5 +74,5 @@ def filling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     states = (("tired", "slept"), ("happy", "ran"))
     lines = [f"the {noun} was {state} , so it {verb} ." for noun in ("dog", "cat") for state, verb in states]
     (folder / "train.txt").write_text("\n".join([*lines, *(f"{line} yes" for line in lines)]) + "\n", encoding="utf-8")
-    follow(within(read(folder / "captions.toml"), folder), folder / "run")
+    follow(resolve_corpus(read(folder / "captions.toml"), folder), folder / "run")
     return folder / "run"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.overrides import changed
+from attent.cli.settings import override
 from attent.data.dates import dates
 from attent.data.dates.corpus import gold_links
 from attent.data.text import Gold
@@ -73,7 +73,7 @@ def test_each_pair_needs_gold_links() -> None:
 def test_bahdanaus_network_looks_where_dates_come_from(tmp_path: Path) -> None:
     """The known links of dates, character by character: what the row of the token produced looks at, and not that of the token read in."""
     tables = {"training.updates": 300, "training.minutes": 60, "training.threads": 1}
-    settings = changed(read(ROOT / "configs" / "dates-rnn.toml"), [f"{name}={value}" for name, value in tables.items()])
+    settings = override(read(ROOT / "configs" / "dates-rnn.toml"), [f"{name}={value}" for name, value in tables.items()])
     follow(settings, tmp_path / "run")
     run = load(tmp_path / "run")
     for pairs in dates(settings.dates).held_out.values():

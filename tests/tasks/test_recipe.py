@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attent.cli.overrides import toml
+from attent.cli.settings import toml
 from attent.decoding.translator import load
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.settings import RnnSettings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from attent.cli.overrides import toml
+from attent.cli.settings import toml
 from attent.data.batches import Sequences
 from attent.data.settings import VectorsSettings
 from attent.data.tokenizer import UNK, WordTokenizer
@@ -36,7 +36,7 @@ SOURCE = WordTokenizer([" the", " Cat", " sat", " on", " mat"])
 TARGET = WordTokenizer([" die", " Katze", " sitzt"])
 
 
-def settings_of(kind: str, **changes: Any) -> Any:
+def corpus_settings(kind: str, **changes: Any) -> Any:
     values = MODELS[kind] | changes
     return (RnnSettings if "kind" in values else TransformerSettings).model_validate(values)
 
@@ -49,7 +49,7 @@ def file_of(folder: Path, *words: str, width: int = WIDTH, name: str = "glove.tx
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path, kind: str) -> None:
-    settings = settings_of(kind, share_embeddings="none")
+    settings = corpus_settings(kind, share_embeddings="none")
     models = []
     for _ in range(2):
         torch.manual_seed(3)
@@ -78,7 +78,7 @@ def test_words_with_a_vector_start_from_it_and_the_others_as_ever(tmp_path: Path
 
 
 def test_few_words_are_warned_about_and_none_is_an_error(tmp_path: Path) -> None:
-    model = build(settings_of("transformer"), SOURCE.size, TARGET.size)
+    model = build(corpus_settings("transformer"), SOURCE.size, TARGET.size)
     both = {"source": SOURCE, "target": TARGET}
     said = init_embeddings(VectorsSettings(target=file_of(tmp_path, "die", "dog")), model, both).report
     assert said[-1].startswith("warning: ")
@@ -93,7 +93,7 @@ def test_few_words_are_warned_about_and_none_is_an_error(tmp_path: Path) -> None
 def test_what_does_not_suit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     def checked(kind: str, share: str = "target", **vectors: Any) -> None:
         training = {"updates": 1, "batch_pairs": 8}
-        tables = {"model": settings_of(kind, share_embeddings=share).model_dump(), "training": training, "vectors": vectors}
+        tables = {"model": corpus_settings(kind, share_embeddings=share).model_dump(), "training": training, "vectors": vectors}
         check(RunSettings.model_validate(tables))
 
     file, wide = file_of(tmp_path, "a", "b"), file_of(tmp_path, "a", "b", width=7, name="wide.vec")
@@ -123,7 +123,7 @@ def recipe_of(folder: Path, kind: str = "transformer", **training: Any) -> RunSe
     tables = {
         "text": {"train": str(folder / "pairs.tsv"), "tokenizer": "word"},
         "vectors": {"source": file_of(folder, "cat", "the", "sat", "mat"), "frozen": True},
-        "model": settings_of(kind, dropout=0.1).model_dump() if kind == "transformer" else settings_of(kind).model_dump(),
+        "model": corpus_settings(kind, dropout=0.1).model_dump() if kind == "transformer" else corpus_settings(kind).model_dump(),
         "training": values,
     }
     return parse(toml({name: {key: value for key, value in table.items() if value is not None} for name, table in tables.items()}), "test")

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from attent.cli.overrides import changed
+from attent.cli.settings import override
 from attent.data.batches import BatchSize, Bitext
 from attent.data.corpus import pair_corpus
 from attent.data.text import Pair
@@ -225,7 +225,7 @@ def followed(folder: Path, file: Path) -> tuple[Any, str]:
     stream = io.StringIO()
     # the others need no run folder
     folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
-    return follow(changed(read(file), updates=6, save_every=2), folder, progress=Progress(stream)), stream.getvalue()
+    return follow(override(read(file), updates=6, save_every=2), folder, progress=Progress(stream)), stream.getvalue()
 
 
 def gone_on(folder: Path, trust_code: bool = False) -> Any:
@@ -272,7 +272,7 @@ def test_frozen_embeddings_stay_as_they_start_in_every_process(together, setting
     )
     text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
     recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
-    follow(changed(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=silent_progress())
+    follow(override(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=silent_progress())
     together(2, followed, tmp_path / "run", recipe)
     together(2, gone_on, tmp_path / "run")
     alone, run = (read_tensors(tmp_path / name / "model.safetensors") for name in ("alone", "run"))

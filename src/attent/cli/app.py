@@ -1,4 +1,4 @@
-"""The commands together, and how every one of them fails: one line on standard error, exit code 2."""
+"""The command with all its subcommands, each of which fails with one line on standard error and exit code 2."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from attent.cli.output import one_line, say, speak_utf8
 from attent.errors import AttentError, DeviceError
 
 OK, UNREAD, FAILED, INTERRUPTED = 0, 1, 2, 130
-# When set, an error that none of our checks foresaw shows where it arose.
+# When set, an unexpected error shows its traceback.
 TRACEBACK = "ATTENT_TRACEBACK"
-# The error about how a command was called, of which typer exports one kind alone.
+# Click's error about a wrong call; typer exports only subclasses of it.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
@@ -42,9 +42,9 @@ app = typer.Typer(
 )
 
 
-def version(asked: bool) -> None:
+def version(is_set: bool) -> None:
     """Print the version and stop."""
-    if asked:
+    if is_set:
         from importlib.metadata import PackageNotFoundError
         from importlib.metadata import version as installed
 
@@ -67,13 +67,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         arguments: those of the process unless given.
 
     Returns:
-        The exit code: 0; 1 if nobody reads on; 2 after an error, said in one line on standard error; 130 after Ctrl-C.
+        The exit code: 0; 1 if the reader of the output is gone; 2 after an error, with one line on standard error; 130 after Ctrl-C.
     """
     speak_utf8()
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         code = get_command(app).main(arguments, "attent", standalone_mode=False)
-        # a closed standard output is none
+        # standard output may be closed
         if sys.stdout is not None:
             sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
@@ -87,14 +87,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _failed(error.format_message())  # pyright: ignore[reportAttributeAccessIssue]
     except BrokenPipeError:
-        # A reader that has had enough, as `head` has, wants no complaint; nor may Python write what is left when it ends.
+        # `head` and others close the pipe early: no message, and Python must not flush the rest at its end
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except OSError as error:
         return _failed(f"{error.filename}: {error.strerror}" if error.filename else error)
     except Exception as error:
-        # what none of our checks foresaw: still one line; the rest is for whoever mends it
+        # unexpected: still one line, unless a traceback is wanted
         if os.environ.get(TRACEBACK):
             raise
         return _failed(f"unexpected {type(error).__name__}: {error} (set {TRACEBACK}=1 to see where)")

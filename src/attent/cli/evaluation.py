@@ -319,6 +319,6 @@ def _class_numbers(classifier: Classifier, labels: list[str], source: str) -> np
 
     numbers = {label: number for number, label in enumerate(classifier.labels)}
     if unknown := sorted(set(labels) - numbers.keys()):
-        known = ", ".join(classifier.labels[:10]) + ", …" * (len(classifier.labels) > 10)
-        raise DataError(f"{source}: the run does not know the label {unknown[0]!r}; it knows {known}")
+        known_labels = ", ".join(classifier.labels[:10]) + ", …" * (len(classifier.labels) > 10)
+        raise DataError(f"{source}: the run does not know the label {unknown[0]!r}; it knows {known_labels}")
     return np.array([numbers[label] for label in labels], np.int64)

@@ -124,15 +124,15 @@ def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
         raise failure
 
 
-def split_pair(line: str, place: str) -> TextPair:
+def split_pair(line: str, location: str) -> TextPair:
     """Split a line into source and target at its tab.
 
     Raises:
-        DataError: it has not exactly one tab; the message names the place.
+        DataError: it has not exactly one tab; the message names its location.
     """
     source, *targets = line.split("\t")
     if len(targets) != 1:
-        raise DataError(f"{place}: must be source, tab, target, got {len(targets)} tabs")
+        raise DataError(f"{location}: must be source, tab, target, got {len(targets)} tabs")
     return source, targets[0]
 
 

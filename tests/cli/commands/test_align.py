@@ -101,7 +101,7 @@ def test_what_translate_says_of_its_own_translations(attent, run_folder: Path, t
 @pytest.fixture(scope="session")
 def reverse_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run for the other direction: from ISO dates to French ones."""
-    from attent.cli.texts import settings_of
+    from attent.cli.settings import corpus_settings
     from attent.tasks.recipe import follow
     from attent.tasks.settings import parse
 
@@ -110,7 +110,7 @@ def reverse_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory
     (folder / "pairs.tsv").write_text(f"{text}\n", encoding="utf-8")
     tables = settings_file.read_text(encoding="utf-8")
     settings = parse(f'[text]\ntrain = "{folder}/pairs.tsv"\ntokenizer = "char"\n{tables[tables.index("[model]") :]}', "reverse.toml")
-    follow(settings_of({"train": str(folder / "pairs.tsv")}, settings), folder / "run")
+    follow(corpus_settings({"train": str(folder / "pairs.tsv")}, settings), folder / "run")
     return folder / "run"
 
 

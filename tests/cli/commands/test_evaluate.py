@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attent.cli.evaluation import result_lines
-from attent.cli.overrides import toml
+from attent.cli.settings import toml
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import load
 from attent.tasks.recipe import follow

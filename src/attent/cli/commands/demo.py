@@ -41,14 +41,14 @@ def demo(
     device: Device = AUTO,
 ) -> None:
     """Train a Transformer on dates in fourteen languages, judge it, translate some, and show what it looks at."""
-    from attent.cli.overrides import changed
+    from attent.cli.settings import override
     from attent.decoding.translator import load
     from attent.tasks import settings
     from attent.tasks.recipe import follow
     from attent.views.panel import panel_of
     from attent.views.terminal import heat_map
 
-    run_settings = changed(settings.demo(), minutes=minutes, seed=seed, device=device)
+    run_settings = override(settings.demo(), minutes=minutes, seed=seed, device=device)
     torch_device, folder = device_of(device), out or OUT
     dates = run_settings.dates
     say(f"training on {dates.training_pairs:,} dates in {len(dates.locale_names)} locales, into {folder}")

@@ -43,8 +43,8 @@ def score(
             sys.stdout.flush()
 
 
-def _read_pair(line: str, place: str, translator: Translator) -> TextPair:
-    pair = split_pair(line, place)
+def _read_pair(line: str, location: str, translator: Translator) -> TextPair:
+    pair = split_pair(line, location)
     if error := translator.length_error(*pair, translator.model.longest):
-        raise DataError(f"{place}: {error}")
+        raise DataError(f"{location}: {error}")
     return pair

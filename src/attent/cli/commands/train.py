@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from attent.cli.inputs import check_utf8
 from attent.cli.options import DEVICES, TrustCode, device_of
 from attent.cli.output import say, write
-from attent.cli.texts import settings_of, table_of, within
+from attent.cli.settings import corpus_settings, override, resolve_corpus, select_table
 from attent.devices import AUTO
 from attent.errors import ArgumentError, UnknownNameError
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 CORPORA = ("dates",)
 RUNS = Path("runs")
-# What each task learns from, where no settings are given.
-FROM = {
+# The options that name the data of each task.
+DATA_OPTIONS = {
     "translate": ("--train FILE", "--corpus dates"),
     "fill-mask": ("--text FILE",),
     "classify": ("--images SOURCE", "--labelled FILE"),
 }
-# The options of a corpus' files, by table and key, where they are not called by the key.
-OPTIONS = {
+# The options of a corpus' files, by table and key, unless they are called by the key.
+FILE_OPTIONS = {
     "lines": {"train": "--text", "valid": "--valid-text"},
     "images": {"source": "--images"},
     "labelled": {"train": "--labelled", "valid": "--valid-labelled"},
@@ -39,11 +39,11 @@ OPTIONS = {
 
 
 class Command(TyperCommand):
-    """The command below, whose --resume may stand without a run folder, which --out then names."""
+    """The command, with an optional value of --resume: without it, --out names the run folder."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        bare = [word == "--resume" and after.startswith("-") for word, after in pairwise([*args, "-"])]
-        return super().parse_args(ctx, ["--resume=" if alone else word for word, alone in zip(args, bare, strict=True)])
+        words = ["--resume=" if word == "--resume" and next_word.startswith("-") else word for word, next_word in pairwise([*args, "-"])]
+        return super().parse_args(ctx, words)
 
 
 def train(
@@ -96,7 +96,7 @@ def train(
     trust_code: TrustCode = False,
 ) -> None:
     """Train a model, judge it on what was held out, and leave all of it in a run folder."""
-    named = {
+    corpus_files = {
         "text": {
             "train": train,
             "train_source": train_source,
@@ -111,82 +111,86 @@ def train(
     }
     if device is not None:
         device_of(device)
-    table, files = table_of(named, task)
+    table, files = select_table(corpus_files, task)
     if resume is not None and files:
         raise ArgumentError(f"a run that goes on keeps its corpus: --resume takes no {_option(table, next(iter(files)))}")
-    alone = bool(files) and config is None
-    if (config is not None) + (corpus is not None) + (resume is not None) + alone != 1:
-        ways = [way for name, ways in FROM.items() if task in (None, name) for way in ways]
-        raise ArgumentError(f"say what to train: one of {', '.join(ways)}, --config FILE.toml and --resume RUN")
-    if preset is not None and not alone:
+    has_files_alone = bool(files) and config is None
+    if (config is not None) + (corpus is not None) + (resume is not None) + has_files_alone != 1:
+        data_options = [option for name, options in DATA_OPTIONS.items() if task in (None, name) for option in options]
+        raise ArgumentError(f"say what to train: one of {', '.join(data_options)}, --config FILE.toml and --resume RUN")
+    if preset is not None and not has_files_alone:
         raise ArgumentError("--preset goes with --train or other files and no --config; else --set model.preset=NAME")
     if corpus is not None and corpus not in CORPORA:
         raise UnknownNameError("corpus", corpus, CORPORA)
-    limits = {"minutes": minutes, "updates": updates, "patience": patience}
-    others = {"threads": threads, "save_every": save_every, "device": device, "sharded": sharded, "tensorboard": tensorboard}
+    overrides: dict[str, Any] = {
+        "minutes": minutes,
+        "updates": updates,
+        "patience": patience,
+        "threads": threads,
+        "save_every": save_every,
+        "device": device,
+        "sharded": sharded,
+        "tensorboard": tensorboard,
+    }
     vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors}
     if resume is not None:
         fixed = {"--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from, "--task": task}
-        run = _to_go_on(
-            resume,
-            out,
-            fixed | {"--freeze-vectors": freeze_vectors or None} | {f"--{side}-vectors": file for side, file in vectors.items()},
-        )
-        asked = {name: value for name, value in (limits | others).items() if value is not None}
+        fixed |= {"--freeze-vectors": freeze_vectors or None} | {f"--{side}-vectors": file for side, file in vectors.items()}
+        run = _run_to_resume(resume, out, fixed)
         if device is None:
             device_of(AUTO)
-        _followed(run, f"going on with {run}", lambda: _recipe().resume(run, asked, trust_code=trust_code))
+        resumed = {name: value for name, value in overrides.items() if value is not None}
+        _follow(run, f"going on with {run}", lambda: _recipe().resume(run, resumed, trust_code=trust_code))
         return
 
-    from attent.cli.overrides import changed
     from attent.tasks import settings
 
-    embeddings = vectors | {"frozen": freeze_vectors or None}
-    starts = [f"vectors.{name}={json.dumps(value)}" for name, value in embeddings.items() if value is not None]
+    vector_settings = vectors | {"frozen": freeze_vectors or None}
+    vector_changes = [f"vectors.{name}={json.dumps(value)}" for name, value in vector_settings.items() if value is not None]
     start = settings.demo() if corpus is not None else None if config is None else settings.read(config)
     if files and not files.keys() & {"train", "train_source", "train_target", "source"} and getattr(start, table, None) is None:
         first, main = _option(table, next(iter(files))), _option(table, "source" if table == "images" else "train")
         raise ArgumentError(f"{first} goes with {main}, or with a --config of [{table}]")
     if files:
-        start = settings_of(files, start, preset, data, table)
+        start = corpus_settings(files, start, preset, data, table)
     assert start is not None
     if task not in (None, start.task):
         raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
-    chosen = changed(start, [*(changes or []), *starts], seed=seed, **limits, **others)
+    run_settings = override(start, [*(changes or []), *vector_changes], seed=seed, **overrides)
     if data is not None:
-        chosen = within(chosen, data)
+        run_settings = resolve_corpus(run_settings, data)
     if device is None:
-        device_of(chosen.training.device)
+        device_of(run_settings.training.device)
     first = next(iter(files.values()), "")
     run = out or RUNS / (corpus or (config.stem if config else Path(first).name.split(".")[0] or "text"))
     check_utf8(str(run), "the run folder's name")
-    how = {"replace": replace, "init_from": init_from, "trust_code": trust_code}
-    _followed(run, f"training into {run}", lambda: _recipe().follow(chosen, run, **how))
+    options = {"replace": replace, "init_from": init_from, "trust_code": trust_code}
+    _follow(run, f"training into {run}", lambda: _recipe().follow(run_settings, run, **options))
 
 
 def _option(table: str, key: str) -> str:
-    """The option that names a file of a corpus."""
-    return OPTIONS.get(table, {}).get(key, f"--{key.replace('_', '-')}")
+    """Return the option that names a file of a corpus."""
+    return FILE_OPTIONS.get(table, {}).get(key, f"--{key.replace('_', '-')}")
 
 
-def _to_go_on(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
-    """The run folder to go on with; of the options that a run keeps none may be given."""
+def _run_to_resume(resume: str, out: Path | None, fixed: dict[str, Any]) -> Path:
+    """Return the run folder to resume; raise if an option would change settings that a run keeps."""
     if not resume and out is None:
         raise ArgumentError("--resume takes a run folder: --resume RUN, or --out RUN --resume")
     if resume and out is not None:
         fixed = {"--out": out} | fixed
-    if wrong := [name for name, value in fixed.items() if value not in (None, [])]:
-        raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {wrong[0]}")
+    if names := [name for name, value in fixed.items() if value not in (None, [])]:
+        raise ArgumentError(f"a run that goes on keeps its settings: --resume takes no {names[0]}")
     return Path(resume or out or "")
 
 
-def _followed(run: Path, says: str, train: Callable[[], Results]) -> None:
-    """Train, and print what came of it, in the process that a person hears of."""
+def _follow(run: Path, message: str, train: Callable[[], Results]) -> None:
+    """Train, and print the results in the main process."""
     from attent.cli.evaluation import result_lines
     from attent.training.distributed import is_main_process
 
     if is_main_process():
-        say(says)
+        say(message)
     results = train()
     if is_main_process():
         print(f"run: {run}")

@@ -1,14 +1,72 @@
-"""A run on a person's own pairs."""
-
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from attent.cli.texts import placed, settings_of, table_of, within
+from attent.cli.settings import corpus_settings, override, resolve_corpus, resolve_files, select_table, toml
 from attent.errors import ArgumentError, UnknownNameError
 from attent.tasks.settings import RunSettings, parse
+
+
+@pytest.fixture
+def start() -> RunSettings:
+    return parse("[model]\nwidth = 16\n[training]\nupdates = 5\nminutes = 2\nbatch_pairs = 8\nbetas = [0.8, 0.9]\n", "start.toml")
+
+
+def test_without_changes_settings_stay_as_they_are(start: RunSettings) -> None:
+    assert override(start) == start
+
+
+def test_values_are_read_as_toml_or_else_as_text(start: RunSettings) -> None:
+    new = override(start, ["training.learning_rate=3e-4", "model.score=additive", 'model.position="alibi"', "training.betas=[0.9, 0.99]"])
+    assert new.training.learning_rate == 3e-4
+    assert (new.model.score, new.model.position, new.model.width) == ("additive", "alibi", 16)
+    assert new.training.betas == (0.9, 0.99)
+
+
+def test_a_normalizer_has_two_spellings(start: RunSettings) -> None:
+    for change in ("model.normalizer=hard", "model.normaliser=hard"):
+        new = override(start, ["model.normaliser=sparsemax", change])
+        assert new.model.normaliser == override(new).model.normaliser == "hard"
+
+
+def test_a_limit_of_the_command_line_takes_the_place_of_both(start: RunSettings) -> None:
+    assert (override(start, minutes=0.5).training.minutes, override(start, minutes=0.5).training.updates) == (0.5, None)
+    assert (override(start, updates=7).training.minutes, override(start, updates=7).training.updates) == (None, 7)
+    assert override(start, save_every=7, tensorboard=True).training.model_dump() == start.training.model_dump() | {
+        "save_every": 7,
+        "tensorboard": True,
+    }
+    assert override(start, sharded=True).training.sharded
+    assert override(start, seed=9).training.model_dump() == start.training.model_dump() | {"seed": 9}
+
+
+@pytest.mark.parametrize(
+    "change", ["nonsense", "updates=3", "=3", "training.=3", "training.updates.more=3", "a.b=" + "[" * 100_000, "a.b=" + "9" * 5_000]
+)
+def test_a_change_that_is_none(start: RunSettings, change: str) -> None:
+    with pytest.raises(ArgumentError, match="--set"):
+        override(start, [change])
+
+
+def test_an_unknown_key_is_said_with_the_nearest(start: RunSettings) -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'learning_rate'"):
+        override(start, ["training.learningrate=1"])
+    with pytest.raises(ArgumentError, match=r"training\.updates"):
+        override(start, ["training.updates=-1"])
+
+
+def test_toml_is_read_back_as_it_was() -> None:
+    tables = {"a": {"text": 'a "b" ü', "list": [1, 2.5], "true": True, "inner": {"deep": 1e-9}}, "b": {}}
+    assert tomllib.loads(toml(tables)) == tables
+
+
+@pytest.mark.parametrize("change", ["training.warmup=1979-05-27", "training.warmup=nan"])
+def test_a_value_that_no_setting_has_is_refused(start: RunSettings, change: str) -> None:
+    with pytest.raises(ArgumentError, match=r"^warmup must be text, a finite number, true or false, or a list of these, got "):
+        override(start, [change])
 
 
 @pytest.fixture
@@ -39,27 +97,27 @@ def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: P
 
 
 def test_a_preset_is_taken_as_asked() -> None:
-    from attent.cli.texts import settings_of
+    from attent.cli.settings import corpus_settings
 
-    chosen = settings_of({"train_source": "-", "train_target": "b.txt"}, None, "small")
+    chosen = corpus_settings({"train_source": "-", "train_target": "b.txt"}, None, "small")
     assert (chosen.model.width, chosen.training.batch_tokens) == (256, 4096)
 
 
 def test_files_take_the_place_of_those_in_the_settings() -> None:
-    from attent.cli.texts import settings_of
+    from attent.cli.settings import corpus_settings
     from attent.tasks.settings import parse
 
     start = parse("[text]\ntrain = 'a.tsv'\ntokenizer = 'word'\n[training]\nupdates = 3\nbatch_pairs = 5", "some.toml")
-    chosen = settings_of({"train": "b.tsv"}, start)
+    chosen = corpus_settings({"train": "b.tsv"}, start)
     assert chosen.text is not None
     assert (chosen.text.train, chosen.text.tokenizer, chosen.training.updates) == ("b.tsv", "word", 3)
 
 
 def test_validation_alone_is_nothing_to_train_on() -> None:
-    from attent.cli.texts import settings_of
+    from attent.cli.settings import corpus_settings
 
     with pytest.raises(ArgumentError, match="nothing to train on"):
-        settings_of({"valid": "b.tsv"}, None)
+        corpus_settings({"valid": "b.tsv"}, None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +138,7 @@ def test_what_cannot_be_trained_on(attent, arguments: list[str], says: str) -> N
 
 def test_a_folder_says_where_the_files_lie(tmp_path: Path) -> None:
     files = '[text]\ntrain_source = "tok/a.en"\ntrain_target = "/b.de"\nvalid = "-"\n[training]\nupdates = 1\nbatch_pairs = 2\n'
-    found = within(parse(files, "some.toml"), tmp_path).text
+    found = resolve_corpus(parse(files, "some.toml"), tmp_path).text
     assert found is not None
     assert (found.train_source, found.train_target, found.valid) == (str(tmp_path / "tok" / "a.en"), "/b.de", "-")
     assert found.valid_source is found.valid_target is None
@@ -128,15 +186,15 @@ def test_text_alone_makes_a_run_that_fills_blanks(attent, tmp_path: Path) -> Non
 def test_the_files_say_what_is_learnt() -> None:
     pairs, lines = {"train": "a.tsv", "valid": None}, {"train": "a.txt", "valid": None}
     nothing = {"train": None, "valid": None}
-    assert table_of({"text": pairs, "lines": nothing}, None) == ("text", {"train": "a.tsv"})
-    assert table_of({"text": nothing, "lines": lines}, "fill-mask") == ("lines", {"train": "a.txt"})
-    assert table_of({"text": nothing, "lines": nothing}, "fill-mask") == ("text", {})
+    assert select_table({"text": pairs, "lines": nothing}, None) == ("text", {"train": "a.tsv"})
+    assert select_table({"text": nothing, "lines": lines}, "fill-mask") == ("lines", {"train": "a.txt"})
+    assert select_table({"text": nothing, "lines": nothing}, "fill-mask") == ("text", {})
     with pytest.raises(ArgumentError, match=r"files for \[text\] and for \[lines\] are for two runs"):
-        table_of({"text": pairs, "lines": lines}, None)
+        select_table({"text": pairs, "lines": lines}, None)
     with pytest.raises(ArgumentError, match="these files are for --task fill-mask, not for --task translate"):
-        table_of({"text": nothing, "lines": lines}, "translate")
+        select_table({"text": nothing, "lines": lines}, "translate")
     with pytest.raises(UnknownNameError, match="unknown task 'fil-mask'; did you mean 'fill-mask'"):
-        table_of({"text": nothing, "lines": lines}, "fil-mask")
+        select_table({"text": nothing, "lines": lines}, "fil-mask")
 
 
 def test_a_task_without_its_files_is_told_which(attent, tmp_path: Path) -> None:
@@ -171,16 +229,16 @@ def test_what_cannot_be_classified(attent, arguments: list[str], says: str) -> N
 def test_pictures_of_a_folder_lie_where_data_says(tmp_path: Path) -> None:
     tables = {"task": "classify", "training": {"updates": 1, "batch_pairs": 8}}
     settings = RunSettings.model_validate(tables | {"images": {"source": "animals", "size": 8}})
-    assert within(settings, tmp_path).images.source == str(tmp_path / "animals")
+    assert resolve_corpus(settings, tmp_path).images.source == str(tmp_path / "animals")
     settings = RunSettings.model_validate(tables | {"images": {"source": "digits"}})
-    assert within(settings, tmp_path).images.source == "digits"
-    assert placed({"source": "digits", "size": "8"}, tmp_path) == {"source": "digits", "size": "8"}
+    assert resolve_corpus(settings, tmp_path).images.source == "digits"
+    assert resolve_files({"source": "digits", "size": "8"}, tmp_path) == {"source": "digits", "size": "8"}
     # a file of that name is one for any other corpus
-    assert placed({"train": "digits"}, tmp_path) == {"train": str(tmp_path / "digits")}
+    assert resolve_files({"train": "digits"}, tmp_path) == {"train": str(tmp_path / "digits")}
     settings = RunSettings.model_validate(tables | {"labelled": {"train": "a.tsv", "test": "b.tsv"}})
-    assert within(settings, tmp_path).labelled.test == str(tmp_path / "b.tsv")
+    assert resolve_corpus(settings, tmp_path).labelled.test == str(tmp_path / "b.tsv")
 
 
 def test_digits_lie_in_no_folder(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
-    assert settings_of({"source": "digits"}, None, folder=tmp_path, table="images").images.source == "digits"
+    assert corpus_settings({"source": "digits"}, None, folder=tmp_path, table="images").images.source == "digits"

@@ -1,0 +1,222 @@
+"""Settings of a training from the command line: from the files that it names, and with single values overridden."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attent.cli.output import say
+from attent.errors import ArgumentError, UnknownNameError
+
+if TYPE_CHECKING:
+    from attent.tasks.settings import RunSettings
+
+# The assumed number of lines of standard input, which cannot be counted before it is read.
+UNCOUNTED = 20_000
+# The task of each table of files.
+TASKS = {"text": "translate", "lines": "fill-mask", "images": "classify", "labelled": "classify"}
+
+
+def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | None) -> tuple[str, dict[str, str]]:
+    """Return the table that the files of a command belong to, and the files; "text" and no files if the command names none.
+
+    Args:
+        options: the file of each key of each table, or None.
+        task: that the command names, or None.
+
+    Raises:
+        ArgumentError: the files are for two tables, or not for the task.
+        UnknownNameError: there is no such task.
+    """
+    if task is not None and task not in TASKS.values():
+        raise UnknownNameError("task", task, set(TASKS.values()))
+    named = {table: {key: file for key, file in files.items() if file is not None} for table, files in options.items()}
+    tables = [table for table, files in named.items() if files]
+    if len(tables) > 1:
+        raise ArgumentError(f"files for {' and for '.join(f'[{table}]' for table in tables)} are for two runs")
+    if not tables:
+        return "text", {}
+    if task not in (None, TASKS[tables[0]]):
+        raise ArgumentError(f"these files are for --task {TASKS[tables[0]]}, not for --task {task}")
+    return tables[0], named[tables[0]]
+
+
+def corpus_settings(
+    files: Mapping[str, str], start: RunSettings | None, preset: str | None = None, folder: Path | None = None, table: str = "text"
+) -> RunSettings:
+    """Return the settings of a run on these files.
+
+    Args:
+        files: by their keys in the table, such as train or train_source.
+        start: settings that the files are added to; unless given, all settings are suggested by the number of lines.
+        preset: of the model, in the place of the suggested sizes.
+        folder: of the files, to count their lines; the settings keep the names as given.
+        table: of the files.
+
+    Raises:
+        ArgumentError, DataError: the files do not go together or cannot be read.
+    """
+    from attent.tasks.settings import parse
+    from attent.tasks.suggestions import SIZES, suggest, summary
+    from attent.training.distributed import is_main_process
+
+    if start is not None:
+        tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    else:
+        paths = files if folder is None else resolve_files(files, folder)
+        tables = {"task": TASKS[table]} if table != "text" else {}
+        examples, suggest_settings = _count_images(paths) if table == "images" else (_count_lines(paths), suggest)
+        tables |= suggest_settings(examples, TASKS[table])
+        if preset is not None:
+            tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {"preset": preset}
+        if is_main_process():
+            say(summary(tables, examples))
+    tables[table] = {**tables.get(table, {}), **files}
+    return parse(toml(tables), "the command line")
+
+
+def resolve_corpus(settings: RunSettings, folder: Path) -> RunSettings:
+    """Return the settings with the files of their corpus in a folder, except absolute paths.
+
+    Raises:
+        ArgumentError: the settings name no files, or there is no such folder.
+    """
+    from attent.data.labelled.settings import FILES as LABELLED_FILES
+    from attent.data.settings import FILES
+
+    for table in TASKS:
+        corpus = getattr(settings, table)
+        if corpus is not None:
+            keys = {"source"} if table == "images" else {*FILES, *LABELLED_FILES}
+            files = {name: file for name, file in corpus.model_dump().items() if name in keys and file is not None}
+            return settings.model_copy(update={table: corpus.model_copy(update=resolve_files(files, folder))})
+    raise ArgumentError(f"--data is where the files of {' or '.join(f'[{table}]' for table in TASKS)} lie, and these settings have none")
+
+
+def resolve_files(files: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the same files in a folder, except standard input, the digits of scikit-learn, and absolute paths.
+
+    Raises:
+        ArgumentError: there is no such folder.
+    """
+    from attent.data.labelled.settings import DIGITS
+    from attent.data.readers import STANDARD_INPUT
+
+    if not folder.is_dir():
+        raise ArgumentError(f"--data {folder} is no folder")
+    no_files = {("source", DIGITS), *((name, STANDARD_INPUT) for name in files)}
+    return {name: file if (name, file) in no_files or name == "size" else str(folder / file) for name, file in files.items()}
+
+
+def override(
+    settings: RunSettings,
+    changes: Sequence[str] = (),
+    *,
+    minutes: float | None = None,
+    updates: int | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+    patience: int | None = None,
+    save_every: int | None = None,
+    device: str | None = None,
+    sharded: bool | None = None,
+    tensorboard: bool | None = None,
+) -> RunSettings:
+    """Return settings with some values replaced, checked as those of a file are.
+
+    Args:
+        settings: to start from.
+        changes: each as `table.key=value`, the value as TOML writes it; one that is no TOML is taken as text.
+        minutes: of training. Minutes and updates replace both limits of the settings.
+        updates: of training.
+        seed: of the weights and of the order of the pairs.
+        threads: number of the processor's cores to use.
+        patience: validations without a better score before training ends.
+        save_every: updates between checkpoints.
+        device: its name.
+        sharded: whether several processes share out weights and moments.
+        tensorboard: whether the log is also written for TensorBoard.
+
+    Raises:
+        ArgumentError: a change is not of this form, or a value cannot be used.
+        UnknownNameError: a key is unknown.
+    """
+    from attent.tasks.settings import parse
+
+    tables = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    training = tables.setdefault("training", {})
+    if minutes is not None or updates is not None:
+        training.pop("minutes", None)
+        training.pop("updates", None)
+    values = {
+        "minutes": minutes,
+        "updates": updates,
+        "patience": patience,
+        "seed": seed,
+        "threads": threads,
+        "save_every": save_every,
+        "device": device,
+        "sharded": sharded,
+        "tensorboard": tensorboard,
+    }
+    training |= {name: value for name, value in values.items() if value is not None}
+    for change in changes:
+        _set(tables, change)
+    return parse(toml(tables), "the command line")
+
+
+def toml(tables: Mapping[str, Any], name: str = "") -> str:
+    """Write nested tables of plain values as TOML, with numbers, strings and lists as in JSON."""
+    values = [f"{key} = {_plain(key, value)}" for key, value in tables.items() if not isinstance(value, Mapping)]
+    head = [f"[{name}]"] if name else []
+    inner = [toml(value, f"{name}.{key}" if name else key) for key, value in tables.items() if isinstance(value, Mapping)]
+    return "\n".join([*head, *values, *inner])
+
+
+def _plain(key: str, value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{key} must be text, a finite number, true or false, or a list of these, got {value}") from None
+
+
+def _set(tables: dict[str, Any], change: str) -> None:
+    path, equals, text = change.partition("=")
+    *names, key = path.strip().split(".")
+    if not equals or not names or not all((*names, key)):
+        raise ArgumentError(f"--set takes table.key=value, such as training.learning_rate=1e-3, got {change!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    except (ValueError, RecursionError):
+        raise ArgumentError(f"--set {path}: the value is nested too deep, or a number with too many digits") from None
+    table = tables
+    for name in names:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ArgumentError(f"--set {change}: {name} is no table")
+    table[key] = value
+
+
+def _count_images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:
+    """Return the number of examples, and the function that suggests settings for them."""
+    from attent.data.labelled.corpus import count_examples
+    from attent.tasks.suggestions import suggest_pictures, suggest_vectors
+
+    if "source" not in files:
+        raise ArgumentError("--size goes with --images, or with settings that have [images]")
+    examples, pictures = count_examples(files["source"])
+    return examples, suggest_pictures if pictures else suggest_vectors
+
+
+def _count_lines(files: Mapping[str, str]) -> int:
+    from attent.data.readers import STANDARD_INPUT, read_lines
+
+    file = files.get("train") or files.get("train_source")
+    if file is None:
+        raise ArgumentError("there is nothing to train on: give --train, --train-source and --train-target, --text, --images or --labelled")
+    return UNCOUNTED if file == STANDARD_INPUT else sum(1 for _ in read_lines(file))
