@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import attent
-from attent.cli.classes import evaluate_classes
+from attent.cli.evaluation import evaluate_classes
 from attent.data.tokenizer import WordTokenizer
 from attent.decoding.classifier import load
 from attent.decoding.translator import load as translator

@@ -11,7 +11,6 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from attent.data.readers import limited_lines, open_gzip
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ def open_source(source: str) -> BinaryIO:
             raise ArgumentError(f"{source} is a folder, neither a file nor a text")
         # a pipe too
         if Path(source).exists():
+            from attent.data.readers import open_gzip
+
             return open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
         if FILE_NAME.fullmatch(source):
             raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
@@ -89,6 +90,8 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
 
 
 def _unpack(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    from attent.data.readers import limited_lines
+
     try:
         yield from limited_lines(stream, source_name(name))
     except (EOFError, OSError, zlib.error) as error:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.evaluation import evaluate_classes, evaluate_held_out, evaluate_mask_filling, evaluate_translations
 from attent.cli.options import Device, TrustCode, device_of, loaded, search_settings
 from attent.devices import AUTO
 from attent.errors import ArgumentError, RunError
@@ -47,6 +46,7 @@ def evaluate(
     macro F1, with the table of which class was taken for which.
     """
     settings = search_settings(beam=beam, length_penalty=length_penalty)
+    from attent.cli.evaluation import evaluate_classes, evaluate_held_out, evaluate_mask_filling, evaluate_translations
     from attent.runs.config import DOES, must_do, read_config
 
     options: dict[Task, dict[str, object]] = {
