@@ -20,7 +20,7 @@ from attent.data import tokenizers
 from attent.data.batches import BatchSize
 from attent.experiments import bench_training, corpora
 from attent.experiments.machine import machine_info
-from attent.experiments.report import Column, Report, Row, Table
+from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.models.settings import TRANSFORMER_PRESETS
 from attent.training.autotune import ComputeConfig
 from attent.training.memory import limit_heap
@@ -90,7 +90,7 @@ def draw(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], out: Path)
 def page(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], asked: Namespace) -> str:
     """The page in Markdown: the figure, and its values as tables."""
     tables = [
-        Table(
+        ResultTable(
             f"By {TITLES[name]}, microseconds a token",
             [Column(name, TITLES[name], ",d"), *(Column(str(pace), str(pace), ".1f") for pace in paces)],
             rows,

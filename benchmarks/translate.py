@@ -26,7 +26,7 @@ from attent.data.readers import read_lines
 from attent.decoding.translator import load
 from attent.errors import AttentError
 from attent.experiments.bench_translation import BATCH_SIZES, compare
-from attent.experiments.report import Column, Table
+from attent.experiments.report import Column, ResultTable
 from attent.export import comparison
 from attent.export.comparison import SEARCHES
 from attent.export.exporting import export
@@ -34,7 +34,7 @@ from attent.export.exporting import load as exported
 from attent.runs.config import read_config
 
 
-def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tuple[list[Table], list[str]]:
+def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tuple[list[ResultTable], list[str]]:
     """A table of the peers for each search, the best of some rounds; and what else is to be known."""
     model, translator = read_config(run).model, load(run)
     if model.kind != "transformer":
@@ -52,7 +52,7 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
                 before = best[search].setdefault(name, {"engine": name})  # pyright: ignore[reportArgumentType]
                 before |= {f"batch {batch}": max(rate, before.get(f"batch {batch}", 0.0)) for batch, rate in rates.items()}
     tables = [
-        Table(
+        ResultTable(
             f"{search}, as many steps with random weights, lines per second",
             [Column("engine", "engine"), *(Column(f"batch {batch}", f"batch {batch}", ".0f") for batch in BATCH_SIZES[search])],
             list(rows.values()),
@@ -63,7 +63,7 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
     return tables, [*peers.versions.values(), *peers.notes]
 
 
-def quantised(run: Path, texts: Sequence[str]) -> list[Table]:
+def quantised(run: Path, texts: Sequence[str]) -> list[ResultTable]:
     """The share of lines that CTranslate2 translates otherwise once its weights are int8; nothing where it cannot be had."""
     try:
         exact = exported(run, "ctranslate2")
@@ -74,7 +74,7 @@ def quantised(run: Path, texts: Sequence[str]) -> list[Table]:
         found = comparison.compare(exact, exported(run, "ctranslate2", out), texts)
     shares = {name: 100 * len(lines) / found.lines for name, lines in found.differences.items()}
     return [
-        Table(
+        ResultTable(
             "lines that ctranslate2 translates otherwise in int8 than in float32, per cent",
             [Column(name, name, ".1f") for name in shares],
             [shares],

@@ -9,10 +9,10 @@ import pytest
 from attent.errors import AttentError
 from attent.experiments import figures as drawing
 from attent.experiments.figures import Figure, Point, Series
-from attent.experiments.report import Column, Comparison, Report, Table, markdown, three_digits
+from attent.experiments.report import Column, ModelComparison, Report, ResultTable, markdown, three_digits
 
 MACHINE = {"processor": "Abacus", "cores": 2, "threads": 1, "python": "3.11", "torch": "2.13", "system": "Linux"}
-TABLE = Table(
+TABLE = ResultTable(
     "beads",
     [Column("side", ""), Column("rate", "beads/s", ",.0f"), Column("times", "×", ".2f")],
     [{"side": "ours", "rate": 12345.6, "times": 1.0, "more": 7}, {"side": "theirs", "rate": 600, "times": None}],
@@ -55,12 +55,12 @@ def test_markdown() -> None:
 POINTS = [Point(1.0, 2.0, 1.5, 2.5, 7, (1.9, 2.1)), Point(3.0, math.nan)]
 
 
-def result() -> Comparison:
+def result() -> ModelComparison:
     rows = [{"model": "one", "loss": math.nan, "values": {"low": 1.0}}]
     report = Report(
-        "A comparison", MACHINE, [Table("Losses", [Column("model", "model"), Column("loss", "loss", ".2f")], rows)], ["A note."]
+        "A comparison", MACHINE, [ResultTable("Losses", [Column("model", "model"), Column("loss", "loss", ".2f")], rows)], ["A note."]
     )
-    return Comparison("found", report, [Figure("lines", "Lines", "x", "y", [Series("one", POINTS)])])
+    return ModelComparison("found", report, [Figure("lines", "Lines", "x", "y", [Series("one", POINTS)])])
 
 
 def test_tables_pictures_and_every_point_are_written(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from attent.devices import synchronize
 from attent.errors import ShapeError
 from attent.experiments.machine import CPU, machine_info, memory_growth, run_in_process, total_memory
 from attent.experiments.plain_pytorch import sdpa, sdpa_scale, textbook_attention
-from attent.experiments.report import Column, Report, Row, Table, three_digits
+from attent.experiments.report import Column, Report, ResultTable, Row, three_digits
 from attent.experiments.timing import Work, time_in_turn
 
 Shape = tuple[int, int, int, int]
@@ -35,7 +35,7 @@ WARM_UP_LENGTH = 16
 
 @dataclass(frozen=True)
 class Case:
-    """One call of attention to measure.
+    """A call of attention to measure.
 
     Args:
         score: its name.
@@ -193,7 +193,7 @@ def compare(
         rows += case_rows
         notes += case_notes
     device = cases[0].device if cases else CPU
-    return Report("Attention beside plain PyTorch", machine_info(device), [Table("", COLUMNS, rows)], notes)
+    return Report("Attention beside plain PyTorch", machine_info(device), [ResultTable("", COLUMNS, rows)], notes)
 
 
 def parse_shape(text: str) -> Shape:

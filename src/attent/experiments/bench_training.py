@@ -18,7 +18,7 @@ from attent.devices import synchronize
 from attent.errors import UnknownNameError
 from attent.experiments.machine import CPU, machine_info, peak_memory
 from attent.experiments.plain_pytorch import PlainRnn, PlainTransformer, training_update
-from attent.experiments.report import Column, Report, Row, Table
+from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.models.build import build
 from attent.models.settings import TRANSFORMER_PRESETS, RnnSettings, TransformerSettings
 from attent.training.autotune import ComputeConfig, Precision
@@ -232,7 +232,7 @@ def compare(
     peak = peak_memory(device)
     notes = [] if peak is None else [f"Most memory held, all sides in one process: {peak:,.0f} MiB."]
     title = f"Training, {model_title(model)}, {pieces:,} pieces, batches of {tokens:,} tokens, {name}"
-    return Report(title, machine_info(device), [Table("", COLUMNS, table_rows(rates))], notes)
+    return Report(title, machine_info(device), [ResultTable("", COLUMNS, table_rows(rates))], notes)
 
 
 def model_title(model: ModelSettings) -> str:

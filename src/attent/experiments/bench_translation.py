@@ -13,7 +13,7 @@ from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import load as load_translator
 from attent.errors import AttentError
 from attent.experiments.machine import machine_info
-from attent.experiments.report import Column, Report, Row, Table
+from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.export.comparison import SEARCHES, Engine
 from attent.export.exporting import ENGINES, load
 
@@ -117,13 +117,15 @@ def compare(
     engines, notes = load_engines(run, device, trust_code=trust_code)
     for engine in engines.values():
         engine.search(texts[:WARM_UP_LINES])
-    tables: list[Table] = []
+    tables: list[ResultTable] = []
     for search, all_sizes in sizes.items():
         search_sizes = [size for index, size in enumerate(all_sizes) if size <= len(texts) or not index]
         columns = [Column("engine", "engine"), *(Column(f"batch {size}", f"batch {size}", ".0f") for size in search_sizes)]
-        tables.append(Table(f"{search}, lines per second", columns, batch_rates(engines, texts, search, search_sizes, rounds, say)))
+        tables.append(ResultTable(f"{search}, lines per second", columns, batch_rates(engines, texts, search, search_sizes, rounds, say)))
     if single_lines:
         keys = [f"{search}, {percentile}" for search in sizes for percentile in ("p50", "p95")]
         columns = [Column("engine", "engine"), *(Column(key, key, ".1f") for key in keys)]
-        tables.append(Table("one line at a time, milliseconds", columns, line_latencies(engines, texts[:single_lines], list(sizes), say)))
+        tables.append(
+            ResultTable("one line at a time, milliseconds", columns, line_latencies(engines, texts[:single_lines], list(sizes), say))
+        )
     return Report(f"{len(texts):,} lines translated", machine_info(), tables, notes)

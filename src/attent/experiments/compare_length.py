@@ -14,7 +14,7 @@ from attent.experiments import corpora, trainings
 from attent.experiments.confidence import BLEU_OF_WORDS, EXACT_MATCH, RESAMPLES, Measure, estimate
 from attent.experiments.figures import Figure, Point, Series
 from attent.experiments.machine import machine_info
-from attent.experiments.report import Column, Comparison, Report, Table
+from attent.experiments.report import Column, ModelComparison, Report, ResultTable
 from attent.experiments.trainings import MODELS, TITLES, Options, Say, TrainingPlan
 from attent.training.progress import Progress
 
@@ -58,7 +58,7 @@ class LengthCorpus:
     plan: Callable[[str, int], TrainingPlan]
 
 
-def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> Comparison:
+def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
     """Train each model on dates, and on joined captions if their folder is given, and judge them by source length.
 
     The figure is that of Bahdanau et al. (2015), figure 2, arXiv 1409.0473: BLEU against the length of the source, for models
@@ -73,7 +73,7 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
     plans = [corpus.plan(name, seed) for corpus in test_corpora for name in models for seed in seeds]
     judging = len(models) * len(seeds) * (JUDGING_DATES + (0.0 if options.data is None else JUDGING_CAPTIONS))
     trainings.train(plans, options.out, judging=judging, say=say, progress=progress)
-    tables: list[Table] = []
+    tables: list[ResultTable] = []
     figures: list[Figure] = []
     for corpus in test_corpora:
         rows, series = zip(*(_judge(corpus, name, seeds, options, say) for name in models), strict=True)
@@ -84,7 +84,7 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
         f"Seeds {', '.join(map(str, seeds))}. An interval holds 95 % of {RESAMPLES:,} resamples of the test sentences; the scores of "
         "several seeds stand in brackets. Tokens per second are target tokens of training."
     ]
-    return Comparison("length", Report("Quality by source length", machine_info(), tables, notes), figures)
+    return ModelComparison("length", Report("Quality by source length", machine_info(), tables, notes), figures)
 
 
 def _dates(options: Options) -> LengthCorpus:
@@ -149,21 +149,21 @@ def seeds_title(seeds: Sequence[int]) -> str:
     return "one seed" if len(seeds) == 1 else f"mean of {len(seeds)} seeds"
 
 
-def _summary_table(corpus: LengthCorpus, rows: Sequence[dict[str, Any]]) -> Table:
+def _summary_table(corpus: LengthCorpus, rows: Sequence[dict[str, Any]]) -> ResultTable:
     columns = [
         Column("model", "model"),
         Column("score", f"{corpus.measure.name} [95 %] (seeds)"),
         *OUTCOME_COLUMNS,
         Column("translated_per_second", "sentences/s translated", ",.0f"),
     ]
-    return Table(f"{corpus.title}, {len(corpus.test):,} test sentences", columns, rows)
+    return ResultTable(f"{corpus.title}, {len(corpus.test):,} test sentences", columns, rows)
 
 
-def _length_table(corpus: LengthCorpus, series: Sequence[Series]) -> Table:
+def _length_table(corpus: LengthCorpus, series: Sequence[Series]) -> ResultTable:
     columns = [Column("length", f"source, mean {corpus.unit}", ".0f"), Column("sentences", "sentences")]
     columns += [Column(line.name, line.name) for line in series]
     rows: list[dict[str, Any]] = []
     for points in zip(*(line.points for line in series), strict=True):
         row: dict[str, Any] = {"length": points[0].x, "sentences": str(points[0].sentences)}
         rows.append(row | {line.name: f"{p.y:.1f} [{p.low:.1f}, {p.high:.1f}]" for line, p in zip(series, points, strict=True)})
-    return Table(f"{corpus.measure.name[:1].upper()}{corpus.measure.name[1:]} by source length", columns, rows)
+    return ResultTable(f"{corpus.measure.name[:1].upper()}{corpus.measure.name[1:]} by source length", columns, rows)

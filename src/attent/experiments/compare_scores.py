@@ -13,7 +13,7 @@ from attent.experiments.compare_length import JUDGING_DATES, OUTCOME_COLUMNS, se
 from attent.experiments.confidence import EXACT_MATCH, RESAMPLES, Estimate, estimate
 from attent.experiments.figures import Figure, Point, Series
 from attent.experiments.machine import machine_info
-from attent.experiments.report import Column, Comparison, Report, Table
+from attent.experiments.report import Column, ModelComparison, Report, ResultTable
 from attent.experiments.trainings import Options, Say, TrainingPlan
 from attent.training.progress import Progress
 
@@ -24,7 +24,7 @@ ALL_SCORES = (*SCORES, *LOCAL)
 TITLES = {"rnn": "RNN, Luong", "transformer": "Transformer"}
 
 
-def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> Comparison:
+def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
     """Train an RNN with Luong's attention and a Transformer with each score, and judge them on held-out dates.
 
     Raises:
@@ -59,8 +59,8 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
         "as Luong's does, from the state behind the step; local-m and local-p see 10 characters to either side, of their own place and "
         "of one they predict. Tokens per second are target tokens of training: additive and general have a path of their own there."
     ]
-    report = Report("Scores", machine_info(), [Table("Exact match on dates, per cent", columns, rows)], notes)
-    return Comparison("scores", report, [Figure("scores", title, "score", "exact match, per cent", series, kind="dots")])
+    report = Report("Scores", machine_info(), [ResultTable("Exact match on dates, per cent", columns, rows)], notes)
+    return ModelComparison("scores", report, [Figure("scores", title, "score", "exact match, per cent", series, kind="dots")])
 
 
 def _plan(model: str, score: str, seed: int, options: Options) -> TrainingPlan:

@@ -22,7 +22,7 @@ from attent.experiments.compare_length import JUDGING_DATES
 from attent.experiments.compare_scores import judge_dates
 from attent.experiments.figures import Figure, Point, Series
 from attent.experiments.machine import machine_info
-from attent.experiments.report import Column, Comparison, Report, Table, three_digits
+from attent.experiments.report import Column, ModelComparison, Report, ResultTable, three_digits
 from attent.experiments.timing import milliseconds
 from attent.experiments.trainings import Options, Say, TrainingPlan
 from attent.models.build import build
@@ -54,7 +54,7 @@ KEYS, QUERIES = 32, 256
 Layer = Callable[[Tensor], Tensor]
 
 
-def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> Comparison:
+def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
     """Measure gradients and times, and train Transformers of several widths and numbers of heads on dates.
 
     Raises:
@@ -83,7 +83,7 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
         f"Seeds {', '.join(map(str, seeds))}. Gradients and entropies are those of layers before any training; "
         f"{math.log(KEYS):.2f} nats is the entropy of a query that looks at {KEYS} keys alike."
     ]
-    return Comparison("why", Report("Why", machine_info(), tables, notes), [gradients, times, widths, heads])
+    return ModelComparison("why", Report("Why", machine_info(), tables, notes), [gradients, times, widths, heads])
 
 
 def _width_plan(score: str, width: int, seed: int, options: Options) -> TrainingPlan:
@@ -97,7 +97,7 @@ def _head_plan(heads: int, seed: int, options: Options) -> TrainingPlan:
     return trainings.plan_on_dates(f"heads/{heads}-{seed}", model, seed, options, updates=UPDATES_OF_HEADS, minutes=MINUTES_OF_HEADS)
 
 
-def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: Options) -> tuple[Table, Figure]:
+def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: Options) -> tuple[ResultTable, Figure]:
     """Return loss and entropy by score and width."""
     rows: list[dict[str, Any]] = []
     points: dict[str, list[Point]] = {score: [] for score in SCORES}
@@ -121,10 +121,10 @@ def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: O
     title = "Loss on dates after the same training, one head as wide as the model"
     series = [Series(score, points[score]) for score in SCORES]
     figure = Figure("why-widths", title, "width Dk", "validation loss, nats per token", series, log_x=True, log_y=True)
-    return Table("Dot and scaled dot product by width", columns, rows), figure
+    return ResultTable("Dot and scaled dot product by width", columns, rows), figure
 
 
-def _compare_heads(plans: dict[int, list[TrainingPlan]], options: Options, say: Say) -> tuple[Table, Figure]:
+def _compare_heads(plans: dict[int, list[TrainingPlan]], options: Options, say: Say) -> tuple[ResultTable, Figure]:
     """Return exact match by the number of heads."""
     rows: list[dict[str, Any]] = []
     points: list[Point] = []
@@ -143,18 +143,20 @@ def _compare_heads(plans: dict[int, list[TrainingPlan]], options: Options, say: 
         Column("tokens_per_second", "tokens/s", ",.0f"),
     ]
     title = f"Heads of a Transformer of width {trainings.TRANSFORMER['width']} on dates"
-    return Table(title, columns, rows), Figure("why-heads", title, "heads", "exact match, per cent", [Series("", points)], kind="dots")
+    return ResultTable(title, columns, rows), Figure(
+        "why-heads", title, "heads", "exact match, per cent", [Series("", points)], kind="dots"
+    )
 
 
 def _points_table(
     title: str, heading: str, figure: Figure, x_values: Sequence[float], form: Callable[[float], str] = "{:.2g}".format
-) -> Table:
+) -> ResultTable:
     """Return a table of a figure's points at these values of x, a column for each line; empty cells behind a line's end."""
     rows: list[dict[str, Any]] = []
     for x in x_values:
         row: dict[str, Any] = {"x": f"{x:g}"}
         rows.append(row | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x})
-    return Table(title, [Column("x", heading), *(Column(line.name, line.name) for line in figure.series)], rows)
+    return ResultTable(title, [Column("x", heading), *(Column(line.name, line.name) for line in figure.series)], rows)
 
 
 def layers(width: int = WIDTH) -> dict[str, Layer]:

@@ -140,8 +140,8 @@ def _set_log_y(axes: Any) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_yscale("log")
-    least, largest = axes.get_ylim()
-    if largest < WIDE_RANGE * least:
+    bottom, top = axes.get_ylim()
+    if top < WIDE_RANGE * bottom:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())

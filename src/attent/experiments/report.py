@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Rows of values, some of which are shown.
 
     Args:
@@ -71,7 +71,7 @@ class Report:
 
     title: str
     machine: Mapping[str, str | int]
-    tables: Sequence[Table]
+    tables: Sequence[ResultTable]
     notes: Sequence[str] = field(default_factory=list)
 
     def lines(self, commit: str | None = None) -> list[str]:
@@ -92,7 +92,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """The results of one comparison of models.
 
     Args:

@@ -129,16 +129,16 @@ class Translations(NamedTuple):
     seconds: float
 
 
-def select(kind: str, names: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """Return those names in the order of the known ones; all of these if there are none.
+def select(kind: str, names: Sequence[str] | None, choices: Sequence[str]) -> list[str]:
+    """Return those names in the order of the choices; all of these if there are none.
 
     Raises:
         UnknownNameError: a name is not known.
     """
     for name in names or ():
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
-    return [name for name in known if not names or name in names]
+        if name not in choices:
+            raise UnknownNameError(kind, name, choices)
+    return [name for name in choices if not names or name in names]
 
 
 def model_settings(name: str, *, captions: bool = False) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attent.experiments import compare_scores
-from attent.experiments.report import Comparison, Report
+from attent.experiments.report import ModelComparison, Report
 from attent.experiments.trainings import Options
 
 MACHINE = {"processor": "one", "threads": 1, "python": "3", "torch": "2"}
@@ -33,9 +33,9 @@ def test_bad_input_is_one_line(attent, tmp_path: Path) -> None:
 def test_the_table_is_printed_and_kept_and_copied(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Options] = []
 
-    def compare(options: Options, *, say) -> Comparison:
+    def compare(options: Options, *, say) -> ModelComparison:
         asked.append(options)
-        return Comparison("scores", Report("Scores", MACHINE, []), [])
+        return ModelComparison("scores", Report("Scores", MACHINE, []), [])
 
     monkeypatch.setattr(compare_scores, "compare", compare)
     out, copy = tmp_path / "out", tmp_path / "copy"

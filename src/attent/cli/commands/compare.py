@@ -12,7 +12,7 @@ from attent.cli.output import say
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from attent.experiments.report import Comparison
+    from attent.experiments.report import ModelComparison
 
 compare = typer.Typer(help="Train models beside each other, and draw what comes of it.", rich_markup_mode=None)
 
@@ -85,7 +85,7 @@ def why(out: Out = None, minutes: Minutes = None, updates: Updates = None, seeds
     _run(compare, "why", copy, out=out, minutes=minutes, updates=updates, seeds=seeds)
 
 
-def _run(experiment: Callable[..., Comparison], name: str, copy: Path | None, *, out: Path | None, **options: Any) -> None:
+def _run(experiment: Callable[..., ModelComparison], name: str, copy: Path | None, *, out: Path | None, **options: Any) -> None:
     from attent.experiments.trainings import Options
 
     if options["minutes"] == 0:
