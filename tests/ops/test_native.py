@@ -52,9 +52,9 @@ def test_a_torch_without_the_entry_leaves_threads_to_the_extension(monkeypatch: 
 def test_no_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         @staticmethod
-        def attent_kept(*arguments: object) -> int:
+        def attent_dropout_mask(*arguments: object) -> int:
             return 1
 
     monkeypatch.setattr(native, "library", Full)
     with pytest.raises(MemoryError, match="no memory left"):
-        native.run("attent_kept", (torch.zeros(1),), 1)
+        native.run("attent_dropout_mask", (torch.zeros(1),), 1)

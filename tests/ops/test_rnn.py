@@ -76,7 +76,7 @@ def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.
     monkeypatch.setattr(native, "run", lambda name, *arguments, run=native.run: (called.append(name), run(name, *arguments)))
     reader, features = BidirectionalRecurrent("gru", 3, 7), torch.randn(5, 11, 3)
     reader(features, LENGTHS)
-    assert called == ["attent_gates"] * 22
+    assert called == ["attent_rnn_cell"] * 22
     called.clear()
     reader.eval()(features, LENGTHS)
     with torch.no_grad():

@@ -90,7 +90,7 @@ class _AddLayerNorm(torch.autograd.Function):
         is_half = residual is not None and residual.dtype == torch.bfloat16, options.dtype == torch.bfloat16
         inputs = (features, empty if residual is None else residual.contiguous(), weight.contiguous(), bias.contiguous())
         outputs = (empty if total is None else total, normalized, statistics)
-        native.run("attent_residual_norm", (*inputs, *outputs), rows, width, *is_half, *options.dropout(), options.epsilon)
+        native.run("attent_add_layer_norm", (*inputs, *outputs), rows, width, *is_half, *options.dropout(), options.epsilon)
         ctx.save_for_backward(features if total is None else total, weight, statistics)
         ctx.options, ctx.residual_dtype = options, None if residual is None else residual.dtype
         ctx.set_materialize_grads(False)
@@ -110,7 +110,7 @@ class _AddLayerNorm(torch.autograd.Function):
         inputs = (total, dnormalized.contiguous(), empty if dtotal is None else dtotal.contiguous(), weight.contiguous(), statistics)
         outputs = (dfeatures, empty if dresidual is None else dresidual, dweight, dbias)
         is_half = ctx.residual_dtype == torch.bfloat16, options.dtype == torch.bfloat16
-        native.run("attent_residual_norm_gradients", (*inputs, *outputs), len(statistics), total.shape[-1], *is_half, *options.dropout())
+        native.run("attent_add_layer_norm_gradients", (*inputs, *outputs), len(statistics), total.shape[-1], *is_half, *options.dropout())
         return dfeatures, dresidual, dweight, dbias, None
 
 

@@ -69,14 +69,14 @@ class AttentionSteps:
             padded = -(-width // LANES) * LANES
             self.v = F.pad(source.v, (0, padded - width))
             self.lowered_keys, self.maxima = source.values.new_empty(rows, keys, padded), torch.empty(rows)
-            native.run("attent_glanced_keys", (source.keys, self.lowered_keys, self.maxima), rows, keys, width, self.is_half)
+            native.run("attent_rnn_attention_keys", (source.keys, self.lowered_keys, self.maxima), rows, keys, width, self.is_half)
 
     def forward(self, step: int, product: Tensor) -> Tensor:
         """Return the context of a step, (B, n), given W q, (B, D)."""
         source = self.source
         inputs = (product, self.bias, self.v, source.keys, self.lowered_keys, self.maxima, source.values, source.lengths)
         outputs = (self.queries, self.weights, self.contexts)
-        native.run("attent_glance", (*inputs, *outputs), *self.sizes, step, product.stride(0), self.is_half)
+        native.run("attent_rnn_attention", (*inputs, *outputs), *self.sizes, step, product.stride(0), self.is_half)
         return self.contexts[step]
 
     def start_backward(self) -> None:
@@ -98,7 +98,7 @@ class AttentionSteps:
         inputs = (self.queries, self.weights, self.v, source.keys, self.lowered_keys, self.maxima, source.values, source.lengths, dcontext)
         outputs = (self.empty if dcontexts is None else dcontexts, self.dcontexts, self.dscores, dqueries)
         strides = dqueries.stride(0), dqueries.stride(1)
-        native.run("attent_glance_gradients", (*inputs, *outputs), *self.sizes, step, *strides, self.is_half)
+        native.run("attent_rnn_attention_gradients", (*inputs, *outputs), *self.sizes, step, *strides, self.is_half)
 
     def source_gradients(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the gradients of values, keys and v, after all steps' backward."""
@@ -109,7 +109,7 @@ class AttentionSteps:
             return dvalues, torch.bmm(self.dscores.to(dtype).mT, self.queries.to(dtype)), None
         dkeys, dv = torch.empty_like(source.keys), torch.empty(rows, width)
         tensors = (self.queries, self.dscores, self.v, source.keys, self.maxima, source.lengths, dkeys, dv)
-        native.run("attent_glanced_keys_gradients", tensors, rows, steps, keys, width, self.is_half)
+        native.run("attent_rnn_attention_keys_gradients", tensors, rows, steps, keys, width, self.is_half)
         return dvalues, dkeys, dv.sum(0)
 
 

@@ -83,7 +83,7 @@ def _native(scores: Tensor, log_probs: Tensor, special: tuple[int, int, int] | N
     count = min(2 * width, width * size) if width > 1 else 1
     totals, indices = log_probs.new_empty(number, count), scores.new_empty(number, count, dtype=torch.int64)
     numbers = (number, width, size, count, special is not None, *(special or (0, 0, 0)))
-    native.run("attent_likeliest", (scores.contiguous(), log_probs, totals, indices), *numbers)
+    native.run("attent_beam_topk", (scores.contiguous(), log_probs, totals, indices), *numbers)
     return totals, indices
 
 

@@ -58,7 +58,7 @@ class DenseAttention:
         """Return the context in the values' type; in memory a query's heads lie side by side."""
         query, key, value = (_with_unit_stride(tensor) for tensor in (query, key, value))
         context = value.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
-        self._run("attent_short", query, key, value, self.begin, self.end, self.bias, context, self._layout(query, key, value))
+        self._run("attent_dense_attention", query, key, value, self.begin, self.end, self.bias, context, self._layout(query, key, value))
         return context.transpose(1, 2)
 
     def backward(self, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
@@ -66,7 +66,7 @@ class DenseAttention:
         query, key, value, gradient = (_with_unit_stride(tensor) for tensor in (query, key, value, gradient))
         gradients = [tensor.new_empty(tensor.transpose(1, 2).shape) for tensor in (query, key, value)]
         inputs, layout = (query, key, value, self.begin, self.end, self.bias, gradient), self._layout(query, key, value, gradient)
-        self._run("attent_short_gradients", *inputs, *gradients, layout)
+        self._run("attent_dense_attention_gradients", *inputs, *gradients, layout)
         return tuple(tensor.transpose(1, 2) for tensor in gradients)
 
     def _layout(self, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor | None = None) -> Tensor:

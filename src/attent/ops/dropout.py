@@ -73,7 +73,7 @@ class DropoutMask:
         if self._is_native and weights.dtype == torch.float32:
             words = (row.to(torch.int32).contiguous(), self.column.to(torch.int32))
             sizes = row.numel(), self.column.numel()
-            native.run("attent_dropped", (*words, weights, out), *sizes, threshold(self.probability), factor)
+            native.run("attent_dropout", (*words, weights, out), *sizes, threshold(self.probability), factor)
             return out
         return torch.mul(weights, DropoutMask(row[None], self.column, self.probability).keep_mask()[0], out=out).mul_(factor)
 
@@ -133,7 +133,7 @@ def _native_keep_mask(row: Tensor, column: Tensor, threshold: int) -> Tensor:
     mask = torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool)
     if mask.numel():
         words = (row.to(torch.int32).contiguous(), column.to(torch.int32).contiguous())
-        native.run("attent_kept", (*words, mask), row.numel(), column.numel(), threshold)
+        native.run("attent_dropout_mask", (*words, mask), row.numel(), column.numel(), threshold)
     return mask
 
 

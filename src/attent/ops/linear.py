@@ -78,7 +78,7 @@ def _input_gradient(doutputs: Sequence[Tensor], weights: Sequence[Tensor], input
     dinputs = doutputs[0].new_empty(*doutputs[0].shape[:-1], width)
     operands = [operand for operands in zip(doutputs, weights, strict=True) for operand in operands]
     tensors = _or_empty(*_padded(operands, 2 * LAYERS), inputs, dinputs)
-    native.run("attent_linear_inputs", tensors, dinputs.numel() // width, *_sizes(weights), width)
+    native.run("attent_linear_input_gradients", tensors, dinputs.numel() // width, *_sizes(weights), width)
     return dinputs
 
 
@@ -87,7 +87,7 @@ def _parameter_gradients(doutput: Tensor, features: Tensor, has_bias: bool) -> t
     rows, columns = doutput.shape[-1], features.shape[-1]
     dweight = doutput.new_empty(rows, columns, dtype=torch.float32)
     dbias = doutput.new_empty(rows if has_bias else 0, dtype=torch.float32)
-    native.run("attent_linear_weights", (doutput, features, dweight, dbias), doutput.numel() // rows, rows, columns)
+    native.run("attent_linear_weight_gradients", (doutput, features, dweight, dbias), doutput.numel() // rows, rows, columns)
     return dweight, dbias if has_bias else None
 
 

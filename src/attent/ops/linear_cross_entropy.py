@@ -128,7 +128,7 @@ def _forward_amx(
     dbias = torch.zeros_like(bias) if needs_grad and bias is not None else None
     tensors = (features, weight, bias, target.contiguous(), losses, dfeatures, dweight, dbias)
     tensors, scale = tuple(empty if tensor is None else tensor for tensor in tensors), 1 / len(target)
-    native.run("attent_output_loss_tiles", tensors, *features.shape, len(weight), needs_grad, smoothing, scale)
+    native.run("attent_linear_cross_entropy_amx", tensors, *features.shape, len(weight), needs_grad, smoothing, scale)
     return losses.sum() * scale, dfeatures, dweight, dbias
 
 
@@ -139,7 +139,7 @@ def _native_loss(logits: Tensor, bias: Tensor | None, target: Tensor, smoothing:
     bias_sums = torch.empty(-(-tokens // ROWS) if needs_grad and bias is not None else 0, classes)
     is_half = logits.dtype == torch.bfloat16
     tensors = (logits, target.contiguous(), shift, losses, bias_sums)
-    native.run("attent_output_loss", tensors, tokens, classes, is_half, needs_grad, smoothing)
+    native.run("attent_linear_cross_entropy", tensors, tokens, classes, is_half, needs_grad, smoothing)
     return losses.sum(), logits if needs_grad else None, bias_sums.sum(0) if len(bias_sums) else None
 
 

@@ -14,29 +14,29 @@ NAME = "attent.ops._compiled"
 POINTER, INTEGER, WORD, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32, ctypes.c_float
 # Arguments of each function before the threads: tensors, sizes, further numbers.
 SIGNATURES = {
-    "attent_tanh_scores": [POINTER] * 4 + [INTEGER] * 5,
-    "attent_tanh_gradients": [POINTER] * 7 + [INTEGER] * 6,
-    "attent_kept": [POINTER] * 3 + [INTEGER] * 2 + [WORD],
-    "attent_residual_norm": [POINTER] * 7 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER] * 2,
-    "attent_residual_norm_gradients": [POINTER] * 9 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER],
-    "attent_products": [POINTER] * 3 + [INTEGER] * 3,
-    "attent_encoder": [POINTER] * 8 + [INTEGER] * 10 + [NUMBER] * 3,
-    "attent_step": [POINTER] * 12 + [INTEGER] * 16 + [NUMBER] * 3,
-    "attent_likeliest": [POINTER] * 4 + [INTEGER] * 8,
-    "attent_dropped": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
-    "attent_short": [POINTER] * 8 + [WORD] * 2 + [NUMBER] * 2,
-    "attent_short_gradients": [POINTER] * 11 + [WORD] * 2 + [NUMBER] * 2,
-    "attent_output_loss": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
-    "attent_output_loss_tiles": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,
+    "attent_tanh_score": [POINTER] * 4 + [INTEGER] * 5,
+    "attent_tanh_score_gradients": [POINTER] * 7 + [INTEGER] * 6,
+    "attent_dropout_mask": [POINTER] * 3 + [INTEGER] * 2 + [WORD],
+    "attent_add_layer_norm": [POINTER] * 7 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_add_layer_norm_gradients": [POINTER] * 9 + [INTEGER] * 4 + [WORD] * 2 + [NUMBER],
+    "attent_packed_gemm": [POINTER] * 3 + [INTEGER] * 3,
+    "attent_transformer_encoder": [POINTER] * 8 + [INTEGER] * 10 + [NUMBER] * 3,
+    "attent_transformer_step": [POINTER] * 12 + [INTEGER] * 16 + [NUMBER] * 3,
+    "attent_beam_topk": [POINTER] * 4 + [INTEGER] * 8,
+    "attent_dropout": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
+    "attent_dense_attention": [POINTER] * 8 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_dense_attention_gradients": [POINTER] * 11 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_linear_cross_entropy": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
+    "attent_linear_cross_entropy_amx": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,
     "attent_linear": [POINTER] * 10 + [INTEGER] * 6,
-    "attent_linear_inputs": [POINTER] * 8 + [INTEGER] * 5,
-    "attent_linear_weights": [POINTER] * 4 + [INTEGER] * 3,
-    "attent_gates": [POINTER] * 12 + [INTEGER] * 8,
-    "attent_gates_gradients": [POINTER] * 11 + [INTEGER] * 10,
-    "attent_glanced_keys": [POINTER] * 3 + [INTEGER] * 4,
-    "attent_glanced_keys_gradients": [POINTER] * 8 + [INTEGER] * 5,
-    "attent_glance": [POINTER] * 11 + [INTEGER] * 8,
-    "attent_glance_gradients": [POINTER] * 13 + [INTEGER] * 9,
+    "attent_linear_input_gradients": [POINTER] * 8 + [INTEGER] * 5,
+    "attent_linear_weight_gradients": [POINTER] * 4 + [INTEGER] * 3,
+    "attent_rnn_cell": [POINTER] * 12 + [INTEGER] * 8,
+    "attent_rnn_cell_gradients": [POINTER] * 11 + [INTEGER] * 10,
+    "attent_rnn_attention_keys": [POINTER] * 3 + [INTEGER] * 4,
+    "attent_rnn_attention_keys_gradients": [POINTER] * 8 + [INTEGER] * 5,
+    "attent_rnn_attention": [POINTER] * 11 + [INTEGER] * 8,
+    "attent_rnn_attention_gradients": [POINTER] * 13 + [INTEGER] * 9,
 }
 
 
@@ -60,14 +60,14 @@ def library() -> ctypes.CDLL | None:
 def simd_level() -> int:
     """Return the widest registers of this processor: 2 for AVX-512, 1 for AVX2, 0 for any."""
     loaded = library()
-    return 0 if loaded is None else loaded.attent_level()
+    return 0 if loaded is None else loaded.attent_simd_level()
 
 
 @cache
 def has_amx() -> bool:
     """Return whether this processor multiplies tiles of bfloat16 (AMX), and the library was compiled for them."""
     loaded = library()
-    return loaded is not None and simd_level() == 2 and bool(loaded.attent_tiles())
+    return loaded is not None and simd_level() == 2 and bool(loaded.attent_has_amx())
 
 
 @cache

@@ -90,5 +90,5 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
 def product(packed: Tensor, features: Tensor, out: Tensor) -> Tensor:
     """Write features (…, K) times panels, plus the bias that follows these, to contiguous `out`, (…, N)."""
     depth, rows = features.shape[-1], features.contiguous()
-    native.run("attent_products", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1])
+    native.run("attent_packed_gemm", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1])
     return out

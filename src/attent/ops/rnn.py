@@ -202,7 +202,7 @@ class RnnSteps:
             self.lengths,
         )
         numbers = (*self.shape[1:], step, *inputs.strides(), hidden_gates.stride(0), self.is_half, self.is_lstm)
-        native.run("attent_gates", tensors, *numbers)
+        native.run("attent_rnn_cell", tensors, *numbers)
 
     def start_backward(self, hidden: Tensor | None, cell: Tensor | None) -> None:
         """Set the gradients of the last state."""
@@ -237,7 +237,7 @@ class RnnSteps:
         )
         has_half_outputs = doutputs is not None and doutputs.dtype == torch.bfloat16
         strides = (*dinputs.strides(), dhidden_gates.stride(0), dhidden_gates.stride(1))
-        native.run("attent_gates_gradients", tensors, *self.shape[1:], step, *strides, self.is_half, has_half_outputs, self.is_lstm)
+        native.run("attent_rnn_cell_gradients", tensors, *self.shape[1:], step, *strides, self.is_half, has_half_outputs, self.is_lstm)
 
 
 class _FusedRnn(torch.autograd.Function):

@@ -50,7 +50,7 @@ def encode(stack: PackedStack, embedding: PackedEmbedding, token_ids: Tensor, le
     features = torch.zeros(batch, length, stack.sizes[0])
     table, scale, positions, angles = embedding
     tensors = (_int64(token_ids), table, positions, *angles, stack.weights, _int64(lengths), features)
-    native.run("attent_encoder", tensors, batch, length, *stack.sizes, scale, *stack.numbers)
+    native.run("attent_transformer_encoder", tensors, batch, length, *stack.sizes, scale, *stack.numbers)
     return features
 
 
@@ -96,7 +96,7 @@ def decode_step(
     tensors = (_int64(token_ids), table, positions, *angles, stack.weights, keys_values, rows, memory_rows, lengths, memory, features)
     layer_stride, position_stride, row_stride, _ = keys_values.stride()
     strides = (batch, length - 1, rows.stride(0), layer_stride, row_stride, position_stride, memory.shape[1], memory.shape[2])
-    native.run("attent_step", tensors, *strides, *stack.sizes, scale, *stack.numbers)
+    native.run("attent_transformer_step", tensors, *strides, *stack.sizes, scale, *stack.numbers)
     return features
 
 

@@ -73,10 +73,10 @@ const float* lengthened(const float* from, int64_t width, int64_t line, float* t
 
 // Of features and output (number, width), the latter perhaps half or none, together = features + Dropout(output), normalised =
 // LayerNorm(together), perhaps half, and statistics (number, 2), mean and 1/σ. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_residual_norm(const float* features, const void* output, const float* weight, const float* bias, float* together,
-                                  void* normalised, float* statistics, int64_t number, int64_t width, int64_t output_half,
-                                  int64_t normalised_half, uint32_t seed, uint32_t threshold, float factor, float epsilon,
-                                  int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_add_layer_norm(const float* features, const void* output, const float* weight, const float* bias,
+                                   float* together, void* normalised, float* statistics, int64_t number, int64_t width,
+                                   int64_t output_half, int64_t normalised_half, uint32_t seed, uint32_t threshold, float factor,
+                                   float epsilon, int64_t threads, Parallel parallel, int level) {
   const int64_t line = (width + MOST_LANES - 1) / MOST_LANES * MOST_LANES;
   Memory memory;
   float *columns = memory.ask(line), *long_weight = memory.ask(line), *long_bias = memory.ask(line);
@@ -90,10 +90,11 @@ EXPORTED int attent_residual_norm(const float* features, const void* output, con
 
 // The gradients of features, output (if there is one), weight and bias, from those of normalised and of together (if it has one).
 // Returns 0, or 1 where memory ran out.
-EXPORTED int attent_residual_norm_gradients(const float* together, const void* dnormalised, const float* dtogether, const float* weight,
-                                            const float* statistics, float* dfeatures, void* doutput, float* dweight, float* dbias,
-                                            int64_t number, int64_t width, int64_t output_half, int64_t normalised_half, uint32_t seed,
-                                            uint32_t threshold, float factor, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_add_layer_norm_gradients(const float* together, const void* dnormalised, const float* dtogether,
+                                             const float* weight, const float* statistics, float* dfeatures, void* doutput,
+                                             float* dweight, float* dbias, int64_t number, int64_t width, int64_t output_half,
+                                             int64_t normalised_half, uint32_t seed, uint32_t threshold, float factor,
+                                             int64_t threads, Parallel parallel, int level) {
   const int64_t line = (width + MOST_LANES - 1) / MOST_LANES * MOST_LANES, tasks = (number + ROWS - 1) / ROWS;
   Memory memory;
   float *columns = memory.ask(line), *long_weight = memory.ask(line), *sums = memory.ask(tasks * 2 * line);

@@ -103,9 +103,9 @@ int spread(const Short& job, Task task, int64_t scratch, int64_t threads, Parall
 }  // namespace
 
 // context (B, Tq, H, Dv), contiguous. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_short(const void* query, const void* key, const void* value, const int64_t* first, const int64_t* behind,
-                          const float* term, void* context, const int64_t* shape, uint32_t seed, uint32_t threshold, float factor,
-                          float scale, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_dense_attention(const void* query, const void* key, const void* value, const int64_t* first,
+                                    const int64_t* behind, const float* term, void* context, const int64_t* shape, uint32_t seed,
+                                    uint32_t threshold, float factor, float scale, int64_t threads, Parallel parallel, int level) {
   Short job{query, key, value, first, behind, term, context, nullptr, nullptr, nullptr, nullptr, {}, mixed(seed), threshold, factor, scale};
   std::memcpy(&job.shape, shape, sizeof job.shape);
   const int64_t line = line_of(job.shape.width), value_line = line_of(job.shape.value_width), keys = job.shape.keys;
@@ -116,10 +116,10 @@ EXPORTED int attent_short(const void* query, const void* key, const void* value,
 
 // dquery (B, Tq, H, D), dkey (B, Tk, G, D) and dvalue (B, Tk, G, Dv), contiguous, of the types of what they are gradients of. Returns 0,
 // or 1 where memory ran out.
-EXPORTED int attent_short_gradients(const void* query, const void* key, const void* value, const int64_t* first, const int64_t* behind,
-                                    const float* term, const void* gradient, void* dquery, void* dkey, void* dvalue,
-                                    const int64_t* shape, uint32_t seed, uint32_t threshold, float factor, float scale, int64_t threads,
-                                    Parallel parallel, int level) {
+EXPORTED int attent_dense_attention_gradients(const void* query, const void* key, const void* value, const int64_t* first,
+                                              const int64_t* behind, const float* term, const void* gradient, void* dquery,
+                                              void* dkey, void* dvalue, const int64_t* shape, uint32_t seed, uint32_t threshold,
+                                              float factor, float scale, int64_t threads, Parallel parallel, int level) {
   Short job{query, key, value, first, behind, term, nullptr, gradient, dquery, dkey, dvalue, {}, mixed(seed), threshold, factor, scale};
   std::memcpy(&job.shape, shape, sizeof job.shape);
   const int64_t line = line_of(job.shape.width), value_line = line_of(job.shape.value_width), keys = job.shape.keys;

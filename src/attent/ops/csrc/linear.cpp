@@ -201,7 +201,7 @@ int multiply(const Product& job, int64_t inner, int64_t threads, Parallel parall
 }  // namespace
 
 // Whether the processor has tiles of bfloat16 and the system lets this process use them.
-EXPORTED int attent_tiles() {
+EXPORTED int attent_has_amx() {
 #ifdef HAS_AMX
   unsigned a, b, c, d, extended, b1, c1, d1;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !__get_cpuid_count(7, 1, &extended, &b1, &c1, &d1)) return 0;
@@ -238,10 +238,10 @@ EXPORTED int attent_linear(const uint16_t* x, const float* weight0, const float*
 
 // Of up to three dy (number, inner) and weights (inner, outer): dx (number, outer) = Σ dy W, zero where `above` (number, outer) is given
 // and not above zero. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_linear_inputs(const uint16_t* dy0, const float* weight0, const uint16_t* dy1, const float* weight1,
-                                  const uint16_t* dy2, const float* weight2, const uint16_t* above, uint16_t* dx, int64_t number,
-                                  int64_t inner0, int64_t inner1, int64_t inner2, int64_t outer, int64_t threads, Parallel parallel,
-                                  int) {
+EXPORTED int attent_linear_input_gradients(const uint16_t* dy0, const float* weight0, const uint16_t* dy1, const float* weight1,
+                                           const uint16_t* dy2, const float* weight2, const uint16_t* above, uint16_t* dx,
+                                           int64_t number, int64_t inner0, int64_t inner1, int64_t inner2, int64_t outer,
+                                           int64_t threads, Parallel parallel, int) {
 #ifdef HAS_AMX
   const float* weights[] = {weight0, weight1, weight2};
   const int64_t inner = inner0 + inner1 + inner2;
@@ -258,8 +258,8 @@ EXPORTED int attent_linear_inputs(const uint16_t* dy0, const float* weight0, con
 
 // dweight (outer, inner) = dyᵀ x and dbias (outer), or none, of dy (number, outer) and x (number, inner). Returns 0, or 1 where memory
 // ran out.
-EXPORTED int attent_linear_weights(const uint16_t* dy, const uint16_t* x, float* dweight, float* dbias, int64_t number, int64_t outer,
-                                   int64_t inner, int64_t threads, Parallel parallel, int) {
+EXPORTED int attent_linear_weight_gradients(const uint16_t* dy, const uint16_t* x, float* dweight, float* dbias, int64_t number,
+                                            int64_t outer, int64_t inner, int64_t threads, Parallel parallel, int) {
 #ifdef HAS_AMX
   const int64_t tasks = (number + TOKENS - 1) / TOKENS;
   Memory memory;

@@ -37,9 +37,9 @@ constexpr int64_t ROWS = 16;
 // the slopes are wanted, softmax − smoothing / width, less 1 − smoothing at the target, stands in their place. With a bias (width), which
 // is added to the logits, columns (rows / 16 rounded up, width) are sums of 16 rows' slopes before these are rounded. Returns 0, or 1
 // where memory ran out.
-EXPORTED int attent_output_loss(void* logits, const int64_t* target, const float* bias, float* losses, float* columns, int64_t rows,
-                                int64_t width, int64_t halves, int64_t wanted, float smoothing, int64_t threads, Parallel parallel,
-                                int level) {
+EXPORTED int attent_linear_cross_entropy(void* logits, const int64_t* target, const float* bias, float* losses, float* columns,
+                                         int64_t rows, int64_t width, int64_t halves, int64_t wanted, float smoothing,
+                                         int64_t threads, Parallel parallel, int level) {
   const Losses job{logits, target, bias, losses, columns, rows, width, halves != 0, wanted != 0, smoothing};
   const auto task = CHOSEN(loss_task, level);
   return run(job, task, (rows + ROWS - 1) / ROWS, width, threads, parallel);

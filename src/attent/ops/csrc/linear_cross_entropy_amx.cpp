@@ -300,10 +300,10 @@ FOR_ANY
 // losses (number) of features (number, width) in bfloat16, weight (classes, width), bias (classes) or none, and targets that lie within
 // the classes. Where the gradients are wanted, dfeatures (number, width) in bfloat16, dweight (classes, width) and dbias (classes), zero
 // before, become those of the losses' sum times `scale`. The width is a multiple of 32. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_output_loss_tiles(const uint16_t* features, const float* weight, const float* bias, const int64_t* target,
-                                      float* losses, uint16_t* dfeatures, float* dweight, float* dbias, int64_t number, int64_t width,
-                                      int64_t classes, int64_t wanted, float smoothing, float scale, int64_t threads, Parallel parallel,
-                                      int) {
+EXPORTED int attent_linear_cross_entropy_amx(const uint16_t* features, const float* weight, const float* bias,
+                                             const int64_t* target, float* losses, uint16_t* dfeatures, float* dweight,
+                                             float* dbias, int64_t number, int64_t width, int64_t classes, int64_t wanted,
+                                             float smoothing, float scale, int64_t threads, Parallel parallel, int) {
 #ifdef HAS_AMX
   OutputLoss job{features, weight, bias, target, losses, dweight, dbias, dfeatures, number, width, classes, threads > 4 ? threads : 4,
                  smoothing, scale, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};

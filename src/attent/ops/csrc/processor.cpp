@@ -3,7 +3,7 @@
 #include "native.h"
 
 // The widest registers that this processor has: 2 for AVX-512, 1 for AVX2, 0 for any.
-EXPORTED int attent_level() {
+EXPORTED int attent_simd_level() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&

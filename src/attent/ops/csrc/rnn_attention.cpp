@@ -75,18 +75,18 @@ struct Ends {
 }  // namespace
 
 // lines (rows, keys, whole(width)) of e^2k' and most (rows), the largest |k'| of each. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_glanced_keys(const void* key, void* lines, float* most, int64_t rows, int64_t keys, int64_t width, int64_t half,
-                                 int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_rnn_attention_keys(const void* key, void* lines, float* most, int64_t rows, int64_t keys, int64_t width,
+                                       int64_t half, int64_t threads, Parallel parallel, int level) {
   const Keys job{key, lines, most, rows, keys, width, half != 0};
   const auto task = CHOSEN(prepare, level);
   return run(job, task, rows, 0, threads, parallel);
 }
 
 // One step. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_glance(const void* product, const float* bias, const float* v, const void* key, const void* lines, const float* most,
-                           const void* values, const int64_t* lengths, float* queries, float* weights, void* contexts, int64_t rows,
-                           int64_t steps, int64_t keys, int64_t width, int64_t features, int64_t place, int64_t product_row, int64_t half,
-                           int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_rnn_attention(const void* product, const float* bias, const float* v, const void* key, const void* lines,
+                                  const float* most, const void* values, const int64_t* lengths, float* queries, float* weights,
+                                  void* contexts, int64_t rows, int64_t steps, int64_t keys, int64_t width, int64_t features,
+                                  int64_t place, int64_t product_row, int64_t half, int64_t threads, Parallel parallel, int level) {
   const Forward job{product, bias, v, most, key, lines, values, lengths, queries, weights, contexts,
                     rows, steps, keys, width, features, place, product_row, half != 0};
   const auto task = CHOSEN(forward, level);
@@ -94,11 +94,12 @@ EXPORTED int attent_glance(const void* product, const float* bias, const float* 
 }
 
 // The gradients of one step. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_glance_gradients(const float* queries, const float* weights, const float* v, const void* key, const void* lines,
-                                     const float* most, const void* values, const int64_t* lengths, const void* product,
-                                     const void* outer, void* dcontexts, float* dscores, void* dqueries, int64_t rows, int64_t steps,
-                                     int64_t keys, int64_t width, int64_t features, int64_t place, int64_t query_step, int64_t query_row,
-                                     int64_t half, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_rnn_attention_gradients(const float* queries, const float* weights, const float* v, const void* key,
+                                            const void* lines, const float* most, const void* values, const int64_t* lengths,
+                                            const void* product, const void* outer, void* dcontexts, float* dscores, void* dqueries,
+                                            int64_t rows, int64_t steps, int64_t keys, int64_t width, int64_t features,
+                                            int64_t place, int64_t query_step, int64_t query_row, int64_t half, int64_t threads,
+                                            Parallel parallel, int level) {
   const Backward job{queries, weights, v, most, key, lines, values, lengths, product, outer, dcontexts, dscores, dqueries,
                      rows, steps, keys, width, features, place, query_step, query_row, half != 0};
   const auto task = CHOSEN(backward, level);
@@ -106,9 +107,10 @@ EXPORTED int attent_glance_gradients(const float* queries, const float* weights,
 }
 
 // When all steps have theirs, the gradients of keys and, of each row, of v (rows, width). Returns 0, or 1 where memory ran out.
-EXPORTED int attent_glanced_keys_gradients(const float* queries, const float* dscores, const float* v, const void* key, const float* most,
-                                           const int64_t* lengths, void* dkeys, float* dv, int64_t rows, int64_t steps, int64_t keys,
-                                           int64_t width, int64_t half, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_rnn_attention_keys_gradients(const float* queries, const float* dscores, const float* v, const void* key,
+                                                 const float* most, const int64_t* lengths, void* dkeys, float* dv, int64_t rows,
+                                                 int64_t steps, int64_t keys, int64_t width, int64_t half, int64_t threads,
+                                                 Parallel parallel, int level) {
   const Ends job{queries, dscores, v, most, key, lengths, dkeys, dv, rows, steps, keys, width, half != 0};
   const auto task = CHOSEN(finish, level);
   return run(job, task, rows, (steps + 4) * whole(width) + steps, threads, parallel);

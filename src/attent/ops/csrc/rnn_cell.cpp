@@ -62,10 +62,11 @@ struct Backward {
 }  // namespace
 
 // One step. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_gates(const void* inputs, const void* beside, const void* ours, const float* input_bias, const float* our_bias,
-                          const float* hidden, const float* cell, float* hidden_after, float* cell_after, void* halves_after, void* kept,
-                          const int64_t* lengths, int64_t rows, int64_t width, int64_t place, int64_t input_step, int64_t input_row,
-                          int64_t our_row, int64_t half, int64_t lstm, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_rnn_cell(const void* inputs, const void* beside, const void* ours, const float* input_bias,
+                             const float* our_bias, const float* hidden, const float* cell, float* hidden_after, float* cell_after,
+                             void* halves_after, void* kept, const int64_t* lengths, int64_t rows, int64_t width, int64_t place,
+                             int64_t input_step, int64_t input_row, int64_t our_row, int64_t half, int64_t lstm, int64_t threads,
+                             Parallel parallel, int level) {
   const Forward job{inputs, beside, ours, input_bias, our_bias, hidden, cell, hidden_after, cell_after, halves_after, kept, lengths,
                     rows, width, place, {input_step, input_row}, our_row, half != 0, lstm != 0};
   const auto task = CHOSEN(forward, level);
@@ -73,11 +74,11 @@ EXPORTED int attent_gates(const void* inputs, const void* beside, const void* ou
 }
 
 // The gradients of one step. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_gates_gradients(const float* hidden, const float* cell, const float* cell_after, const void* kept, float* carried,
-                                    float* carried_cell, const void* product, const void* outer, void* dinputs, void* dours,
-                                    const int64_t* lengths, int64_t rows, int64_t width, int64_t place, int64_t input_step,
-                                    int64_t input_row, int64_t our_step, int64_t our_row, int64_t half, int64_t outer_half, int64_t lstm,
-                                    int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_rnn_cell_gradients(const float* hidden, const float* cell, const float* cell_after, const void* kept,
+                                       float* carried, float* carried_cell, const void* product, const void* outer, void* dinputs,
+                                       void* dours, const int64_t* lengths, int64_t rows, int64_t width, int64_t place,
+                                       int64_t input_step, int64_t input_row, int64_t our_step, int64_t our_row, int64_t half,
+                                       int64_t outer_half, int64_t lstm, int64_t threads, Parallel parallel, int level) {
   const Backward job{hidden, cell, cell_after, kept, carried, carried_cell, product, outer, dinputs, dours, lengths, rows, width, place,
                      {input_step, input_row}, {our_step, our_row}, half != 0, outer_half != 0, lstm != 0};
   const auto task = CHOSEN(backward, level);

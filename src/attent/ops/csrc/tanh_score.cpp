@@ -70,8 +70,9 @@ void prepare_direction(const float* v, int64_t width, float* inverse, float* tot
 }  // namespace
 
 // scores (groups, queries, keys). Returns 0, or 1 where memory ran out.
-EXPORTED int attent_tanh_scores(const float* query, const float* key, const float* v, float* scores, int64_t groups, int64_t directions,
-                                int64_t queries, int64_t keys, int64_t width, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_tanh_score(const float* query, const float* key, const float* v, float* scores, int64_t groups,
+                               int64_t directions, int64_t queries, int64_t keys, int64_t width, int64_t threads, Parallel parallel,
+                               int level) {
   const int64_t chunks = (queries + CHUNK - 1) / CHUNK, blocks = (keys + BLOCK - 1) / BLOCK;
   Memory memory;
   const Scores job{query, key, v, scores, groups, directions, queries, keys, width, chunks, blocks,
@@ -87,9 +88,9 @@ EXPORTED int attent_tanh_scores(const float* query, const float* key, const floa
 
 // gradient (groups, queries, keys) → dq (groups, queries, width), and of each slab of rows dk (groups, slabs, keys, width) and
 // dv (groups, slabs, width). Returns 0, or 1 where memory ran out.
-EXPORTED int attent_tanh_gradients(const float* query, const float* key, const float* v, const float* gradient, float* dq, float* dk,
-                                   float* dv, int64_t groups, int64_t directions, int64_t queries, int64_t keys, int64_t width,
-                                   int64_t slabs, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_tanh_score_gradients(const float* query, const float* key, const float* v, const float* gradient, float* dq,
+                                         float* dk, float* dv, int64_t groups, int64_t directions, int64_t queries, int64_t keys,
+                                         int64_t width, int64_t slabs, int64_t threads, Parallel parallel, int level) {
   const int64_t chunks = (queries + CHUNK - 1) / CHUNK, blocks = (keys + CHUNK - 1) / CHUNK, parts = (width + FEATURES - 1) / FEATURES;
   // whole chunks
   const int64_t per_slab = (chunks + slabs - 1) / slabs * CHUNK;

@@ -63,10 +63,11 @@ int64_t shared_out(int64_t number, int64_t threads, int64_t most) {
 }  // namespace
 
 // memory (B, T, E) of tokens (B, T), of which lengths (B) are real; nothing is written behind them.
-EXPORTED int attent_encoder(const int64_t* tokens, const float* table, const float* positions, const float* cosine, const float* sine,
-                            const float* weights, const int64_t* lengths, float* memory, int64_t number, int64_t length,
-                            int64_t width, int64_t heads, int64_t groups, int64_t head, int64_t wide, int64_t layers, int64_t pre,
-                            int64_t gelu, float factor, float scale, float epsilon, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_transformer_encoder(const int64_t* tokens, const float* table, const float* positions, const float* cosine,
+                                        const float* sine, const float* weights, const int64_t* lengths, float* memory,
+                                        int64_t number, int64_t length, int64_t width, int64_t heads, int64_t groups, int64_t head,
+                                        int64_t wide, int64_t layers, int64_t pre, int64_t gelu, float factor, float scale,
+                                        float epsilon, int64_t threads, Parallel parallel, int level) {
   const Stack stack{weights, width, heads, groups, head, wide, layers, pre != 0, gelu != 0, scale, epsilon};
   const int64_t most = TOGETHER / length, each = shared_out(number, threads, most ? most : 1);
   const Encoding job{stack, {tokens, table, positions, factor}, {cosine, sine}, lengths, memory, number, length, each};
@@ -75,12 +76,13 @@ EXPORTED int attent_encoder(const int64_t* tokens, const float* table, const flo
 }
 
 // features (B, E) of one token further.
-EXPORTED int attent_step(const int64_t* tokens, const float* table, const float* positions, const float* cosine, const float* sine,
-                         const float* weights, float* written, const int64_t* rows, const int64_t* origin, const int64_t* lengths,
-                         const float* source, float* features, int64_t number, int64_t count, int64_t stride, int64_t layer, int64_t row,
-                         int64_t place, int64_t sources, int64_t longest, int64_t width, int64_t heads, int64_t groups, int64_t head,
-                         int64_t wide, int64_t layers, int64_t pre, int64_t gelu, float factor, float scale, float epsilon,
-                         int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_transformer_step(const int64_t* tokens, const float* table, const float* positions, const float* cosine,
+                                     const float* sine, const float* weights, float* written, const int64_t* rows,
+                                     const int64_t* origin, const int64_t* lengths, const float* source, float* features,
+                                     int64_t number, int64_t count, int64_t stride, int64_t layer, int64_t row, int64_t place,
+                                     int64_t sources, int64_t longest, int64_t width, int64_t heads, int64_t groups, int64_t head,
+                                     int64_t wide, int64_t layers, int64_t pre, int64_t gelu, float factor, float scale,
+                                     float epsilon, int64_t threads, Parallel parallel, int level) {
   const Stack stack{weights, width, heads, groups, head, wide, layers, pre != 0, gelu != 0, scale, epsilon};
   const int64_t each = shared_out(number, threads, TOGETHER), most = count + 1 > longest ? count + 1 : longest;
   const Step job{stack, {tokens, table, positions, factor}, {cosine, sine}, written, rows, origin, lengths, source, features, number,

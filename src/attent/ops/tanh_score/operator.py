@@ -43,7 +43,7 @@ def native_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     scores = query.new_empty(*query.shape[:-1], key.shape[-2])
     if scores.numel():
         sizes = (query.shape[0] * query.shape[1], v.shape[0], query.shape[2], key.shape[2], query.shape[3])
-        native.run("attent_tanh_scores", (query, key, v, scores), *sizes)
+        native.run("attent_tanh_score", (query, key, v, scores), *sizes)
     return scores
 
 
@@ -62,7 +62,7 @@ def native_gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) ->
     dq, dk = torch.empty_like(query), query.new_empty(batch, heads, slabs, key.shape[2], width)
     dv = query.new_empty(batch, heads, slabs, width)
     sizes = (batch * heads, v.shape[0], queries, key.shape[2], width, slabs)
-    native.run("attent_tanh_gradients", (query, key, v, gradient, dq, dk, dv), *sizes)
+    native.run("attent_tanh_score_gradients", (query, key, v, gradient, dq, dk, dv), *sizes)
     return dq, dk[:, :, 0] if slabs == 1 else dk.sum(2), dv.sum((0, 2)) if v.shape[0] == heads else dv.sum((0, 1, 2))[None]
 
 
