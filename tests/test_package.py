@@ -207,15 +207,3 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: set[str]) -> None:
 def test_the_wheel_holds_the_licence_and_nothing_else(wheel: set[str]) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
     assert {name.split("/")[0] for name in wheel if ".dist-info/" not in name} == {"attent"}
-
-
-def test_a_module_that_moved_is_one_module_under_both_names() -> None:
-    from attent.attention import formula, normalisers, normalizers, reference
-    from attent.attention.normalisers.softmax import Softmax
-
-    assert formula is reference
-    assert normalisers is normalizers
-    assert Softmax is normalizers.Softmax
-    assert normalizers.__spec__.name == normalizers.softmax.__spec__.parent == "attent.attention.normalizers"
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("attent.attention.normalisersx")

@@ -40,6 +40,7 @@ OBJECTS: dict[str, dict[str, str]] = {
     "attent.models.model": {"State": "DecoderState"},
     "attent.regression.smoother": {"Cells": "Boxes", "Expansion": "FastGaussTransform", "cells": "split_boxes", "near": "near_keys"},
     "attent.training.loss": {"class_loss": "classification_loss"},
+    "attent.views.build_scene": {"arranged": "build_scene"},
 }
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 import torch
@@ -130,12 +128,6 @@ def test_what_cannot_be_shown() -> None:
         build_scene(torch.zeros(3))
     with pytest.raises(ShapeError, match="there are 2 labels in tokens, and the maps have 5 places"):
         build_scene(seen_of(), "ab")
-
-
-def test_the_former_name_is_accepted() -> None:
-    with pytest.warns(DeprecationWarning, match="attent.views.build_scene"):
-        former = importlib.import_module("attent.views.arranged")
-    assert former.arranged is build_scene
 
 
 def weights(queries: int, keys: int, heads: int = 2) -> AttentionMap:

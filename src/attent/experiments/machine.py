@@ -23,7 +23,8 @@ CPU = torch.device("cpu")
 
 def processor() -> str:
     """Return the processor's name."""
-    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    lines = _lines("/proc/cpuinfo") if sys.platform == "linux" else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
@@ -46,7 +47,7 @@ def peak_memory(device: torch.device = CPU) -> float | None:
     if device.type != "cpu":
         return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else None
     # resource's number includes the process that started this one
-    for line in _lines("/proc/self/status"):
+    for line in _lines("/proc/self/status") if sys.platform == "linux" else []:
         if line.startswith("VmHWM"):
             return int(line.split()[1]) / 1024
     try:

@@ -183,7 +183,3 @@ def _notes(passes: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]
 
 def _reason(maps: object) -> str:
     return re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"
-
-
-# the former name
-arranged = build_scene
