@@ -12,6 +12,7 @@ from attent.errors import ArgumentError
 from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import AttentionSelector
+from attent.runs.config import RunConfig
 
 PAIRS = [
     ("fr | 3 mars 2026", "2026 03 03"),
@@ -147,8 +148,6 @@ def test_dates_bring_their_own_pairs(attent, run_folder: Path, options: list[obj
 
 
 def test_a_run_on_something_else_has_no_dates(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from attent.runs import config
-
-    monkeypatch.setattr(config, "read_config", lambda run: config.RunConfig.model_construct(corpus={"text": {}}))
+    monkeypatch.setattr("attent.cli.links.read_config", lambda run: RunConfig.model_construct(corpus={"text": {}}))
     with pytest.raises(ArgumentError, match="not trained on a corpus that can be made again, such as dates"):
         judge_generated(run_folder, load(run_folder), AttentionSelector(), None, choose=False)

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
 
 from attent.cli.output import say, write
+from attent.data.corpus import line_corpus
+from attent.data.labelled.corpus import describe_dropped, drop_long, image_corpus, labelled_text_corpus, read_examples
+from attent.data.labelled.examples import LabelledExamples
+from attent.data.labelled.inputs import PictureInputs
+from attent.data.labelled.settings import ImagesSettings, LabelledSettings
+from attent.data.readers import OVER_LONG, STANDARD_INPUT, read_labelled, read_lines
+from attent.data.report import ReadReport
+from attent.data.settings import LinesSettings
+from attent.data.tokenizer import Tokenizer
+from attent.decoding.classifier import Classifier
+from attent.decoding.fill_mask import FillMask
+from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, DataError, RunError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from attent.data.labelled.examples import LabelledExamples
-    from attent.data.tokenizer import Tokenizer
-    from attent.decoding.classifier import Classifier
-    from attent.decoding.fill_mask import FillMask
-    from attent.decoding.settings import SearchSettings
-    from attent.decoding.translator import Translator
-    from attent.evaluation.classes import Confusion
-    from attent.evaluation.masked_lm import MaskedLMReport
-    from attent.evaluation.ngrams import Trigrams
-    from attent.tasks.task import Results
+from attent.evaluation.masked_lm import MaskedLMReport, evaluate_masked_lm
+from attent.evaluation.metrics import bleu, chrf, exact_match, loss
+from attent.evaluation.ngrams import Trigrams
+from attent.runs.config import read_config
+from attent.tasks.classification import evaluate_classifier
+from attent.tasks.generated import regenerate
+from attent.tasks.recipe import validate
+from attent.tasks.task import Results
+from attent.tasks.translation import evaluate_generated
 
 # The units of the size of a test set.
 SIZE_KEYS = ("pairs", "lines", "examples")
@@ -41,8 +52,8 @@ SCORES = (
 )
 
 
-def _write(values: Mapping[str, Any], lines: Callable[[], list[str]], *, as_json: bool) -> None:
-    write(json.dumps(values, indent=2) if as_json else "\n".join(lines()))
+def _write(values: Mapping[str, Any], lines: list[str], *, as_json: bool) -> None:
+    write(json.dumps(values, indent=2) if as_json else "\n".join(lines))
 
 
 def result_lines(results: Results) -> list[str]:
@@ -62,18 +73,13 @@ def result_lines(results: Results) -> list[str]:
 
 def evaluate_held_out(run: Path, translator: Translator, *, as_json: bool) -> None:
     """Evaluate a translator on the validation of its corpus in files, or on the held-out sets of its generated corpus."""
-    from attent.runs.config import read_config
-    from attent.tasks.generated import regenerate
-    from attent.tasks.recipe import validate
-    from attent.tasks.translation import evaluate_generated
-
     tables = read_config(run).corpus
     results = validate(run, translator.model, say) if "text" in tables else None
     if not results:
         corpus = regenerate(run, tables)
         say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
         results = evaluate_generated(translator, corpus.held_out)
-    _write(results, lambda: result_lines(results), as_json=as_json)
+    _write(results, result_lines(results), as_json=as_json)
 
 
 def evaluate_translations(
@@ -84,9 +90,6 @@ def evaluate_translations(
     Raises:
         ArgumentError: the files have not equally many lines, or none.
     """
-    from attent.data.readers import read_lines
-    from attent.evaluation.metrics import bleu, chrf, exact_match, loss
-
     sources, references = list(read_lines(source)), list(read_lines(target))
     if not sources or len(sources) != len(references):
         raise ArgumentError(
@@ -109,7 +112,7 @@ def evaluate_translations(
         "exact_match": exact_match(translations, references),
         "loss": loss(translator.score(readable)) if readable else None,
     }
-    _write(values, lambda: translation_lines(values), as_json=as_json)
+    _write(values, translation_lines(values), as_json=as_json)
 
 
 def translation_lines(values: dict[str, Any]) -> list[str]:
@@ -130,9 +133,6 @@ def evaluate_mask_filling(run: Path, fill_mask: FillMask, text: Path, against: P
         ArgumentError: the text has no word that the model knows.
         DataError: a file cannot be read.
     """
-    from attent.data.readers import read_lines
-    from attent.evaluation.masked_lm import evaluate_masked_lm
-
     lines = list(read_lines(text))
     trigrams = _count_trigrams(run, against, fill_mask.tokenizer)
     say(f"guessing every word of {len(lines):,} lines of {text}")
@@ -141,7 +141,7 @@ def evaluate_mask_filling(run: Path, fill_mask: FillMask, text: Path, against: P
         raise ArgumentError(f"{text} has no word that this model knows")
     values = asdict(report)
     values["ways"] = values.pop("scores")
-    _write(values, lambda: masked_lm_lines(report), as_json=as_json)
+    _write(values, masked_lm_lines(report), as_json=as_json)
 
 
 def masked_lm_lines(report: MaskedLMReport) -> list[str]:
@@ -155,9 +155,6 @@ def masked_lm_lines(report: MaskedLMReport) -> list[str]:
 
 def _count_trigrams(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams | None:
     """Count the n-grams of the training text; None, with a message, if it is not available."""
-    from attent.data.readers import read_lines
-    from attent.evaluation.ngrams import Trigrams
-
     try:
         if against is None:
             texts = training_texts(run, tokenizer)
@@ -173,11 +170,6 @@ def _count_trigrams(run: Path, against: Path | None, tokenizer: Tokenizer) -> Tr
 
 def training_texts(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | None:
     """Return the encoded texts of a run's training, without validation and long texts; None, with a message, if a file is gone."""
-    from attent.data.corpus import line_corpus
-    from attent.data.readers import STANDARD_INPUT
-    from attent.data.settings import LinesSettings
-    from attent.runs.config import read_config
-
     table = read_config(run).corpus.get("lines", {"train": STANDARD_INPUT})
     missing = [str(table[part]) for part in ("train", "valid") if table.get(part) is not None and not Path(table[part]).is_file()]
     if missing:
@@ -202,8 +194,6 @@ def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labe
         ArgumentError: the examples are not of the kind that the run reads, or its corpus holds none out.
         DataError: they cannot be read, or have a label that the run does not know.
     """
-    from attent.tasks.classification import evaluate_classifier
-
     if images is not None and labelled is not None:
         raise ArgumentError("--images and --labelled are of two runs")
     if labelled is not None:
@@ -223,26 +213,18 @@ def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labe
         "labels": list(confusion.labels),
         "confusion": confusion.counts.tolist(),
     }
-    _write(values, lambda: _class_lines(loss, confusion), as_json=as_json)
-
-
-def _class_lines(loss: float, confusion: Confusion) -> list[str]:
-    return [
+    lines = [
         f"accuracy  {confusion.accuracy:6.2f} %",
         f"macro F1  {confusion.macro_f1:6.2f} %",
-        f"loss      {loss:6.3f} nats per example, {confusion.counts.sum():,} examples",
+        f"loss      {loss:6.3f} nats per example, {values['examples']:,} examples",
         "a row for each class that it was, a column for each that was told:",
         *confusion.table(),
     ]
+    _write(values, lines, as_json=as_json)
 
 
 def _drop_long(classifier: Classifier, examples: LabelledExamples, line_numbers: Sequence[int]) -> LabelledExamples:
     """Return the examples that the model can read, and report the others."""
-    import numpy as np
-
-    from attent.data.labelled.corpus import describe_dropped
-    from attent.data.labelled.examples import LabelledExamples
-
     if classifier.longest is None or not len(long := classifier.too_long(examples)):
         return examples
     say(describe_dropped(examples.selected[long], classifier.longest, line_numbers))
@@ -253,13 +235,6 @@ def _drop_long(classifier: Classifier, examples: LabelledExamples, line_numbers:
 
 def _held_out_examples(run: Path, classifier: Classifier) -> tuple[LabelledExamples, Sequence[int]]:
     """Return the test of a run's corpus, or else its validation, and the line numbers of its texts."""
-    from pydantic import ValidationError
-
-    from attent.data.labelled.corpus import drop_long, image_corpus, labelled_text_corpus
-    from attent.data.labelled.settings import ImagesSettings, LabelledSettings
-    from attent.data.readers import OVER_LONG
-    from attent.runs.config import read_config
-
     config, settings = read_config(run), None
     try:
         if "images" in config.corpus:
@@ -288,10 +263,6 @@ def _held_out_examples(run: Path, classifier: Classifier) -> tuple[LabelledExamp
 
 
 def _read_images(classifier: Classifier, source: str) -> LabelledExamples:
-    from attent.data.labelled.corpus import read_examples
-    from attent.data.labelled.inputs import PictureInputs
-    from attent.data.labelled.settings import ImagesSettings
-
     inputs, resize = classifier.inputs.inputs, dict[str, Any]()
     if isinstance(inputs, PictureInputs) and Path(source).is_dir():
         resize = {"size": (inputs.height, inputs.width), "colours": inputs.colours}
@@ -302,9 +273,6 @@ def _read_images(classifier: Classifier, source: str) -> LabelledExamples:
 
 
 def _read_texts(classifier: Classifier, path: Path) -> tuple[LabelledExamples, Sequence[int]]:
-    from attent.data.readers import read_labelled
-    from attent.data.report import ReadReport
-
     report = ReadReport(str(path))
     line_numbers, examples = zip(*read_labelled(str(path), report), strict=True)
     for line in report.summary():
@@ -315,8 +283,6 @@ def _read_texts(classifier: Classifier, path: Path) -> tuple[LabelledExamples, S
 
 def _class_numbers(classifier: Classifier, labels: list[str], source: str) -> np.ndarray:
     """Return the classes of labels, as the run numbers them."""
-    import numpy as np
-
     numbers = {label: number for number, label in enumerate(classifier.labels)}
     if unknown := sorted(set(labels) - numbers.keys()):
         known_labels = ", ".join(classifier.labels[:10]) + ", …" * (len(classifier.labels) > 10)

@@ -7,19 +7,22 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import typer
 
 from attent.cli.inputs import TextPair, check_file, source_name
 from attent.cli.output import say
+from attent.data.text import Gold, Link
+from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, DataError
-
-if TYPE_CHECKING:
-    from attent.data.text import Gold, Link
-    from attent.decoding.translator import Translator
-    from attent.evaluation.aligner import TokenizedPair, Units
-    from attent.evaluation.forced_decoding import AttentionSelector
+from attent.evaluation.aligner import TokenizedPair, Units, align, tokenize_pair
+from attent.evaluation.error_rate import Agreement, agreement
+from attent.evaluation.forced_decoding import ABOUT_LABELS, AttentionSelector
+from attent.evaluation.pharaoh import check, read_gold
+from attent.evaluation.ranking import rank_selectors
+from attent.evaluation.symmetrization import symmetrize
+from attent.runs.config import read_config
+from attent.tasks.generated import regenerate
 
 # Layers and heads that are listed with the best one.
 LISTED = 10
@@ -47,15 +50,10 @@ class PairLinker:
 
     def tokenize(self, pair: TextPair) -> TokenizedPair:
         """Encode a pair for the forward run."""
-        from attent.evaluation.aligner import tokenize_pair
-
         return tokenize_pair(*pair, (self.forward.source_tokenizer, self.forward.target_tokenizer), self.units)
 
     def links(self, pairs: Sequence[TextPair]) -> list[list[Link]]:
         """Return the links of each pair."""
-        from attent.evaluation.aligner import align, tokenize_pair
-        from attent.evaluation.symmetrization import symmetrize
-
         forward = align(self.forward.model, [self.tokenize(pair) for pair in pairs], self.selector, threshold=self.threshold)
         if self.backward is None:
             return forward
@@ -93,10 +91,6 @@ def judge_generated(run: Path, translator: Translator, selector: AttentionSelect
     Raises:
         ArgumentError: the corpus of the run was read from files.
     """
-    from attent.evaluation.aligner import align
-    from attent.runs.config import read_config
-    from attent.tasks.generated import regenerate
-
     corpus = regenerate(run, read_config(run).corpus)
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     if choose:
@@ -150,8 +144,6 @@ def random_halves(count: int) -> tuple[list[int], list[int]]:
 
 
 def _read_gold(linker: PairLinker, read: Iterator[TextPair], gold: str, first: int) -> tuple[list[TextPair], list[Gold]]:
-    from attent.evaluation.pharaoh import check, read_gold
-
     pairs: list[TextPair] = []
     gold_links: list[Gold] = []
     for number, (pair, links) in enumerate(zip_longest(read, read_gold(gold, first=first)), start=1):
@@ -171,9 +163,6 @@ def _choose(
     translator: Translator, pairs: Sequence[TokenizedPair], gold: Sequence[Gold], threshold: float | None, title: str
 ) -> AttentionSelector:
     """Return the selector whose links agree best with the gold links; print it with the next best ones."""
-    from attent.evaluation.forced_decoding import ABOUT_LABELS
-    from attent.evaluation.ranking import rank_selectors
-
     say(f"looking at every layer and head on {title}")
     ranking = rank_selectors(translator.model, pairs, gold, threshold=threshold)
     if not ranking:
@@ -187,8 +176,6 @@ def _choose(
 
 
 def _agreement(links: Sequence[Sequence[Link]], gold: Sequence[Gold], selector: AttentionSelector, suffix: str = "") -> str:
-    from attent.evaluation.error_rate import Agreement, agreement
-
     total = sum(map(agreement, links, gold), Agreement())
     scores = f"AER {total.error_rate:.3f}  precision {total.precision:.3f}  recall {total.recall:.3f}"
     return f"{scores}  ({len(links):,} pairs; {selector}{suffix})"

@@ -106,8 +106,7 @@ def evaluate_masked_lm(filler: FillMask, lines: Sequence[str], trigrams: Trigram
 
 
 def _model_logits(filler: FillMask, masks: Sequence[tuple[list[int], int]]) -> np.ndarray:
-    mask = filler.tokenizer.size
-    lines = [[*line[:index], mask, *line[index + 1 :]] for line, index in masks]
+    lines = [[*line[:index], filler.tokenizer.size, *line[index + 1 :]] for line, index in masks]
     with torch.inference_mode():
         return filler.logits(lines, range(len(masks)), [index for _, index in masks]).double().cpu().numpy()
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import read_text_pairs
-from attent.cli.links import PairLinker, judge_file, judge_generated
 from attent.cli.options import NUMBER, Device, TrustCode, device_of, loaded
 from attent.devices import AUTO
 from attent.errors import ArgumentError, UnknownNameError
@@ -76,6 +75,8 @@ def align(
     method = symmetrization or SYMMETRIZATION
     # refuses an unknown method before anything is read
     symmetrize((), (), method)
+    from attent.cli.links import PairLinker, judge_file, judge_generated
+
     selector = parse_selector(layer, head, about)
     torch_device = device_of(device)
     translator: Translator = loaded(run, torch_device, "translate", trust_code=trust_code)

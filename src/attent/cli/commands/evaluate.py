@@ -46,7 +46,6 @@ def evaluate(
     macro F1, with the table of which class was taken for which.
     """
     settings = search_settings(beam=beam, length_penalty=length_penalty)
-    from attent.cli.evaluation import evaluate_classes, evaluate_held_out, evaluate_mask_filling, evaluate_translations
     from attent.runs.config import DOES, must_do, read_config
 
     options: dict[Task, dict[str, object]] = {
@@ -71,6 +70,8 @@ def evaluate(
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
     if task == "translate" and source is None and (beam is not None or length_penalty is not None or lowercase):
         raise ArgumentError("--beam, --length-penalty and --lowercase are for --source FILE --target FILE")
+    from attent.cli.evaluation import evaluate_classes, evaluate_held_out, evaluate_mask_filling, evaluate_translations
+
     model = loaded(run, device_of(device), task, trust_code=trust_code)
     if text is not None:
         evaluate_mask_filling(run, model, text, against, as_json=as_json)

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -139,11 +138,13 @@ def train(
         run = _run_to_resume(resume, out, fixed)
         if device is None:
             device_of(AUTO)
+        from attent.tasks import recipe
+
         resumed = {name: value for name, value in overrides.items() if value is not None}
-        _follow(run, f"going on with {run}", lambda: _recipe().resume(run, resumed, trust_code=trust_code))
+        _follow(run, f"going on with {run}", lambda: recipe.resume(run, resumed, trust_code=trust_code))
         return
 
-    from attent.tasks import settings
+    from attent.tasks import recipe, settings
 
     vector_settings = vectors | {"frozen": freeze_vectors or None}
     vector_changes = [f"vectors.{name}={json.dumps(value)}" for name, value in vector_settings.items() if value is not None]
@@ -165,7 +166,7 @@ def train(
     run = out or RUNS / (corpus or (config.stem if config else Path(first).name.split(".")[0] or "text"))
     check_utf8(str(run), "the run folder's name")
     options = {"replace": replace, "init_from": init_from, "trust_code": trust_code}
-    _follow(run, f"training into {run}", lambda: _recipe().follow(run_settings, run, **options))
+    _follow(run, f"training into {run}", lambda: recipe.follow(run_settings, run, **options))
 
 
 def _option(table: str, key: str) -> str:
@@ -195,9 +196,3 @@ def _follow(run: Path, message: str, train: Callable[[], Results]) -> None:
     if is_main_process():
         print(f"run: {run}")
         write("\n".join(result_lines(results)))
-
-
-def _recipe() -> ModuleType:
-    from attent.tasks import recipe
-
-    return recipe
