@@ -120,8 +120,8 @@ class FillMask:
         predictions: list[MaskPrediction] = []
         for position, row, row_weights in zip(line.mask_positions, probs, weights.tolist(), strict=True):
             values, indices = (part.tolist() for part in row.topk(min(best, len(self._words))))
-            guesses = (Guess(self._word(self._words[index]), value) for value, index in zip(values, indices, strict=True))
-            predictions.append(MaskPrediction(position, tuple(guesses), tuple(map(AttendedPiece, pieces, row_weights))))
+            words = (self.tokenizer.decode([self._words[index] + SPECIALS]) for index in indices)
+            predictions.append(MaskPrediction(position, tuple(map(Guess, words, values)), tuple(map(AttendedPiece, pieces, row_weights))))
         return predictions
 
     @torch.no_grad()
@@ -178,9 +178,6 @@ class FillMask:
         layers = maps if layer is None else [maps[layer]]
         rows = torch.stack([weights[0, :, list(positions)] for weights in layers])  # (L, H, N, T)
         return rows.mean((0, 1)) if head is None else rows[:, head].mean(0)
-
-    def _word(self, token: int) -> str:
-        return self.tokenizer.decode([token + SPECIALS])
 
 
 def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> FillMask:

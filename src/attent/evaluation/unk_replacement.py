@@ -34,10 +34,10 @@ def copy_unknown(tokens: Sequence[int], target: Tokenizer, weights: Tensor, sour
     texts = token_texts(tokens, target)
     if UNK not in tokens or not source:
         return target.decode(tokens), texts
-    positions = [int(row.argmax()) for row in weights]
-    texts = [
-        _piece_text(source[position]) if token == UNK else text for token, text, position in zip(tokens, texts, positions, strict=True)
-    ]
+    pieces = [source[int(row.argmax())] for row in weights]
+    # SentencePiece writes a space as "▁"
+    copied = (piece.replace("▁", " ") if len(piece) > 1 else piece for piece in pieces)
+    texts = [copy if token == UNK else text for token, text, copy in zip(tokens, texts, copied, strict=True)]
     result = ""
     for is_unknown, run in groupby(zip(tokens, texts, strict=True), key=lambda item: item[0] == UNK):
         ids, copies = zip(*run, strict=True)
@@ -57,8 +57,3 @@ def _context(target: Tokenizer) -> list[int]:
 def _text_after(context: list[int], tokens: Sequence[int], target: Tokenizer) -> str:
     """Return the text that tokens add after a context."""
     return target.decode([*context, *tokens]).removeprefix(target.decode(context))
-
-
-def _piece_text(piece: str) -> str:
-    """Return a source piece with spaces in place of SentencePiece's "▁"."""
-    return piece.replace("▁", " ") if len(piece) > 1 else piece

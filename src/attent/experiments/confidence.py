@@ -82,10 +82,6 @@ def _match_statistics(translations: Sequence[str], references: Sequence[str]) ->
     return np.array([[translation == reference, True] for translation, reference in pairs], dtype=float)
 
 
-def _percentage(sums: np.ndarray) -> float:
-    return 100 * float(sums[0] / sums[1])
-
-
 def _bleu_statistics(translations: Sequence[str], references: Sequence[str]) -> Statistics:
     """Return matches and totals of the n-grams of each sentence, by order, and the two lengths."""
     metric = BLEU(tokenize="none", force=True)
@@ -98,6 +94,6 @@ def _bleu(sums: np.ndarray) -> float:
     return BLEU.compute_bleu(totals[:ORDERS], totals[ORDERS : 2 * ORDERS], totals[-2], totals[-1], smooth_method="exp").score
 
 
-EXACT_MATCH = Measure("exact match", _match_statistics, _percentage)
+EXACT_MATCH = Measure("exact match", _match_statistics, lambda sums: 100 * float(sums[0] / sums[1]))
 # for text that is split into words already
 BLEU_OF_WORDS = Measure("BLEU", _bleu_statistics, _bleu)

@@ -21,6 +21,8 @@ Map = TypeVar("Map")
 ORDER: tuple[Kind, ...] = ("cross", "encoder", "self", "decoder")
 # The names that watch() gives to the second call of a module, and to those after it.
 LATER_CALL = re.compile(r"^(.*)#\d+$")
+# The layer's number in a module's path.
+LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)")
 
 
 def build_scene(
@@ -58,12 +60,13 @@ def build_scene(
     """
     named = _by_path(maps)
     if not named:
-        raise ArgumentError(f"there is no attention to show: {_reason(maps)}")
+        reason = re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"
+        raise ArgumentError(f"there is no attention to show: {reason}")
     passes = forward_passes(named)
     selected = select_pass(passes, call)
     by_group: dict[tuple[str, tuple[int, ...]], list[LayerWeights]] = {}
     for layer in _layers(selected, sequence):
-        by_group.setdefault((_pattern(layer.name), layer.shape), []).append(layer)
+        by_group.setdefault((LAYER_NUMBER.sub("*", layer.name), layer.shape), []).append(layer)
     labels = SceneLabels(tokens, targets, picture, about)
     # the path of a single map does not tell its kind
     unnamed = [] if isinstance(maps, Mapping) else [layer for layer in named.values() if isinstance(layer, AttentionMap | Tensor)]
@@ -166,11 +169,6 @@ def _batch(weights: Weights) -> int:
     return weights.shape[0] if weights.dim() == 4 else 1
 
 
-def _pattern(path: str) -> str:
-    """Replace the layer's number in a module's path by an asterisk."""
-    return re.sub(r"(?<=\.)\d+(?=\.|$)|^\d+(?=\.|$)", "*", path)
-
-
 def _notes(passes: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]:
     notes: list[str] = []
     if (count := max(map(len, passes.values()))) > 1:
@@ -179,7 +177,3 @@ def _notes(passes: Mapping[str, Sequence[object]], call: int) -> tuple[str, ...]
     if any(isinstance(layer, ConcatenatedMap) and layer.call.batch > 1 for layers in passes.values() for layer in layers):
         notes.append("Several hypotheses were written side by side: a row is that of the one which stood there when it was computed.")
     return tuple(notes)
-
-
-def _reason(maps: object) -> str:
-    return re.sub(r"\s*\n\s*", "; ", str(maps)) if hasattr(maps, "concatenated") else "no map was given"

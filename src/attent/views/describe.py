@@ -57,7 +57,7 @@ def _add_children(branch: Tree, module: nn.Module, drawn_ids: set[int]) -> None:
     children: list[tuple[str, str, nn.Module]] = []
     for name, child in module.named_children():
         parts = child.named_children() if isinstance(child, nn.ModuleList) else [("", child)]
-        children += [(name, index, part) for index, part in parts if _is_worth_drawing(part)]
+        children += [(name, index, part) for index, part in parts if equation(part) or any(True for _ in part.parameters())]
     while children:
         name, index, child = children[0]
         count = 1
@@ -104,10 +104,6 @@ def _summary(module: nn.Module) -> str:
             return f"LayerNorm {' × '.join(map(str, module.normalized_shape))}"
         case _:
             return type(module).__name__
-
-
-def _is_worth_drawing(module: nn.Module) -> bool:
-    return any(True for _ in module.parameters()) or bool(equation(module))
 
 
 def _are_equal(first: nn.Module, second: nn.Module) -> bool:

@@ -108,6 +108,7 @@ def translate(
     if batch is not None and batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     from attent.data.batches import BatchSize
+    from attent.data.tokenizer import respell
     from attent.decoding.translator import BATCH
     from attent.runs.config import read_config
     from attent.tasks.generated import output_check
@@ -126,7 +127,7 @@ def translate(
         lines = enumerate(decode_lines(stream, source))
         # a person who types waits for each translation
         for chunk in chunks(lines, 1 if stream.isatty() else LINES):
-            texts = [_normalize(line, translator) for _, line in chunk]
+            texts = [respell(line, translator.source_tokenizer) for _, line in chunk]
             refusals = [translator.refusal(text) for text in texts]
             hypotheses = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
             n_best_lists = _align(own, texts, hypotheses, alignments=alignments, replace_unknown=replace_unknown)
@@ -146,12 +147,6 @@ def _load_engine(run: Path, engine: EngineName, exported: Path | None) -> Engine
     from attent.export.exporting import load
 
     return load(run, engine.value, exported)
-
-
-def _normalize(line: str, translator: Engine) -> str:
-    from attent.data.tokenizer import respell
-
-    return respell(line, translator.source_tokenizer)
 
 
 def _align(

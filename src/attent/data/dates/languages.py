@@ -99,8 +99,7 @@ def _unique_texts(patterns: Mapping[str, Sequence[DatePattern]]) -> tuple[Own, f
     for language, of_language in patterns.items():
         for pattern in of_language:
             for text, _ in keys(pattern):
-                previous = language_of.setdefault(text, language)
-                if previous != language:
+                if language_of.setdefault(text, language) != language:
                     language_of[text] = None
     own = {
         pattern: frozenset(text for text, _ in keys(pattern) if language_of[text] is not None)

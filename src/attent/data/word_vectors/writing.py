@@ -40,14 +40,12 @@ def _as_text(word: bytes, vector: np.ndarray) -> bytes:
     return word + b" " + " ".join(vector.astype(str)).encode("ascii") + b"\n"
 
 
-def _as_bytes(word: bytes, vector: np.ndarray) -> bytes:
-    return word + b" " + vector.astype("<f4").tobytes() + b"\n"
-
-
 FORMATS = {
     "glove": VectorFormat(has_header=False, entry=_as_text, allows_spaces=True),
     "word2vec": VectorFormat(has_header=True, entry=_as_text, allows_spaces=True),
-    "binary": VectorFormat(has_header=True, entry=_as_bytes, allows_spaces=False),
+    "binary": VectorFormat(
+        has_header=True, entry=lambda word, vector: b"%b %b\n" % (word, vector.astype("<f4").tobytes()), allows_spaces=False
+    ),
 }
 # The format of a file's name, without .gz.
 ENDINGS = {".txt": "glove", ".vec": "word2vec", ".bin": "binary"}
@@ -113,6 +111,5 @@ def write(path: Path | str, vectors: WordVectors, form: str | None = None, *, gz
 def _entries(vectors: WordVectors, form: VectorFormat) -> Iterator[bytes]:
     if form.has_header:
         yield f"{len(vectors)} {vectors.width}\n".encode("ascii")
-    numbers = vectors.vectors.detach().float().cpu().numpy()
-    for word, vector in zip(vectors.words, numbers, strict=True):
+    for word, vector in zip(vectors.words, vectors.vectors.detach().float().cpu().numpy(), strict=True):
         yield form.entry(word.encode(), vector)

@@ -84,7 +84,11 @@ def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary],
         "kept": [min(plan.top, group.shape[2]), min(plan.top, group.shape[1])],
         "note": _note(plan, group),
         "summary": [
-            [dict(zip(HEAD_STATISTICS, map(_json_number, head), strict=True)) for head in layer.statistics.tolist()] for layer in layers
+            [
+                {name: None if math.isnan(value) else to_float32(value) for name, value in zip(HEAD_STATISTICS, head, strict=True)}
+                for head in layer.statistics.tolist()
+            ]
+            for layer in layers
         ],
         "thumbnails": {
             "height": layers[0].thumbnails.shape[1],
@@ -120,10 +124,6 @@ def _note(plan: PagePlan, group: LayerGroup) -> str:
     if not plan.top:
         return f"{note}There is no room for single weights; {EXPLORE}"
     return f"{note}Tokens show the {plan.top} largest weights of each row and column, as 16-bit numbers; {EXPLORE}"
-
-
-def _json_number(value: float) -> float | None:
-    return None if math.isnan(value) else to_float32(value)
 
 
 def rgb(picture: Picture) -> np.ndarray:
