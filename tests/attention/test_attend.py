@@ -116,7 +116,8 @@ def test_by_name_it_runs_or_raises_with_its_reason() -> None:
             call(QUERY, KEY, VALUE, normalizer="sparsemax", implementation="sdpa")
         with pytest.raises(
             UnknownNameError,
-            match=r"^unknown implementation 'tile'; did you mean 'tiled'\? \(known: auto, dropped, formula, sdpa, short, tanh, tiled\)",
+            match=r"^unknown implementation 'tile'; did you mean 'tiled'\? "
+            r"\(known: auto, dense, dropped, formula, reference, sdpa, sdpa_dropout, short, tanh, tiled\)",
         ):
             call(QUERY, KEY, VALUE, implementation="tile")
 

@@ -10,7 +10,7 @@ from typing import Literal, overload
 from torch import Tensor, nn
 
 from attent.attention import reference
-from attent.attention.backends import dense, sdpa, sdpa_dropout, select, tanh, tiled, varlen
+from attent.attention.backends import dense, sdpa, sdpa_dropout, select, tanh, tiled
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.call import Prepared, prepare
 from attent.attention.capture.watch import is_watched, report
@@ -116,7 +116,8 @@ def attend(
         weighting: what the weights are multiplied by after normalising, such as a GaussianWindow about each query's centre.
         dropout: the share of weights dropped after normalising, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
-        implementation: "auto", or "short", "sdpa", "dropped", "tanh", "formula" or "tiled", which then runs or raises.
+        implementation: "auto", or "dense" (also "short"), "sdpa", "sdpa_dropout" (also "dropped"), "tanh", "reference" (also
+            "formula") or "tiled", which then runs or raises.
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
 
     Returns:
@@ -145,12 +146,9 @@ def attend(
 
 def run(prepared: Prepared, implementation: str = "auto") -> Tensor:
     """Plan and compute a call whose arguments are checked."""
-    call = prepared.call
-    plan = select.plan(call, IMPLEMENTATIONS, implementation)
-    if plan.sequence_ends is not None:
-        return call.restore_axes(varlen.run(prepared, plan.sequence_ends, lambda sequence: run(sequence, implementation)))
+    call, plan = prepared.call, select.plan(prepared, IMPLEMENTATIONS, implementation)
     with without_autocast(call.device):
-        return call.restore_axes(IMPLEMENTATIONS[plan.backend].run(*prepared))
+        return call.restore_axes(plan.variant.run(*prepared))
 
 
 @dataclass(frozen=True)
@@ -159,12 +157,14 @@ class Explanation:
 
     chosen: str
     reasons: dict[str, str]  # of the others, by name
-    # "varlen" if each sequence of the batch is computed alone, with the keys that it needs; else "batch"
+    # the leaf path of the implementation, such as "block_sparse" of sdpa or "row_tiles" of tiled; "batch" where it has but one;
+    # "varlen" if each sequence of the batch is computed alone, with the keys that it needs
     variant: str = "batch"
 
     def __str__(self) -> str:
         """Return a line for each implementation."""
-        lines = [f"{self.chosen} runs" + (", for each sequence alone" if self.variant == "varlen" else "")]
+        variant = {"batch": "", "varlen": ", for each sequence alone"}.get(self.variant, f", variant {self.variant}")
+        lines = [f"{self.chosen} runs{variant}"]
         return "\n".join(lines + [f"{name} does not: {reason}" for name, reason in self.reasons.items()])
 
 
@@ -187,15 +187,17 @@ def explain(
     seed: int | Tensor | None = None,
     implementation: str = "auto",
 ) -> Explanation:
-    """Return the implementation that `attend` would run with the same arguments, and why not the others; compute nothing.
+    """Return the implementation that `attend` would run with the same arguments, and why not the others.
+
+    Compute nothing but, for a score of one's own, a trial of three queries that measures its memory.
 
     Args: those of `attend`.
 
     Raises: what `attend` raises.
     """
-    call = prepare(
+    prepared = prepare(
         query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
-    ).call  # fmt: skip
-    plan = select.plan(call, IMPLEMENTATIONS, implementation, with_reasons=True)
-    return Explanation(plan.backend, dict(plan.reasons), plan.variant)
+    )  # fmt: skip
+    plan = select.plan(prepared, IMPLEMENTATIONS, implementation, with_reasons=True)
+    return Explanation(plan.backend, dict(plan.reasons), plan.variant.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,7 +26,28 @@ _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
-def twice_differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+Variant = Literal["products", "twice_differentiable", "pytorch"]
+
+
+def choose(pairs: int, device: torch.device, *, needs_grad: bool, mask_needs_grad: bool) -> Variant:
+    """Choose plain products, PyTorch's kernel with second derivatives, or PyTorch alone, which also serves transforms and compilers.
+
+    Args:
+        pairs: the number of pairs of a head.
+        device: that of the tensors.
+        needs_grad: whether query, key or value need gradients.
+        mask_needs_grad: whether the additive mask does.
+    """
+    if not (needs_grad and torch.is_grad_enabled()) or mask_needs_grad or device.type != "cpu":
+        return "pytorch"
+    if torch.compiler.is_compiling() or is_transformed():
+        return "pytorch"
+    return "products" if pairs <= SHORT else "twice_differentiable"
+
+
+def twice_differentiable(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float, variant: Variant | None = None
+) -> Tensor:
     """Compute scaled_dot_product_attention, with gradients that can be differentiated again.
 
     Args:
@@ -36,28 +57,34 @@ def twice_differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
         mask: added to the scores, or boolean, which pairs may attend; or None.
         causal: whether query i sees only the keys up to i.
         scale: the factor on q·k.
+        variant: what `choose` returned, if it was asked before.
     """
-    if not _needs_double_backward(query, key, value, mask):
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
-    if query.shape[-2] * key.shape[-2] <= SHORT:
-        exact = torch.promote_types(value.dtype, torch.float32)
-        return _Products.apply(query.to(exact), key.to(exact), value.to(exact), mask, causal, scale).to(value.dtype)
-    choice = torch._fused_sdp_choice(query, key, value, mask, 0.0, causal, scale=scale)  # pyright: ignore[reportPrivateImportUsage]
-    if choice == FUSED:
-        if mask is not None and mask.dtype == torch.bool:
-            mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
-        return _Fused.apply(query, key, value, mask, causal, scale)
+    needs_grad, mask_needs_grad = any(part.requires_grad for part in (query, key, value)), mask is not None and mask.requires_grad
+    pairs = query.shape[-2] * key.shape[-2]
+    variant = variant or choose(pairs, query.device, needs_grad=needs_grad, mask_needs_grad=mask_needs_grad)
+    return VARIANTS[variant](query, key, value, mask, causal, scale)
+
+
+def _pytorch(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
 
 
-def _needs_double_backward(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Return whether a CPU kernel would compute gradients, which cannot be differentiated again."""
-    if not torch.is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad):
-        return False
-    if query.device.type != "cpu" or (mask is not None and mask.requires_grad) or torch.compiler.is_compiling():
-        return False
-    # Transforms go through PyTorch's own kernel.
-    return not is_transformed()
+def _by_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    exact = torch.promote_types(value.dtype, torch.float32)
+    return _Products.apply(query.to(exact), key.to(exact), value.to(exact), mask, causal, scale).to(value.dtype)
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    choice = torch._fused_sdp_choice(query, key, value, mask, 0.0, causal, scale=scale)  # pyright: ignore[reportPrivateImportUsage]
+    if choice != FUSED:
+        # PyTorch computes plain steps itself, which have derivatives of every order
+        return _pytorch(query, key, value, mask, causal, scale)
+    if mask is not None and mask.dtype == torch.bool:
+        mask = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
+    return _Fused.apply(query, key, value, mask, causal, scale)
+
+
+VARIANTS = {"products": _by_products, "twice_differentiable": _fused, "pytorch": _pytorch}
 
 
 class _Fused(torch.autograd.Function):

@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.autograd import forward_ad
 
-from attent.attention import attend, explain, prepare
-from attent.attention.backends import block_sparse, row_tiles, select, varlen
+from attent.attention import attend, explain, prepare, reference
+from attent.attention.backends import block_sparse, dense, row_tiles, sdpa, sdpa_dropout, select, tiled, varlen
 from attent.attention.backends.capabilities import missing
 from attent.attention.masks import Causal, Window
 from attent.attention.scores import Additive
 from attent.attention.weightings import GaussianWindow
+from attent.errors import ImplementationError
+from attent.ops import native
+from attent.ops import sdpa as ops_sdpa
+from attent.ops.tanh_score import operator
 
 
 def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,24 +101,44 @@ FURTHER: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The backends that `attend` ran, and "varlen" where it split the batch."""
-    names: list[str] = []
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The leaves that `attend` ran, recorded where they compute; of tiles, their bands."""
+    leaves: list[Any] = []
 
-    def recorded(name: str, run: Any) -> Any:
-        return lambda *args: (names.append(name), run(*args))[1]
+    def recorded(owner: Any, attribute: str, leaf: Any) -> None:
+        function = getattr(owner, attribute)
 
-    module = importlib.import_module("attent.attention.attend")
-    backends = {
-        name: SimpleNamespace(unsupported=backend.unsupported, run=recorded(name, backend.run))
-        for name, backend in module.IMPLEMENTATIONS.items()
-    }
-    monkeypatch.setattr(module, "IMPLEMENTATIONS", backends)
-    monkeypatch.setattr(varlen, "run", recorded("varlen", varlen.run))
-    return names
+        def recording(*args: Any, **named: Any) -> Any:
+            leaves.append(leaf(*args) if callable(leaf) else leaf)
+            return function(*args, **named)
+
+        monkeypatch.setattr(owner, attribute, recording)
+
+    recorded(dense, "DenseAttention", "short, batch")
+    recorded(sdpa_dropout, "run", "dropped, batch")
+    recorded(reference, "run", "formula, batch")
+    recorded(varlen, "run", "varlen")
+    recorded(sdpa._BlockSparse, "apply", "sdpa, block_sparse")
+    recorded(tiled.Tiles, "context", lambda tiles, lowered, band: band)
+    recorded(operator, "tanh_scores", "op")
+    for name, function in list(ops_sdpa.VARIANTS.items()):
+        monkeypatch.setitem(ops_sdpa.VARIANTS, name, lambda *args, n=name, f=function: (leaves.append(f"sdpa, {n}"), f(*args))[1])
+    return leaves
 
 
-def held(ran: list[str], tensors: Any, arguments: dict[str, Any]) -> None:
+def name_of(leaves: list[Any], keys: int, implementation: str) -> str:
+    """The backend and the variant of recorded leaves."""
+    bands = [leaf for leaf in leaves if isinstance(leaf, block_sparse.Band)]
+    if not bands:
+        (name,) = leaves
+        return name
+    variant = "single_tile" if len(bands) == 1 else "bands" if any(len(band.keys) < keys for band in bands) else "row_tiles"
+    # one more may be the trial of a row
+    assert leaves.count("op") in (0, len(bands), len(bands) + 1)
+    return f"{implementation}, {'plain_' if implementation == 'tanh' and 'op' not in leaves else ''}{variant}"
+
+
+def held(ran: list[Any], tensors: Any, arguments: dict[str, Any]) -> str:
     explanation = explain(*tensors, **arguments)
     ran.clear()
     attend(*tensors, **arguments)
@@ -122,7 +146,9 @@ def held(ran: list[str], tensors: Any, arguments: dict[str, Any]) -> None:
         assert ran[0] == "varlen"
         assert "for each sequence alone" in str(explanation)
     else:
-        assert ran == [explanation.chosen]
+        assert name_of(ran, tensors[1].shape[-2], explanation.chosen) == f"{explanation.chosen}, {explanation.variant}"
+        assert str(explanation).startswith(f"{explanation.chosen} runs")
+    return f"{explanation.chosen}, {explanation.variant}"
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
@@ -137,9 +163,64 @@ def test_the_plan_is_what_runs(row: dict[str, str], ran: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", FURTHER)
-def test_the_plan_of_large_calls_is_what_runs(name: str, ran: list[str]) -> None:
-    held(ran, [LONG] * 3, FURTHER[name])
+def test_the_plan_of_large_calls_is_what_runs(name: str, ran: list[Any]) -> None:
+    assert held(ran, [LONG] * 3, FURTHER[name]).endswith("varlen") is name.startswith("ragged")
     assert ("varlen" in ran) is name.startswith("ragged")
+
+
+def city_block(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    return -(query[..., None, :] - key[..., None, :, :]).abs().sum(-1)
+
+
+SHORT = LONG[:, :, :8]
+LEARNED = SHORT.clone().requires_grad_()
+LONG_LEARNED = LONG.clone().requires_grad_()
+VARIANTS: dict[str, tuple[list[torch.Tensor], dict[str, Any]]] = {
+    "sdpa, pytorch": ([SHORT] * 3, {"implementation": "sdpa"}),
+    "sdpa, products": ([LEARNED] * 3, {"implementation": "sdpa"}),
+    "sdpa, twice_differentiable": ([LONG_LEARNED] * 3, {"implementation": "sdpa", "mask": "causal", "query_start": 0}),
+    "sdpa, block_sparse": ([LONG] * 3, {"implementation": "sdpa", "mask": Window(3, 0)}),
+    "tiled, single_tile": ([LEARNED] * 3, {"implementation": "tiled"}),
+    "tiled, row_tiles": ([LONG_LEARNED] * 3, {"implementation": "tiled", "score": city_block}),
+    "tiled, bands": ([LONG] * 3, {"implementation": "tiled", "mask": Window(3, 0), "soft_cap": 2.0}),
+    "tanh, single_tile": ([LEARNED] * 3, {"score": Additive(4, 4, 5)}),
+    "tanh, bands": ([LONG] * 3, {"score": Additive(4, 4, 5), "mask": Window(3, 0)}),
+    "formula, batch": ([SHORT] * 3, {"implementation": "reference"}),
+    "dropped, batch": ([SHORT] * 3, {"implementation": "sdpa_dropout", "dropout": 0.5, "seed": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expected", VARIANTS)
+def test_each_variant_is_planned_and_runs(expected: str, ran: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, arguments = VARIANTS[expected]
+    if expected == "tiled, row_tiles":
+        monkeypatch.setattr(row_tiles, "TILE", 2**18)
+    assert held(ran, tensors, arguments) == expected
+
+
+def test_transforms_take_plain_paths(ran: list[Any]) -> None:
+    with forward_ad.dual_level():
+        assert held(ran, [SHORT] * 3, {"score": Additive(4, 4, 5), "implementation": "tanh"}) == "tanh, plain_single_tile"
+    planned: list[str] = []
+
+    def mapped(query: torch.Tensor) -> torch.Tensor:
+        planned.append(explain(query, query, query, implementation="tiled").variant)
+        return attend(query, query, query, implementation="tiled")
+
+    torch.func.vmap(mapped)(SHORT)
+    assert planned == ["single_tile"]
+
+
+@pytest.mark.parametrize(("present", "former"), select.NAMES.items())
+def test_former_and_present_names(present: str, former: str) -> None:
+    query = torch.randn(1, 1, 9, 4)
+    if present == "dense" and native.library() is None:
+        pytest.skip("no extension: attent was installed without a compiler")
+    first, second = (explain(query, query, query, implementation=name, dropout=0.5, seed=1) for name in (present, former))
+    assert first == second
+    assert first.chosen == former
+    with pytest.raises(ImplementationError, match=f"implementation '{present}' cannot serve") if present != "reference" else nullcontext():
+        explain(query, query, query, implementation=present, normalizer="sparsemax")
 
 
 def test_a_backend_says_what_it_lacks() -> None:

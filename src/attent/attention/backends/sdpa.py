@@ -1,21 +1,33 @@
-"""Dot forms under softmax, through PyTorch's scaled_dot_product_attention."""
+"""Dot forms under softmax, through PyTorch's scaled_dot_product_attention.
+
+On a CPU it goes band by band where a mask hides most pairs: a window, documents, blocks of a long sequence.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attent.attention import mask_info, reference
-from attent.attention.backends import row_tiles, sdpa_blocks, select
+from attent.attention.backends import block_sparse, row_tiles, select
 from attent.attention.backends.block_sparse import Band
 from attent.attention.backends.capabilities import missing
 from attent.attention.base import DotScore, LoweredSide
-from attent.attention.call import Call, lower_key
+from attent.attention.call import Call, Prepared, lower_key
+from attent.attention.mask_info import AdditiveMask, additive
 from attent.attention.masks.causal import Causal
+from attent.attention.scores import SCORES
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.ops.eligibility import is_known_true, is_vmap_alone, needs_plain_torch
-from attent.ops.sdpa import twice_differentiable
+from attent.ops import sdpa
+from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
+from attent.ops.eligibility import is_known_true, is_transformed, is_vmap_alone, needs_plain_torch
 
 # Their lowered sides are the queries and keys themselves.
 PLAIN: tuple[type[DotScore], ...] = (Dot, ScaledDot)
@@ -41,53 +53,65 @@ def unsupported(call: Call) -> str | None:
     return None
 
 
-def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
-    """The context of each query, (B, H, Tq, Dv)."""
+def choose(prepared: Prepared) -> select.Variant:
+    """Choose "block_sparse", or one of the variants of `ops.sdpa` for all pairs at once."""
+    call = prepared.call
+    if (bands := sparse_bands(call)) is not None:
+        return select.Variant("block_sparse", partial(_run_bands, bands=bands))
+    is_causal = _causality(call) == "pytorch"
+    keys = min(call.keys, call.queries) if is_causal else call.keys
+    mask_needs_grad = call.bias is not None and call.bias.requires_grad
+    variant = sdpa.choose(call.queries * keys, call.device, needs_grad=_needs_grad(prepared), mask_needs_grad=mask_needs_grad)
+    return select.Variant(variant, partial(_run_all, variant=variant))
+
+
+def _needs_grad(prepared: Prepared) -> bool:
+    """Return whether the lowered sides or the values may need gradients."""
+    call, query, (features, bias, center), value = prepared
+    if not torch.is_grad_enabled():
+        return False
+    if any(part is not None and part.requires_grad for part in (query, features, bias, center, value)):
+        return True
+    if type(call.score) in PLAIN:
+        return False
+    # a score from elsewhere may use tensors that are no parameters of it
+    return type(call.score) not in SCORES.values() or any(part.requires_grad for part in (*call.score.parameters(), *call.score.buffers()))
+
+
+def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, variant: sdpa.Variant) -> Tensor:
+    """Compute the context, (B, H, Tq, Dv), of all pairs at once."""
     if call.mask is None and call.bias is None and call.dtype == torch.float32 and isinstance(call.score, PLAIN) and key.bias is None:
         # the commonest call has nothing to prepare
         scale = call.score.scale(call.query_width)
-        return twice_differentiable(query, call.repeat_kv(key.features), call.repeat_kv(value), None, False, scale)
-    some = sdpa_blocks.serve(call)
-    return _whole(call, query, key, value) if some is None else _by_bands(call, query, key, value, some)
-
-
-def _by_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, some: list[Band]) -> Tensor:
+        return sdpa.twice_differentiable(query, call.repeat_kv(key.features), call.repeat_kv(value), None, False, scale, variant)
     key, value = call.repeat_kv_side(key), call.repeat_kv(value)
-    seen = mask_info.visible(call)
-    if seen is not None:
-        key, value = reference.without_hidden(seen, key, value)
-    query, features, scale = _sides(call, query, key, seen)
-    return sdpa_blocks.run(call, query, features, value, scale, some)
-
-
-def _whole(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
-    key, value = call.repeat_kv_side(key), call.repeat_kv(value)
-    causal, allowed = _mask(call)
-    if causal and call.keys > call.queries:
-        # keys behind the last query are seen by none
+    causality = _causality(call)
+    is_causal, allowed = causality == "pytorch", call.allowed(call.pairs()) if causality == "table" else None
+    if is_causal and call.keys > call.queries:
+        # no query sees the keys after the last query
         bias = None if key.bias is None else key.bias[:, :, : call.queries]
         key = LoweredSide(key.features[:, :, : call.queries], bias, key.center)
         value = value[:, :, : call.queries]
-    seen, alive = None, None
+    visible, sees_any = None, None
     if allowed is not None:
-        seen = allowed.any(-2)
-        key, value = reference.without_hidden(seen, key, value)
-        every = allowed.any(-1, keepdim=True)
-        if not is_known_true(every.all, call.device):
-            # a row that may see nothing looks at everything, and is set to zero afterwards: no backend's habits enter
-            alive, allowed = every, allowed | ~every
-    query, features, scale = _sides(call, query, key, seen)
+        visible = allowed.any(-2)
+        key, value = reference.without_hidden(visible, key, value)
+        rows = allowed.any(-1, keepdim=True)
+        if not is_known_true(rows.all, call.device):
+            # a fully masked row sees every key and is set to zero afterwards, whatever a kernel would do with it
+            sees_any, allowed = rows, allowed | ~rows
+    query, features, scale = _lowered(call, query, key, visible)
     bias = _with_bias(call, allowed)
     if _slow_in_16_bits(call, (query, features, value)):
         query, features, value = query.float(), features.float(), value.float()
         bias = bias if bias is None or bias.dtype == torch.bool else bias.float()
-    context = twice_differentiable(query, features, value, bias, causal, scale).to(call.dtype)
-    return context if alive is None else context.masked_fill(~alive, 0.0)
+    context = sdpa.twice_differentiable(query, features, value, bias, is_causal, scale, variant).to(call.dtype)
+    return context if sees_any is None else context.masked_fill(~sees_any, 0.0)
 
 
-def _sides(call: Call, query: Tensor, key: LoweredSide, seen: Tensor | None) -> tuple[Tensor, Tensor, float]:
-    """Both sides lowered to features whose product times the scale, also returned, is the score."""
-    lowered_key = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.center(key.features, seen))
+def _lowered(call: Call, query: Tensor, key: LoweredSide, visible: Tensor | None) -> tuple[Tensor, Tensor, float]:
+    """Lower both sides to features whose product times the scale, also returned, is the score."""
+    lowered_key = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.center(key.features, visible))
     return row_tiles.products_of(call, call.score.lower_query(query, lowered_key.center), lowered_key)
 
 
@@ -98,20 +122,122 @@ def _slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
 
 
-def _mask(call: Call) -> tuple[bool, Tensor | None]:
-    """Return whether PyTorch's causal mask is enough, and if not, which pairs may attend."""
+def _causality(call: Call) -> str:
+    """Return "pytorch" if PyTorch's causal mask is enough, "none" if nothing is hidden, else "table"."""
     if call.mask is None and call.bias is None:
-        return False, None
+        return "none"
     if isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and not select.has_open_sizes(call):
         if call.start >= call.keys - 1:  # every query sees every key
-            return False, None
+            return "none"
         if call.start == 0:  # PyTorch counts from the first key, whatever the lengths
-            return True, None
-    return False, call.allowed(call.pairs())
+            return "pytorch"
+    return "table"
 
 
 def _with_bias(call: Call, allowed: Tensor | None) -> Tensor | None:
     if call.bias is None or allowed is None:
         return allowed
-    # rows that see nothing were opened before, so a hidden pair is −∞ here only beside one that is seen
+    # fully masked rows were opened before, so a pair hidden here by −∞ has a visible one in its row
     return call.bias.masked_fill(call.bias == -torch.inf, 0.0).masked_fill(~allowed, -torch.inf)
+
+
+def sparse_bands(call: Call) -> list[Band] | None:
+    """Return the bands to compute, none of them empty; None where all pairs at once are quicker, or the only way."""
+    # for causality from the first key on, PyTorch skips hidden pairs itself
+    if call.mask is None or (isinstance(call.mask, Causal) and call.bias is None and isinstance(call.start, int) and call.start == 0):
+        return None
+    if call.device.type != "cpu" or torch.compiler.is_compiling() or (call.bias is not None and call.bias.requires_grad):
+        return None
+    # transforms take PyTorch's own
+    bands = None if is_transformed() else block_sparse.sparse(call, select.SPARSE, select.MANY)
+    return None if bands is None else [band for band in bands if len(band.keys)]
+
+
+def _run_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: list[Band]) -> Tensor:
+    """Compute the context, (B, H, Tq, Dv), band by band; queries in no band see nothing."""
+    key, value = call.repeat_kv_side(key), call.repeat_kv(value)
+    visible = mask_info.visible(call)
+    if visible is not None:
+        key, value = reference.without_hidden(visible, key, value)
+    *sides, scale = _lowered(call, query, key, visible)
+    # the kernel takes keys and values of one width
+    width = max(sides[0].shape[-1], value.shape[-1])
+    padded = [F.pad(tensor, (0, width - tensor.shape[-1])) if tensor.shape[-1] < width else tensor for tensor in (*sides, value)]
+    return _BlockSparse.apply(*padded, _Bands(call, bands, scale))[..., : call.value_width]
+
+
+@dataclass(frozen=True)
+class _Bands:
+    """The bands of a call and the factor on q·k."""
+
+    call: Call
+    bands: list[Band]
+    scale: float
+
+    def masked(self, dtype: torch.dtype) -> Iterator[tuple[Band, Tensor | None, Tensor | None]]:
+        """Yield each band with the term on its scores and its fully masked rows (…, rows, 1), as in `AdditiveMask`."""
+        call = self.call
+        bounds = None if call.bias is not None else mask_info.key_bounds(call, exact=True)
+        bounds = None if bounds is None else torch.stack(torch.broadcast_tensors(*bounds))  # (2, B|1, H|1, Tq)
+        last_name, mask = b"", AdditiveMask(None, None)
+        for band in self.bands:
+            if bounds is None or isinstance(band.keys, Tensor):
+                pairs = call.pairs(*band.pairs_of(call))
+                mask = additive(call.allowed(pairs), None if call.bias is None else call.bias_of(pairs, call.bias), dtype)
+                last_name = b""
+            else:
+                # in a window all bands but the first and last have the same mask
+                relative = bounds[..., band.own] - band.keys.start
+                name = relative.numpy().tobytes() + len(band.keys).to_bytes(8, "little")
+                if name != last_name:
+                    keys = torch.arange(len(band.keys), dtype=torch.int32)
+                    begin, end = relative.to(torch.int32)[..., None]
+                    last_name, mask = name, additive((keys >= begin) & (keys < end), None, dtype)
+            yield band, mask.term, mask.fully_masked
+
+
+class _BlockSparse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: _Bands) -> Tensor:
+        has_all_rows = sum(len(band.rows) for band in work.bands) == query.shape[2]
+        context, sums = (value.new_empty if has_all_rows else value.new_zeros)(*query.shape[:3], value.shape[3]), []
+        for band, term, fully_masked in work.masked(query.dtype):
+            parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
+            part, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*parts, 0.0, False, attn_mask=term, scale=work.scale)
+            context[:, :, band.own] = part if fully_masked is None else part.masked_fill(fully_masked, 0.0)
+            sums.append(total)
+        ctx.save_for_backward(query, key, value, context, *sums)
+        ctx.work = work
+        return context
+
+    @staticmethod
+    @no_autocast
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        query, key, value, context, *sums = ctx.saved_tensors
+        work: _Bands = ctx.work
+        if needs_double_backward(gradient):
+            # narrow, since a slice of everything would be an alias, which batched gradients do not have
+            gradients = [gradient.narrow(2, band.rows.start, len(band.rows)) for band in work.bands]
+            return *double_backward(partial(_by_products, work), (query, key, value), gradients), None
+        # gradients of keys that bands share are summed in float32 at least
+        exact = torch.promote_types(query.dtype, torch.float32)
+        dq, dk, dv = torch.zeros_like(query), torch.zeros_like(key, dtype=exact), torch.zeros_like(value, dtype=exact)
+        for (band, term, fully_masked), total in zip(work.masked(query.dtype), sums, strict=True):
+            parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
+            of_band = gradient[:, :, band.own]
+            of_band = of_band if fully_masked is None else of_band.masked_fill(fully_masked, 0.0)
+            gradients = sdpa.fused_gradients(of_band, *parts, term, context[:, :, band.own], total, False, work.scale)
+            dq[:, :, band.own] = gradients[0]
+            band.add(dk, gradients[1].to(exact))
+            band.add(dv, gradients[2].to(exact))
+        return dq, dk.to(key.dtype), dv.to(value.dtype), None
+
+
+def _by_products(work: _Bands, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    """Compute the bands' contexts by plain products, which store none of their weights."""
+    contexts = []
+    for band, term, fully_masked in work.masked(query.dtype):
+        parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
+        context = checkpointed(sdpa.products, *parts, term, False, work.scale)
+        contexts.append(context if fully_masked is None else context.masked_fill(fully_masked, 0.0))
+    return contexts

@@ -1,21 +1,27 @@
-"""When an implementation that could serve is left to a quicker one: the one table of measured thresholds.
+"""The plan of a call, and the one table of measured thresholds, by which "auto" passes over backends that could serve but are slower.
 
-`auto` reads it; an implementation asked for by name does not.
+A backend asked for by name runs whatever the thresholds say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from attent.attention.backends import block_sparse, row_tiles, varlen
-from attent.attention.call import Call
+from attent.attention.base import LoweredSide
+from attent.attention.call import Call, Prepared
 from attent.errors import ImplementationError, UnknownNameError
 from attent.ops.eligibility import needs_plain_torch
 
+# Backends go by these names too; `explain` prints the first ones.
+NAMES = {"dense": "short", "sdpa_dropout": "dropped", "reference": "formula"}
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
 # on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45 against 75 at 2048.
 SIXTEEN_BIT_GRADIENTS = 256
@@ -69,28 +75,30 @@ def slower(name: str, call: Call) -> str | None:
     return None
 
 
+class Variant(NamedTuple):
+    """A leaf path of a backend: its name, and the function that computes the context of a call with what was prepared for the path."""
+
+    name: str
+    run: Callable[[Call, Tensor, LoweredSide, Tensor], Tensor]
+
+
 @dataclass(frozen=True)
 class Plan:
-    """The computation of a call: one backend, for the whole batch or for each sequence with the keys that it needs."""
+    """The computation of a call: one variant of one backend, for the whole batch or for each sequence with the keys that it needs."""
 
     backend: str
-    # the number of keys of each sequence, if each is computed alone
-    sequence_ends: list[int] | None
+    # "varlen" if each sequence is computed alone, by a plan of its own
+    variant: Variant
     # why each other backend does not run, if asked for
     reasons: Mapping[str, str]
 
-    @property
-    def variant(self) -> str:
-        """The leaf path: "batch" or "varlen"; each sequence of the latter has a plan of its own."""
-        return "batch" if self.sequence_ends is None else "varlen"
 
-
-def plan(call: Call, backends: Mapping[str, ModuleType], implementation: str = "auto", *, with_reasons: bool = False) -> Plan:
+def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation: str = "auto", *, with_reasons: bool = False) -> Plan:
     """Choose how to compute a call: `attend` runs the plan, `explain` prints it.
 
     Args:
-        call: the call.
-        backends: by name, in order of preference.
+        prepared: the call and its tensors.
+        backends: by name, in order of preference. One with several leaf paths chooses with `choose(prepared)`; the others have `run`.
         implementation: a backend's name, or "auto".
         with_reasons: whether to say why the others do not run.
 
@@ -98,17 +106,29 @@ def plan(call: Call, backends: Mapping[str, ModuleType], implementation: str = "
         UnknownNameError: there is no such backend.
         ImplementationError: the backend asked for cannot serve this call.
     """
+    call = prepared.call
 
     def objection(name: str) -> str | None:
         return backends[name].unsupported(call) or slower(name, call)
 
-    if implementation == "auto":
-        chosen = next(name for name in backends if objection(name) is None)
-    elif implementation not in backends:
-        raise UnknownNameError("implementation", implementation, ("auto", *backends))
-    elif reason := backends[implementation].unsupported(call):
+    name = NAMES.get(implementation, implementation)
+    if name == "auto":
+        name = next(name for name in backends if objection(name) is None)
+    elif name not in backends:
+        raise UnknownNameError("implementation", implementation, ("auto", *backends, *NAMES))
+    elif reason := backends[name].unsupported(call):
         raise ImplementationError(f"implementation {implementation!r} cannot serve this call: {reason}")
-    else:
-        chosen = implementation
-    others = [name for name in backends if name != chosen] if with_reasons else []
-    return Plan(chosen, varlen.lengths(call), {name: objection(name) or f"{chosen} was asked first" for name in others})
+    others = [other for other in backends if other != name] if with_reasons else []
+    reasons = {other: objection(other) or f"{name} was asked first" for other in others}
+    return Plan(name, _variant(prepared, backends, name, implementation), reasons)
+
+
+def _variant(prepared: Prepared, backends: Mapping[str, ModuleType], name: str, implementation: str) -> Variant:
+    if (ends := varlen.lengths(prepared.call)) is not None:
+
+        def run_sequence(sequence: Prepared) -> Tensor:
+            return plan(sequence, backends, implementation).variant.run(*sequence)
+
+        return Variant("varlen", partial(varlen.run, ends=ends, run_sequence=run_sequence))
+    choose = getattr(backends[name], "choose", None)
+    return Variant("batch", backends[name].run) if choose is None else choose(prepared)

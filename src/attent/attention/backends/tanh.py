@@ -1,6 +1,6 @@
-"""Tanh forms in tiles whose scores come of `tanh_op`, for every mask, normalizer, bias and position.
+"""Tanh forms in tiles whose scores are computed by `ops.tanh_score`, for every mask, normalizer, bias and position.
 
-On a GPU one kernel takes the softmax and the values along, where every query sees the keys between two.
+On a GPU one kernel also computes the softmax and the context, where every query sees a range of keys without gaps.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from torch import Tensor
 from attent.attention import mask_info
 from attent.attention.backends import row_tiles, tiled
 from attent.attention.backends.capabilities import missing
+from attent.attention.backends.select import Variant
 from attent.attention.base import LoweredSide, TanhScore
-from attent.attention.call import Call
+from attent.attention.call import Call, Prepared
 from attent.ops.eligibility import can_run_triton, needs_plain_torch
 from attent.ops.tanh_score import operator
 
@@ -30,27 +31,34 @@ def unsupported(call: Call) -> str | None:
     return None
 
 
-def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
-    """The context of each query, (B, H, Tq, Dv)."""
+def choose(prepared: Prepared) -> Variant:
+    """Choose "fused_kernel" on a GPU, else tiles as `tiled.choose` names them, with "plain_" before it where the op cannot run."""
+    call = prepared.call
     if needs_plain_torch():
-        # operators of our own would hand out tangents of zero
-        return tiled.run(call, query, key, value)
-    spans = None if call.is_empty or _fused_unsupported(call) else _spans(call)
-    if spans is not None:
-        lowered = row_tiles.lower(call, query, key, value)
-        lowered_query, lowered_key = lowered.query.features, lowered.key.features
-        v = cast(TanhScore, call.score).output_weights(lowered_query).reshape(-1, lowered_query.shape[-1])
-        # back to 16 bits, from which they came
-        return torch.ops.attent.tanh_attention(lowered_query, lowered_key, v, lowered.value.to(call.dtype), *spans)[0]
-    return tiled.run(call, query, key, value, partial(fused_scores, cast(TanhScore, call.score)))
+        # operators of our own would return tangents of zero
+        name, run = tiled.choose(prepared)
+        return Variant(f"plain_{name}", run)
+    bounds = None if call.is_empty or _fused_unsupported(call) else _key_bounds(call)
+    if bounds is not None:
+        return Variant("fused_kernel", partial(_run_kernel, bounds=bounds))
+    return tiled.choose(prepared, partial(fused_scores, cast(TanhScore, call.score)))
+
+
+def _run_kernel(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    """Compute the context, (B, H, Tq, Dv), of queries that see every key within bounds."""
+    lowered = row_tiles.lower(call, query, key, value)
+    lowered_query, lowered_key = lowered.query.features, lowered.key.features
+    v = cast(TanhScore, call.score).output_weights(lowered_query).reshape(-1, lowered_query.shape[-1])
+    # back to the 16 bits that the values had
+    return torch.ops.attent.tanh_attention(lowered_query, lowered_key, v, lowered.value.to(call.dtype), *bounds)[0]
 
 
 def fused_scores(score: TanhScore, query: LoweredSide, key: LoweredSide) -> Tensor:
-    """The scores of two lowered sides, (B, H, Tq, Tk); as `score.score_lowered`, which serves functional derivatives."""
+    """Compute the scores of two lowered sides, (B, H, Tq, Tk), as `score.score_lowered`, which serves functional derivatives."""
     lowered_query, lowered_key = query.features, key.features
     v = score.output_weights(lowered_query).reshape(-1, lowered_query.shape[-1])
     if needs_plain_torch():
-        # an operator of one's own would hand out tangents of zero
+        # operators of our own would return tangents of zero
         return score.score_lowered(query, key)
     return operator.tanh_scores(lowered_query, lowered_key, v)
 
@@ -62,15 +70,15 @@ def _fused_unsupported(call: Call) -> str | None:
     return missing(call, FUSED_CAPABILITIES)
 
 
-def _spans(call: Call) -> tuple[Tensor, Tensor] | None:
-    """The first key that each query sees, and the one behind the last, int32 (B, H, Tq); None where a mask has gaps or does not know.
+def _key_bounds(call: Call) -> tuple[Tensor, Tensor] | None:
+    """Return the first key of each query and the end of its range, int32 (B, H, Tq); None where a mask has gaps or does not know.
 
-    Of a query that sees none the first is Tk and the last stands before all.
+    A fully masked query has (Tk, 0).
     """
     shape = (call.batch, call.heads, call.queries)
     if call.mask is None:
-        whole = torch.zeros(1, 1, 1, dtype=torch.int32, device=call.device)
-        return whole.expand(shape), (whole + call.keys).expand(shape)
+        zero = torch.zeros(1, 1, 1, dtype=torch.int32, device=call.device)
+        return zero.expand(shape), (zero + call.keys).expand(shape)
     bounds = mask_info.key_bounds(call, exact=True)
     if bounds is None:
         return None

@@ -1,51 +1,245 @@
-"""Any score in memory linear in the sequence, on any device: some rows of queries at a time, recomputed for the backward.
+"""Any score in memory linear in the sequence, on any device: a tile of queries and keys at a time, recomputed for the backward.
 
-Only the lowered sides and the output are kept; the weights of a tile live while it is computed, and once more while its
-gradient is. Rabe and Staats 2021, "Self-attention Does Not Need O(n²) Memory" (arXiv:2112.05682), who tile the keys too.
+Only the lowered sides and the output are stored; the weights of a tile live while it is computed, and once more while its
+gradient is. Outputs and gradients are written into one tensor each, which takes a third of the memory of PyTorch's checkpoints
+of slices. Rabe and Staats 2021, "Self-attention Does Not Need O(n²) Memory" (arXiv:2112.05682), who tile the keys too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attent.attention import reference
-from attent.attention.backends import probe, row_tiles
+from attent.attention.backends import row_tiles
 from attent.attention.backends.block_sparse import Band, bands
-from attent.attention.backends.checkpointed import Tiles
+from attent.attention.backends.row_tiles import Lowered
+from attent.attention.backends.select import Variant
 from attent.attention.base import LoweredSide
-from attent.attention.call import Call
+from attent.attention.call import Call, Prepared, lower_key
+from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast, without_autocast
+from attent.ops.eligibility import can_run_custom_function
+
+# The scores of two lowered sides, holding no more numbers than these.
+ScoreLowered = Callable[[LoweredSide, LoweredSide], Tensor]
+# The context of a band's rows, given its part of the lowered queries, keys and values.
+Tile = Callable[[LoweredSide, LoweredSide, Tensor, Band], Tensor]
 
 
 def unsupported(call: Call) -> str | None:
-    """Tiles serve every call."""
+    """Return None: tiles serve every call."""
     return None
 
 
-def run(
-    call: Call, query: Tensor, key: LoweredSide, value: Tensor, score_lowered: Callable[[LoweredSide, LoweredSide], Tensor] | None = None
-) -> Tensor:
-    """The context of each query, (B, H, Tq, Dv).
+def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Variant:
+    """Choose "single_tile", "bands" of the keys that a mask shows, "row_tiles" with every key, or "empty" if there are no pairs.
 
-    `score_lowered` computes the scores of two lowered sides in the place of the score's own, holding no more than these.
+    Args:
+        prepared: the call and its tensors.
+        score_lowered: computes the scores of two lowered sides in the place of the score's own.
     """
+    call = prepared.call
     if call.is_empty:
-        return reference.run(call, query, key, value)
-    lowered = row_tiles.lower(call, query, key, value)
+        return Variant("empty", reference.run)
+    per_pair = 1 if score_lowered is not None else per_pair_of(prepared)
+    table = row_tiles.WHOLE * row_tiles.TILE
+    # a table of a few tiles is rather computed at once than twice
+    is_small = row_tiles.per_row(call, per_pair) * call.queries <= table
+    parts = bands(call, per_pair, table if is_small else row_tiles.TILE)
+    name = "single_tile" if len(parts) == 1 else "bands" if any(len(band.keys) < call.keys for band in parts) else "row_tiles"
+    return Variant(name, partial(_run, bands=parts, score_lowered=score_lowered))
+
+
+def _run(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: list[Band], score_lowered: ScoreLowered | None) -> Tensor:
+    """Compute the context, (B, H, Tq, Dv), band by band."""
 
     def tile(lowered_query: LoweredSide, lowered_key: LoweredSide, value: Tensor, band: Band) -> Tensor:
         pairs = call.pairs(*band.pairs_of(call))
         allowed = call.allowed(pairs)
-        return reference.steps_of(call, pairs, lowered_query, lowered_key, value, allowed, lowered=True, score_lowered=score_lowered)[
-            "output"
-        ].to(call.dtype)
+        steps = reference.steps_of(call, pairs, lowered_query, lowered_key, value, allowed, lowered=True, score_lowered=score_lowered)
+        return steps["output"].to(call.dtype)
 
-    per_pair = 1 if score_lowered is not None else probe.per_pair(call, lowered)
-    whole = row_tiles.per_row(call, per_pair) * call.queries <= row_tiles.WHOLE * row_tiles.TILE
-    tiles = Tiles(call, bands(call, per_pair, row_tiles.WHOLE * row_tiles.TILE if whole else row_tiles.TILE), tile)
-    if len(tiles.bands) == 1:
-        # one tile alone is within bounds as it is
-        return tiles.context(lowered, tiles.bands[0])
-    return tiles.differentiable(lowered) if torch.is_grad_enabled() else tiles.once(lowered)
+    lowered, tiles = row_tiles.lower(call, query, key, value), Tiles(call, bands, tile)
+    if len(bands) == 1:
+        # a single tile is within bounds with what autograd stores of it
+        return tiles.context(lowered, bands[0])
+    return tiles.differentiable(lowered) if torch.is_grad_enabled() else tiles.without_gradients(lowered)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A call in bands, at least one, and the function that computes a tile of it."""
+
+    call: Call
+    bands: list[Band]
+    tile: Tile
+
+    def context(self, lowered: Lowered, band: Band) -> Tensor:
+        """Compute a band's context, (B, H, rows, Dv)."""
+        query, key = row_tiles.some(lowered.query, band.own), row_tiles.some(lowered.key, band.key_slice)
+        return self.tile(query, key, lowered.value[:, :, band.key_slice], band)
+
+    def without_gradients(self, lowered: Lowered) -> Tensor:
+        """Compute the context, (B, H, Tq, Dv), which autograd does not see."""
+        call = self.call
+        context = lowered.value.new_empty(call.batch, call.heads, call.queries, call.value_width, dtype=call.dtype)
+        for band in self.bands:
+            context[:, :, band.own] = self.context(lowered, band)
+        return context
+
+    def checkpointed(self, lowered: Lowered) -> Tensor:
+        """Compute the context with PyTorch's checkpoints: gradients of every order, also of tensors that a score captured."""
+        return torch.cat([checkpointed(self.context, lowered, band) for band in self.bands], 2)
+
+    def differentiable(self, lowered: Lowered) -> Tensor:
+        """Compute the context, with gradients of the lowered sides and of every other leaf that tiles use."""
+        leaves = other_leaves(self.tile, self.call, lowered, self.bands[0]) if can_run_custom_function() else None
+        if leaves is None:
+            return self.checkpointed(lowered)
+        sides = lowered.query.features, lowered.query.bias, lowered.key.features, lowered.key.bias, lowered.value
+        return _InPlace.apply(self, lowered.key.center, *sides, *leaves)
+
+
+def _lowered(tensors: list[Any], center: Tensor | None) -> Lowered:
+    return Lowered(LoweredSide(tensors[0], tensors[1], center), LoweredSide(tensors[2], tensors[3], center), tensors[4])
+
+
+class _InPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tiles: Tiles, center: Tensor | None, *tensors: Tensor | None) -> Tensor:
+        ctx.tiles, ctx.center = tiles, center
+        ctx.save_for_backward(*tensors)
+        return tiles.without_gradients(_lowered(list(tensors[:5]), center))
+
+    @staticmethod
+    @no_autocast
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        tensors, needs_grad = list(ctx.saved_tensors), ctx.needs_input_grad[2:]
+        if needs_double_backward(gradient):
+
+            def plain(*sides: Tensor | None) -> Tensor:
+                return ctx.tiles.checkpointed(_lowered(list(sides), ctx.center))
+
+            return None, None, *double_backward(plain, tensors[:5], gradient, needs_grad[:5], captured=tensors[5:])
+        return None, None, *_gradients(ctx, tensors, needs_grad, gradient)
+
+
+def _gradients(ctx: Any, tensors: list[Tensor | None], needs_grad: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
+    """Sum each tile's gradients in the order of the tiles; the first five tensors are the sides, the others leaves."""
+    totals = [torch.zeros_like(tensor) if tensor is not None and needs else None for tensor, needs in zip(tensors, needs_grad, strict=True)]
+    others = [index for index in range(5, len(tensors)) if needs_grad[index]]
+    for band in ctx.tiles.bands:
+        slices = [band.own, band.own, band.key_slice, band.key_slice, band.key_slice]
+        parts = [None if tensor is None else tensor.detach()[:, :, own] for tensor, own in zip(tensors[:5], slices, strict=True)]
+        sides = [index for index in range(5) if needs_grad[index] and parts[index] is not None]
+        for index in sides:
+            parts[index].requires_grad_()  # pyright: ignore[reportOptionalMemberAccess]
+        with torch.enable_grad():
+            lowered = _lowered(parts, ctx.center)
+            context = ctx.tiles.tile(lowered.query, lowered.key, lowered.value, band)
+        if not context.requires_grad:
+            continue
+        leaves: list[Any] = [parts[index] for index in sides] + [tensors[index] for index in others]
+        gradients = torch.autograd.grad(context, leaves, gradient[:, :, band.own], allow_unused=True)
+        for index, part in zip(sides + others, gradients, strict=True):
+            total = totals[index]
+            if part is None or total is None:
+                continue
+            if index < 2:
+                total[:, :, band.own] = part
+            elif index < 5:
+                band.add(total, part)
+            else:
+                total += part
+    return totals
+
+
+def per_pair_of(prepared: Prepared) -> int | None:
+    """Measure the numbers in memory per pair while a score is computed; None if the score says it, or it cannot be measured.
+
+    Counts what autograd stores for a backward: of three rows minus two, so that tensors made of the keys alone do not count.
+    """
+    call = prepared.call
+    if call.score.form is not None or call.queries < 3 or not call.keys:
+        return None
+    if torch.is_inference_mode_enabled() or not can_run_custom_function():
+        return None
+    with _restored_random_state(call.device), without_autocast(call.device):
+        with torch.no_grad():
+            key = reference.exact_keys(call, prepared.key)
+            key = key if call.lowered else lower_key(call.score, key.features, call.heads)
+            query = call.score.lower_query(prepared.query[:, :, :3].to(call.accumulation_dtype), key.center)
+        two, three = (_stored_numbers(call, query, key, rows) for rows in (2, 3))
+    return max(round((three - two) / (call.batch * call.heads * call.keys)), 1)
+
+
+def _stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows: int) -> int:
+    query, key = (side.map(lambda part: part.detach().requires_grad_()) for side in (query, key))
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // tensor.element_size()
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        scores = call.score.score_lowered(row_tiles.some(query, slice(0, rows)), key)
+    inputs = {part.untyped_storage().data_ptr() for side in (query, key) for part in side if part is not None}
+    del scores
+    return sum(numbers for storage, numbers in storages.items() if storage not in inputs)
+
+
+def other_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> list[Tensor] | None:
+    """Find the leaves, other than the lowered sides, that a tile's gradients go to, by a trial of one row.
+
+    None where a second computation of the tile would not do: a score captured a tensor computed of a leaf before, or drew random numbers.
+    """
+    row = Band(band.rows[:1], band.keys)
+    query, key, value = lowered.query.map(Tensor.detach), lowered.key.map(Tensor.detach), lowered.value.detach()
+    first_node = torch._C._autograd._get_sequence_nr()  # pyright: ignore[reportAttributeAccessIssue]
+    with _restored_random_state(call.device) as has_drawn, torch.enable_grad():
+        context = tile(row_tiles.some(query, row.own), row_tiles.some(key, row.key_slice), value[:, :, row.key_slice], row)
+        if has_drawn():
+            return None
+    return _leaves(context, first_node)
+
+
+def _leaves(context: Tensor, first_node: int) -> list[Tensor] | None:
+    """Return the leaves that a tensor was computed of; None if the graph leads to a node from before the first."""
+    leaves: dict[int, Tensor] = {}
+    stack, visited = [context.grad_fn], set[Any]()
+    while stack:
+        node = stack.pop()
+        if node is None or node in visited:
+            continue
+        visited.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaves[id(leaf)] = leaf
+        elif node._sequence_nr() < first_node:
+            return None
+        else:
+            stack.extend(function for function, _ in node.next_functions)
+    return list(leaves.values())
+
+
+@contextmanager
+def _restored_random_state(device: torch.device) -> Iterator[Callable[[], bool]]:
+    """Restore the random generators at the end; yield a function that returns whether any was used."""
+    cpu, cuda = torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def has_drawn() -> bool:
+        is_same = torch.equal(torch.get_rng_state(), cpu)
+        return not is_same or (cuda is not None and not torch.equal(torch.cuda.get_rng_state(device), cuda))
+
+    try:
+        yield has_drawn
+    finally:
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda, device)

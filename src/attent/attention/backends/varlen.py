@@ -24,7 +24,7 @@ def lengths(call: Call) -> list[int] | None:
     """Return the number of keys that each sequence needs; None if the batch is computed at once."""
     if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting:
         return None
-    # a score or a normalizer of somebody's own may look at all there is
+    # a score or normalizer of the caller's own may depend on all pairs
     if call.score.form is None or not isinstance(call.normalizer, Softmax) or is_transformed() or torch.compiler.is_compiling():
         return None
     numbers, worth = row_tiles.per_row(call) * call.queries, WORTH[call.score.form] * call.batch
@@ -38,28 +38,29 @@ def lengths(call: Call) -> list[int] | None:
     return ends.tolist() if saved >= worth else None
 
 
-def run(prepared: Prepared, needed: list[int], each: Callable[[Prepared], Tensor]) -> Tensor:
-    """The contexts of all sequences, (B, H, Tq, Dv), each computed alone with the keys it needs."""
-    call, contexts = prepared.call, []
-    sides = zip(*(part.split(1) if part is not None else [None] * call.batch for part in prepared.key), strict=True)
-    tensors = zip(prepared.query.split(1), sides, prepared.value.split(1), strict=True)
-    for place, (query, (features, bias, center), value) in enumerate(tensors):
-        keys = needed[place]
+def run(
+    call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, ends: list[int], run_sequence: Callable[[Prepared], Tensor]
+) -> Tensor:
+    """Compute the context, (B, H, Tq, Dv), of each sequence alone, with the keys that it needs."""
+    contexts = []
+    sides = zip(*(part.split(1) if part is not None else [None] * call.batch for part in key), strict=True)
+    tensors = zip(query.split(1), sides, value.split(1), ends, strict=True)
+    for sequence, (queries, (features, bias, center), values, keys) in enumerate(tensors):
         if not keys:
-            contexts.append(value.new_zeros(1, call.heads, call.queries, call.value_width, dtype=call.dtype))
+            contexts.append(values.new_zeros(1, call.heads, call.queries, call.value_width, dtype=call.dtype))
             continue
         side = LoweredSide(features[:, :, :keys], None if bias is None else bias[:, :, :keys], center)
-        contexts.append(each(Prepared(_alone(call, place, keys), query, side, value[:, :, :keys])))
+        contexts.append(run_sequence(Prepared(_call_of(call, sequence, keys), queries, side, values[:, :, :keys])))
     return torch.cat(contexts)
 
 
-def _alone(call: Call, place: int, keys: int) -> Call:
+def _call_of(call: Call, sequence: int, keys: int) -> Call:
     assert call.mask is not None
     bias, start = call.bias, call.start
     if bias is not None:
-        bias = bias[place : place + 1] if len(bias) > 1 else bias
+        bias = bias[sequence : sequence + 1] if len(bias) > 1 else bias
         bias = bias[..., :keys] if bias.shape[3] > 1 else bias
     if isinstance(start, Tensor):
-        start = int(start[place] if len(start) > 1 else start)
-    alone = replace(call, bias=bias, start=start, batch=1, keys=keys, axes=4)
-    return replace(alone, mask=mask_info.for_sequence(call.mask, place, alone.pairs()))
+        start = int(start[sequence] if len(start) > 1 else start)
+    result = replace(call, bias=bias, start=start, batch=1, keys=keys, axes=4)
+    return replace(result, mask=mask_info.for_sequence(call.mask, sequence, result.pairs()))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import attend
-from attent.attention.backends import block_sparse, checkpointed, row_tiles
+from attent.attention.backends import block_sparse, row_tiles, tiled
 from attent.attention.masks import Selected, Window
 from attent.attention.positions import RelativeBias
 from attent.attention.scores import Additive, Gated, Gaussian
@@ -53,7 +53,7 @@ def test_gradients_reach_everything_in_place(name: str, monkeypatch: pytest.Monk
     for implementation in ("formula", "tiled"):
         if implementation == "tiled":
             # the short way must be the one that is taken
-            monkeypatch.setattr(checkpointed.Tiles, "checkpointed", None)
+            monkeypatch.setattr(tiled.Tiles, "checkpointed", None)
         context = attend(*leaves[:3], **arguments, implementation=implementation)
         outcomes.append([context, *torch.autograd.grad(context, leaves, up)])
     torch.testing.assert_close(*outcomes)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import attend, prepare
-from attent.attention.backends import block_sparse, sdpa_blocks, select
+from attent.attention.backends import block_sparse, sdpa, select
 from attent.attention.base import Mask
 from attent.attention.masks import Blocks, Causal, Documents, Padding, PerHead, Prefix, Selected, Window
 from attent.attention.scores import Gaussian
@@ -48,7 +48,7 @@ def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> lis
 @pytest.mark.parametrize("value_width", [2, D, 9])
 def test_it_is_the_formula(mask: Mask, value_width: int) -> None:
     tensors = given(value_width=value_width)
-    assert sdpa_blocks.serve(prepare(*tensors, mask=mask).call) is not None
+    assert sdpa.sparse_bands(prepare(*tensors, mask=mask).call) is not None
     torch.testing.assert_close(outcome(tensors, "sdpa", mask=mask), outcome(tensors, "formula", mask=mask))
 
 
@@ -60,7 +60,7 @@ def test_gradients_of_rows_with_large_scores() -> None:
     exact = [tensor.double().requires_grad_() for tensor in (query, key, value)]
     right = outcome(exact, "formula", mask=Window(5, 0), bias=bias.double())
     tensors = [tensor.requires_grad_() for tensor in (query, key, value)]
-    assert sdpa_blocks.serve(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is not None
+    assert sdpa.sparse_bands(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is not None
     found, plain = (outcome(tensors, implementation, mask=Window(5, 0), bias=bias) for implementation in ("sdpa", "formula"))
     for part, of_formula, expected in zip(found, plain, right, strict=True):
         allowed = 3 * (of_formula - expected).abs().max() + 1e-5 * expected.abs().max()
@@ -92,7 +92,7 @@ def test_second_derivatives(name: str) -> None:
         "window & padding": Window(2, 0) & Padding(torch.tensor([13, 5])),
         "blocks | window": Blocks(torch.eye(3) > 0, 5) | Window(0, 1),
     }[name]
-    assert sdpa_blocks.serve(prepare(*tensors, mask=mask).call) is not None
+    assert sdpa.sparse_bands(prepare(*tensors, mask=mask).call) is not None
     assert torch.autograd.gradgradcheck(lambda *some: attend(*some, mask=mask, implementation="sdpa"), tensors)
 
 
@@ -122,9 +122,9 @@ def test_the_pairs_that_a_mask_hides_are_not_computed(monkeypatch: pytest.Monkey
 def test_what_it_leaves_to_pytorch() -> None:
     tensors = given()
     for arguments in ({}, {"mask": "causal"}, {"mask": Window(50, 0)}):
-        assert sdpa_blocks.serve(prepare(*tensors, **arguments).call) is None
+        assert sdpa.sparse_bands(prepare(*tensors, **arguments).call) is None
     bias = torch.zeros(T, T, dtype=torch.float64, requires_grad=True)
-    assert sdpa_blocks.serve(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is None
+    assert sdpa.sparse_bands(prepare(*tensors, mask=Window(5, 0), bias=bias).call) is None
     mapped = torch.func.vmap(lambda *some: attend(*some, mask=Window(5, 0)))(*(tensor.detach() for tensor in tensors))
     torch.testing.assert_close(mapped, attend(*tensors, mask=Window(5, 0)))
 
@@ -133,6 +133,6 @@ def test_one_number_by_hand() -> None:
     # each query sees its own key and the one before: weights alike, so the mean of two values
     key, value = torch.zeros(1, 1, 40, 1), torch.arange(40.0).reshape(1, 1, 40, 1)
     found = attend(key, key, value, mask=Window(1, 0), implementation="sdpa")
-    assert sdpa_blocks.serve(prepare(key, key, value, mask=Window(1, 0)).call) is not None
+    assert sdpa.sparse_bands(prepare(key, key, value, mask=Window(1, 0)).call) is not None
     torch.testing.assert_close(found.flatten()[1:], torch.arange(39.0) + 0.5)
     torch.testing.assert_close(found, F.scaled_dot_product_attention(key, key, value, attn_mask=torch.ones(40, 40).tril().triu(-1) > 0))
