@@ -1,7 +1,7 @@
 // Products of bfloat16 by the processor's matrix tiles (AMX), where compiler and processor have them. Included inside a namespace.
 //
-// A tile of the left side is 16 rows of 32 numbers. A tile of the right side is 32 rows of 16 columns, laid down as 16 rows of pairs: row
-// p holds rows 2p and 2p + 1 side by side, column by column. Both are products' operands, and their sums are float32.
+// A tile of the left side is 16 rows of 32 numbers. A tile of the right side is 32 rows of 16 columns, stored as 16 rows of pairs: row
+// p holds rows 2p and 2p + 1 side by side, column by column. Products of both are summed in float32.
 #pragma once
 
 #include <cstdint>
@@ -35,18 +35,18 @@ alignas(64) const uint8_t SHAPES[64] = {1,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0
                                         0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0,
                                         16, 16, 16, 16, 16, 16, 16, 16};  // rows
 
-// The tiles, for as long as a task lasts.
+// Configure the tiles for the length of a task.
 struct Tiles {
   Tiles() { _tile_loadconfig(SHAPES); }
   ~Tiles() { _tile_release(); }
 };
 
 // 32 rows times 32 columns, summed in tiles 0 (rows 0–15, columns 0–15), 1, 2 and 3 over `steps` of 32. A row of the left side takes
-// `stride` bytes, and a step goes `step` numbers on; of the right side there are two tiles a step, one behind the other.
-static inline void multiply(const uint16_t* left, int64_t stride, int64_t below, int64_t step, const uint16_t* right, int64_t steps) {
+// `stride` bytes, and a step advances `step` numbers; the right side has two consecutive tiles a step.
+static inline void multiply(const uint16_t* left, int64_t stride, int64_t second, int64_t step, const uint16_t* right, int64_t steps) {
   for (int64_t s = 0; s < steps; ++s, left += step, right += 2 * TILE) {
     _tile_loadd(4, left, stride);
-    _tile_loadd(5, left + below, stride);
+    _tile_loadd(5, left + second, stride);
     _tile_loadd(6, right, 64);
     _tile_loadd(7, right + TILE, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -63,7 +63,7 @@ static inline void clear() {
   _tile_zero(3);
 }
 
-// The sums, a row of 32 after the other with `stride` bytes between rows.
+// Store the sums as rows of 32, `stride` bytes apart.
 static inline void put(float* to, int64_t stride) {
   _tile_stored(0, to, stride);
   _tile_stored(1, to + 16, stride);
@@ -78,12 +78,12 @@ static inline void get(const float* from, int64_t stride) {
   _tile_loadd(3, from + 4 * stride + 16, stride);
 }
 
-// To the nearest, ties to even.
-static inline __m512i narrowed(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
+// Round to nearest, ties to even.
+static inline __m512i to_bfloat16(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
-static inline __m512i narrowed(const float* from) { return narrowed(_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)); }
+static inline __m512i to_bfloat16(const float* from) { return to_bfloat16(_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)); }
 
-// 16 rows of 16 words, turned into columns.
+// Transpose 16 rows of 16 words.
 static inline void transpose(__m512i (&r)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {
@@ -113,24 +113,24 @@ static inline void transpose(__m512i (&r)[16]) {
 // A tile of the right side: 32 rows and 16 columns of Wᵀ, of which W has 16 rows `width` apart.
 static inline void pack_transposed(const float* from, int64_t width, uint16_t* to) {
   __m512i rows[16];
-  for (int i = 0; i < 16; ++i) rows[i] = narrowed(from + i * width);
+  for (int i = 0; i < 16; ++i) rows[i] = to_bfloat16(from + i * width);
   transpose(rows);
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, rows[i]);
 }
 
 // Two tiles of the right side: 32 rows, `width` apart, of 32 columns.
 static inline void pack(const float* from, int64_t width, uint16_t* to) {
-  const __m512i places = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3,
+  const __m512i indices = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3,
                                           34, 2, 33, 1, 32, 0);
-  const __m512i behind = _mm512_add_epi16(places, _mm512_set1_epi16(16));
+  const __m512i upper_indices = _mm512_add_epi16(indices, _mm512_set1_epi16(16));
   for (int p = 0; p < 16; ++p) {
-    const __m512i even = narrowed(from + 2 * p * width), odd = narrowed(from + (2 * p + 1) * width);
-    _mm512_storeu_si512(to + 32 * p, _mm512_permutex2var_epi16(even, places, odd));
-    _mm512_storeu_si512(to + TILE + 32 * p, _mm512_permutex2var_epi16(even, behind, odd));
+    const __m512i even = to_bfloat16(from + 2 * p * width), odd = to_bfloat16(from + (2 * p + 1) * width);
+    _mm512_storeu_si512(to + 32 * p, _mm512_permutex2var_epi16(even, indices, odd));
+    _mm512_storeu_si512(to + TILE + 32 * p, _mm512_permutex2var_epi16(even, upper_indices, odd));
   }
 }
 
-// Columns 0–3, 8–11, 16–19 and 24–27 of 32, and the others: how pairs of rows are woven without a word crossing its lane.
+// Interleave pairs of rows within 128-bit lanes: `low` gets columns 0–3, 8–11, 16–19 and 24–27 of 32, `high` the others.
 static inline void weave(const uint16_t* from, int64_t width, int64_t rows, __m512i (&low)[16], __m512i (&high)[16]) {
   for (int64_t p = 0; p < 16; ++p) {
     const __m512i even = 2 * p < rows ? _mm512_loadu_si512(from + 2 * p * width) : _mm512_setzero_si512();
@@ -144,10 +144,10 @@ static inline void write(const __m512i (&rows)[16], uint16_t* to) {
   for (int p = 0; p < 16; ++p) _mm512_storeu_si512(to + 32 * p, rows[p]);
 }
 
-// Which of 32 columns stands at a place among both halves of woven ones.
-static inline int64_t woven(int64_t place) { return place % 16 / 4 * 8 + place % 4 + place / 16 * 4; }
+// The column, of 32, at a position of the interleaved columns.
+static inline int64_t woven(int64_t position) { return position % 16 / 4 * 8 + position % 4 + position / 16 * 4; }
 
-// 16 and 16 woven numbers in their own order.
+// Restore the order of 2 × 16 interleaved numbers.
 static inline void unweave(__m512 low, __m512 high, float* to) {
   const __m512i first = _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
   const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
@@ -156,5 +156,5 @@ static inline void unweave(__m512 low, __m512 high, float* to) {
 }
 
 }  // namespace amx
-FOR_ANY
+END_TARGET
 #endif

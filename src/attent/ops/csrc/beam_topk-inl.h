@@ -1,80 +1,79 @@
-// The loops of likeliest.cpp for one width of vector registers, LANES. Included once for each, inside a namespace of its own and under that
-// width's compiler target.
+// The loops of beam_topk.cpp for one width of vector registers (LANES floats). foreach_target.h includes this file for each width.
 
 #include "simd.h"
 
-// Registers whose highest number is found before any is looked at.
+// Registers whose maximum is compared before their numbers.
 constexpr int64_t BLOCK = 8;
 
-static inline float highest_lane(Vector vector) {
+static inline float max_lane(Vector vector) {
   float numbers[LANES];
   store(numbers, vector);
-  for (int64_t lanes = LANES / 2; lanes; lanes /= 2)
-    for (int64_t i = 0; i < lanes; ++i) numbers[i] = numbers[i + lanes] > numbers[i] ? numbers[i + lanes] : numbers[i];
+  for (int64_t half = LANES / 2; half; half /= 2)
+    for (int64_t i = 0; i < half; ++i) numbers[i] = numbers[i + half] > numbers[i] ? numbers[i + half] : numbers[i];
   return numbers[0];
 }
 
-// The highest of some numbers, passing over NaN.
-static inline float highest(const float* x, int64_t count) {
-  Vector most[2] = {all(-__builtin_inff()), all(-__builtin_inff())};
+// The maximum, ignoring NaN.
+static inline float maximum(const float* x, int64_t count) {
+  Vector maxima[2] = {broadcast(-__builtin_inff()), broadcast(-__builtin_inff())};
   int64_t j = 0;
   for (; j + 2 * LANES <= count; j += 2 * LANES)
     for (int64_t s = 0; s < 2; ++s) {
-      const Vector here = load(x + j + s * LANES);
-      most[s] = here > most[s] ? here : most[s];
+      const Vector x_j = load(x + j + s * LANES);
+      maxima[s] = x_j > maxima[s] ? x_j : maxima[s];
     }
-  float found = highest_lane(most[0] > most[1] ? most[0] : most[1]);
-  for (; j < count; ++j) found = x[j] > found ? x[j] : found;
-  return found;
+  float result = max_lane(maxima[0] > maxima[1] ? maxima[0] : maxima[1]);
+  for (; j < count; ++j) result = x[j] > result ? x[j] : result;
+  return result;
 }
 
 // log Σ e^x; NaN if one of them is.
 static float log_of_sum(const float* x, int64_t count) {
-  const float most = highest(x, count);
+  const float highest = maximum(x, count);
   Vector sums[2] = {};
   int64_t j = 0;
   for (; j + 2 * LANES <= count; j += 2 * LANES)
     for (int64_t s = 0; s < 2; ++s) {
-      const Vector below = load(x + j + s * LANES) - most;
-      sums[s] += exponential(below < -87.0f ? all(-87.0f) : below);
+      const Vector shifted = load(x + j + s * LANES) - highest;
+      sums[s] += exponential(shifted < -87.0f ? broadcast(-87.0f) : shifted);
     }
   float numbers[LANES], sum = 0;
   store(numbers, sums[0] + sums[1]);
   for (int64_t i = 0; i < LANES; ++i) sum += numbers[i];
-  for (; j < count; ++j) sum += std::exp(x[j] - most);
-  return most + std::log(sum);
+  for (; j < count; ++j) sum += std::exp(x[j] - highest);
+  return highest + std::log(sum);
 }
 
-// Some sentences.
-static void rank(const Ranking& job, int64_t task, float*) {
-  const int64_t last = task * SENTENCES + SENTENCES < job.number ? task * SENTENCES + SENTENCES : job.number;
-  for (int64_t i = task * SENTENCES; i < last; ++i) {
-    float* scores = job.scores + i * job.count;
-    int64_t *places = job.places + i * job.count, found = 0;
-    for (int64_t c = 0; c < job.count; ++c) scores[c] = -__builtin_inff(), places[c] = 0;
+// The best continuations of a task's sentences.
+static void topk(const TopK& job, int64_t task, float*) {
+  const int64_t end = task * SENTENCES + SENTENCES < job.number ? task * SENTENCES + SENTENCES : job.number;
+  for (int64_t i = task * SENTENCES; i < end; ++i) {
+    float* totals = job.totals + i * job.count;
+    int64_t *indices = job.indices + i * job.count, filled = 0;
+    for (int64_t c = 0; c < job.count; ++c) totals[c] = -__builtin_inff(), indices[c] = 0;
     for (int64_t k = 0; k < job.width; ++k) {
-      const float before = job.so_far[i * job.width + k];
-      float* told = job.told + (i * job.width + k) * job.size;
-      // nothing goes on
-      if (before == -__builtin_inff()) continue;
-      float less = 0.0f;
+      const float score = job.scores[i * job.width + k];
+      float* log_probs = job.log_probs + (i * job.width + k) * job.vocabulary;
+      // a finished or unused row of the beam
+      if (score == -__builtin_inff()) continue;
+      float log_sum = 0.0f;
       if (job.logits) {
-        less = log_of_sum(told, job.size);
-        told[job.barred[0]] = told[job.barred[1]] = -__builtin_inff();
+        log_sum = log_of_sum(log_probs, job.vocabulary);
+        log_probs[job.forbidden[0]] = log_probs[job.forbidden[1]] = -__builtin_inff();
       }
-      if (less != less) {
-        if (!found) scores[0] = less, places[0] = k * job.size + job.stop;
+      if (log_sum != log_sum) {
+        if (!filled) totals[0] = log_sum, indices[0] = k * job.vocabulary + job.eos;
         continue;
       }
-      for (int64_t j = 0; j < job.size; j += BLOCK * LANES) {
-        const int64_t end = j + BLOCK * LANES < job.size ? j + BLOCK * LANES : job.size;
-        if (!(before + (highest(told + j, end - j) - less) > scores[job.count - 1])) continue;
+      for (int64_t j = 0; j < job.vocabulary; j += BLOCK * LANES) {
+        const int64_t end = j + BLOCK * LANES < job.vocabulary ? j + BLOCK * LANES : job.vocabulary;
+        if (!(score + (maximum(log_probs + j, end - j) - log_sum) > totals[job.count - 1])) continue;
         for (int64_t v = j; v < end; ++v) {
-          const float score = before + (told[v] - less);
-          if (!(score > scores[job.count - 1])) continue;
-          int64_t c = found < job.count ? found++ : job.count - 1;
-          for (; c && score > scores[c - 1]; --c) scores[c] = scores[c - 1], places[c] = places[c - 1];
-          scores[c] = score, places[c] = k * job.size + v;
+          const float total = score + (log_probs[v] - log_sum);
+          if (!(total > totals[job.count - 1])) continue;
+          int64_t c = filled < job.count ? filled++ : job.count - 1;
+          for (; c && total > totals[c - 1]; --c) totals[c] = totals[c - 1], indices[c] = indices[c - 1];
+          totals[c] = total, indices[c] = k * job.vocabulary + v;
         }
       }
     }

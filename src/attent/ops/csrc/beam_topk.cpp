@@ -1,4 +1,4 @@
-// The likeliest continuations of some hypotheses, found in three sweeps over each row of logits, or in one over log-probabilities.
+// The best continuations of a beam's hypotheses: three sweeps over each row of logits, or one over log-probabilities.
 
 #include <cmath>
 #include <cstring>
@@ -7,17 +7,17 @@
 
 namespace {
 
-// Of each sentence `width` rows of `size` numbers; `count` of them are wanted.
-struct Ranking {
-  const float* so_far;
-  float *told, *scores;
-  int64_t* places;
-  int64_t number, width, size, count, stop;
-  const int64_t barred[2];
+// The `count` best of each sentence's `width` rows of `vocabulary` numbers.
+struct TopK {
+  const float* scores;
+  float *log_probs, *totals;
+  int64_t* indices;
+  int64_t number, width, vocabulary, count, eos;
+  const int64_t forbidden[2];
   bool logits;
 };
 
-// Sentences that make a task.
+// Sentences of a task.
 constexpr int64_t SENTENCES = 4;
 
 #define LOOPS "beam_topk-inl.h"
@@ -25,13 +25,13 @@ constexpr int64_t SENTENCES = 4;
 
 }  // namespace
 
-// scores and places (S, C) of so_far (S, K) and told (S, K, V): the highest sums, of equals the first, −∞ and 0 behind the last. Logits are
-// normalised first, and the two barred tokens are then set to −∞ in place; where they hold NaN the one place is `stop`. Returns 0, or 1
-// where memory ran out.
-EXPORTED int attent_beam_topk(const float* so_far, float* told, float* scores, int64_t* places, int64_t number, int64_t width,
-                              int64_t size, int64_t count, int64_t logits, int64_t one, int64_t other, int64_t stop,
-                              int64_t threads, Parallel parallel, int level) {
-  const Ranking job{so_far, told, scores, places, number, width, size, count, stop, {one, other}, logits != 0};
-  const auto task = CHOSEN(rank, level);
+// totals and indices (S, C) of scores (S, K) and log_probs (S, K, V): the highest sums, the first of equal ones, padded with −∞ and 0.
+// Logits are normalized first, and the two forbidden tokens set to −∞ in place; a row with NaN yields only `eos`.
+// Returns 0, or 1 if out of memory.
+EXPORTED int attent_beam_topk(const float* scores, float* log_probs, float* totals, int64_t* indices, int64_t number, int64_t width,
+                              int64_t vocabulary, int64_t count, int64_t logits, int64_t forbidden0, int64_t forbidden1,
+                              int64_t eos, int64_t threads, Parallel parallel, int level) {
+  const TopK job{scores, log_probs, totals, indices, number, width, vocabulary, count, eos, {forbidden0, forbidden1}, logits != 0};
+  const auto task = DISPATCH(topk, level);
   return run(job, task, (number + SENTENCES - 1) / SENTENCES, 0, threads, parallel);
 }

@@ -1,33 +1,32 @@
-// The loops of dropout.cpp, included once for each width of vector registers, inside a namespace of its own and under that width's
-// compiler target.
+// The loops of dropout.cpp for one width of vector registers (LANES floats). foreach_target.h includes this file for each width.
 
-// Some rows' bits.
-static void keep(const Kept& job, int64_t task, float*) {
-  const int64_t last = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number;
-  for (int64_t i = task * ROWS; i < last; ++i) {
+// The mask of a task's rows.
+static void mask_rows(const MaskProblem& job, int64_t task, float*) {
+  const int64_t end = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number;
+  for (int64_t i = task * ROWS; i < end; ++i) {
     const uint32_t row = job.rows[i], threshold = job.threshold;
     const uint32_t* __restrict columns = job.columns;
-    uint8_t* __restrict kept = job.kept + i * job.width;
-    for (int64_t j = 0; j < job.width; ++j) kept[j] = stays(row, columns[j], threshold);
+    uint8_t* __restrict mask = job.mask + i * job.width;
+    for (int64_t j = 0; j < job.width; ++j) mask[j] = is_kept(row, columns[j], threshold);
   }
 }
 
-// Some rows' weights.
-static void drop(const Dropped& job, int64_t task, float*) {
-  const int64_t last = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number;
-  for (int64_t i = task * ROWS; i < last; ++i) {
+// The weights of a task's rows.
+static void dropout_rows(const DropoutProblem& job, int64_t task, float*) {
+  const int64_t end = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number;
+  for (int64_t i = task * ROWS; i < end; ++i) {
     const uint32_t row = job.rows[i], threshold = job.threshold, *columns = job.columns;
-    const float factor = job.factor, *from = job.from + i * job.width;
-    float* to = job.to + i * job.width;
-    // no number depends on the one before, even where the weights are written over
+    const float factor = job.factor, *input = job.input + i * job.width;
+    float* output = job.output + i * job.width;
+    // elements are independent, even if output and input are the same array
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
 #elif defined(__GNUC__)
 #pragma GCC ivdep
 #endif
     for (int64_t j = 0; j < job.width; ++j) {
-      const float times = stays(row, columns[j], threshold) ? factor : 0.0f;
-      to[j] = from[j] * times;
+      const float scale = is_kept(row, columns[j], threshold) ? factor : 0.0f;
+      output[j] = input[j] * scale;
     }
   }
 }

@@ -1,48 +1,48 @@
-// Which weights dropout keeps: the last step of the hash that ../dropout.py describes, for every row and column; and the weights after it.
+// The mask of dropout, by the last step of the hash that ../dropout.py describes, and the weights after it.
 
 #include "native.h"
 #include "hash.h"
 
 namespace {
 
-struct Kept {
+struct MaskProblem {
   const uint32_t *rows, *columns;
-  uint8_t* kept;
+  uint8_t* mask;
   int64_t number, width;
   uint32_t threshold;
 };
 
-struct Dropped {
+struct DropoutProblem {
   const uint32_t *rows, *columns;
-  const float* from;
-  float* to;
+  const float* input;
+  float* output;
   int64_t number, width;
   uint32_t threshold;
   float factor;
 };
 
-// Rows that make a task.
+// Rows of a task.
 constexpr int64_t ROWS = 16;
 
-inline bool stays(uint32_t row, uint32_t column, uint32_t threshold) { return mixed(row + column) >= threshold; }
+inline bool is_kept(uint32_t row, uint32_t column, uint32_t threshold) { return lowbias32(row + column) >= threshold; }
 
 #define LOOPS "dropout-inl.h"
 #include "foreach_target.h"
 
 }  // namespace
 
-// kept (number, width), one byte each, of rows (number) and columns (width) hashed. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_dropout_mask(const uint32_t* rows, const uint32_t* columns, uint8_t* kept, int64_t number, int64_t width,
+// mask (number, width), a byte each, from hashed rows (number) and columns (width). Returns 0, or 1 if out of memory.
+EXPORTED int attent_dropout_mask(const uint32_t* rows, const uint32_t* columns, uint8_t* mask, int64_t number, int64_t width,
                                  uint32_t threshold, int64_t threads, Parallel parallel, int level) {
-  const Kept job{rows, columns, kept, number, width, threshold};
-  const auto task = CHOSEN(keep, level);
+  const MaskProblem job{rows, columns, mask, number, width, threshold};
+  const auto task = DISPATCH(mask_rows, level);
   return run(job, task, (number + ROWS - 1) / ROWS, 0, threads, parallel);
 }
 
-// to (number, width): `from` times the factor where it stays, else 0; the two may be one. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_dropout(const uint32_t* rows, const uint32_t* columns, const float* from, float* to, int64_t number,
+// output (number, width): input times the factor where it is kept, else 0; both may be the same array. Returns 0, or 1 if out of memory.
+EXPORTED int attent_dropout(const uint32_t* rows, const uint32_t* columns, const float* input, float* output, int64_t number,
                             int64_t width, uint32_t threshold, float factor, int64_t threads, Parallel parallel, int level) {
-  const Dropped job{rows, columns, from, to, number, width, threshold, factor};
-  const auto task = CHOSEN(drop, level);
+  const DropoutProblem job{rows, columns, input, output, number, width, threshold, factor};
+  const auto task = DISPATCH(dropout_rows, level);
   return run(job, task, (number + ROWS - 1) / ROWS, 0, threads, parallel);
 }

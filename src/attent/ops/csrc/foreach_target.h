@@ -1,4 +1,4 @@
-// The file LOOPS once for each width of vector registers, LANES floats, in a namespace of its own and under that width's compiler target.
+// Include the file LOOPS once for each width of vector registers (LANES floats), in its own namespace and for that compiler target.
 
 namespace baseline {
 #define LANES 4
@@ -13,12 +13,12 @@ namespace avx2 {
 #include LOOPS
 #undef LANES
 }  // namespace avx2
-FOR_ANY
+END_TARGET
 FOR_AVX512
 namespace avx512 {
 #define LANES 16
 #include LOOPS
 #undef LANES
 }  // namespace avx512
-FOR_ANY
+END_TARGET
 #endif

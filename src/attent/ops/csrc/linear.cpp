@@ -1,6 +1,6 @@
-// Linear layers in bfloat16 by matrix tiles: y = x Wᵀ + b of one x and up to three W, and their gradients. Weights and biases are float32,
-// x and y bfloat16, and sums float32. All arrays are contiguous, all widths multiples of 32. What is summed over tokens is summed in an
-// order that the shapes alone decide.
+// Linear layers in bfloat16 by matrix tiles: y = x Wᵀ + b of one x and up to three W, and their gradients. Weights, biases and
+// sums are float32, x and y bfloat16. All arrays are contiguous, all widths multiples of 32. The order of sums over tokens
+// depends on the shapes alone.
 
 #include "native.h"
 
@@ -14,26 +14,26 @@
 
 namespace {
 
-// Tokens that make a task of a product, those of a weight's gradient, and of these so many as the second cache holds.
-constexpr int64_t ROWS = 128, TOKENS = 1024, SOME = 256;
+// Tokens of a product's task, of a task of the weight's gradient, and of a part of it that fits the second-level cache.
+constexpr int64_t ROWS = 128, TOKENS = 1024, CACHE_TOKENS = 256;
 
 struct Product {
   const uint16_t* from[3];
   int64_t inner[3];
-  // of each output its weights as tiles, a strip of 32 columns after the other
+  // of each output, its weights as tiles, in strips of 32 columns
   const uint16_t* packed[3];
   const float* bias[3];
   uint16_t* to[3];
   int64_t outer[3];
-  // where it is not above zero, what comes out is zero; or none
-  const uint16_t* above;
+  // the output is zero where this is not positive; or null
+  const uint16_t* relu_output;
   int64_t number;
   bool relu;
 };
 
 struct Gradient {
-  const uint16_t *slopes, *from;
-  // of each task those of the weight as tiles, and those of the bias
+  const uint16_t *doutput, *from;
+  // of each task, the weight's gradient as tiles, and the bias's
   float* sums;
   int64_t number, outer, inner;
 };
@@ -45,19 +45,20 @@ FOR_AMX
 static inline void finish(const Product& job, const float* sums, int output, int64_t row, int64_t column, int64_t count) {
   const int64_t outer = job.outer[output];
   const float* bias = job.bias[output];
-  const __m512 one = bias ? _mm512_loadu_ps(bias + column) : _mm512_setzero_ps();
-  const __m512 other = bias ? _mm512_loadu_ps(bias + column + 16) : _mm512_setzero_ps();
-  const int64_t place = row * outer + column;
+  const __m512 low_bias = bias ? _mm512_loadu_ps(bias + column) : _mm512_setzero_ps();
+  const __m512 high_bias = bias ? _mm512_loadu_ps(bias + column + 16) : _mm512_setzero_ps();
+  const int64_t offset = row * outer + column;
   for (int64_t i = 0; i < count; ++i) {
-    __m512 low = _mm512_add_ps(_mm512_loadu_ps(sums + 32 * i), one), high = _mm512_add_ps(_mm512_loadu_ps(sums + 32 * i + 16), other);
-    // the second operand where one is NaN
+    __m512 low = _mm512_add_ps(_mm512_loadu_ps(sums + 32 * i), low_bias),
+        high = _mm512_add_ps(_mm512_loadu_ps(sums + 32 * i + 16), high_bias);
+    // max returns the second operand if one is NaN
     if (job.relu) low = _mm512_max_ps(_mm512_setzero_ps(), low), high = _mm512_max_ps(_mm512_setzero_ps(), high);
-    __m512i line = amx::narrowed(low, high);
-    if (job.above) {
-      const __m512i gate = _mm512_loadu_si512(job.above + place + i * outer);
+    __m512i line = amx::to_bfloat16(low, high);
+    if (job.relu_output) {
+      const __m512i gate = _mm512_loadu_si512(job.relu_output + offset + i * outer);
       line = _mm512_maskz_mov_epi16(_mm512_cmpgt_epi16_mask(gate, _mm512_setzero_si512()), line);
     }
-    _mm512_storeu_si512(job.to[output] + place + i * outer, line);
+    _mm512_storeu_si512(job.to[output] + offset + i * outer, line);
   }
 }
 
@@ -105,7 +106,7 @@ static void pack_forward(const float* weight, int64_t outer, int64_t inner, uint
     }
 }
 
-// Several W (inner, outer), one under the other, for a product with them.
+// W of up to three (inner, outer), stacked, for a product with them.
 static void pack_backward(const float* const* weights, const int64_t* inner, int64_t outer, uint16_t* to) {
   for (int64_t column = 0; column < outer; column += 32)
     for (int source = 0; source < 3 && weights[source]; ++source)
@@ -121,23 +122,23 @@ static inline void add(const __m512i (&pairs)[16], float* sums) {
   _mm512_storeu_ps(sums, _mm512_add_ps(even, odd));
 }
 
-// What some tokens add to the gradients of weight and bias: slopes woven and turned make the left side, features woven the right.
+// Add a task's tokens to the gradients of weight and bias: the left side is dy interleaved and transposed, the right x interleaved.
 static void add_tokens(const Gradient& job, int64_t task, float* scratch) {
   const amx::Tiles tiles;
   const int64_t outer = job.outer, inner = job.inner, size = outer * inner;
   const int64_t end = (task + 1) * TOKENS < job.number ? (task + 1) * TOKENS : job.number;
-  float *sums = job.sums + task * (size + outer), *of_bias = sums + size;
-  uint16_t *left = reinterpret_cast<uint16_t*>(scratch), *right = left + SOME * outer;
-  memset(of_bias, 0, 4 * outer);
-  for (int64_t first = task * TOKENS; first < end; first += SOME) {
-    const int64_t tokens = end - first < SOME ? end - first : SOME, steps = (tokens + 31) / 32;
+  float *sums = job.sums + task * (size + outer), *bias_sums = sums + size;
+  uint16_t *left = reinterpret_cast<uint16_t*>(scratch), *right = left + CACHE_TOKENS * outer;
+  memset(bias_sums, 0, 4 * outer);
+  for (int64_t first = task * TOKENS; first < end; first += CACHE_TOKENS) {
+    const int64_t tokens = end - first < CACHE_TOKENS ? end - first : CACHE_TOKENS, steps = (tokens + 31) / 32;
     for (int64_t s = 0; s < steps; ++s) {
       __m512i low[16], high[16];
       const int64_t row = first + 32 * s, rows = end - row;
       for (int64_t m = 0; m < outer; m += 32) {
-        amx::weave(job.slopes + row * outer + m, outer, rows, low, high);
-        add(low, of_bias + m);
-        add(high, of_bias + m + 16);
+        amx::weave(job.doutput + row * outer + m, outer, rows, low, high);
+        add(low, bias_sums + m);
+        add(high, bias_sums + m + 16);
         uint16_t* to = left + (m / 32 * steps + s) * 2 * amx::TILE;
         amx::transpose(low);
         amx::write(low, to);
@@ -162,7 +163,7 @@ static void add_tokens(const Gradient& job, int64_t task, float* scratch) {
   }
 }
 
-// The sums of all tasks, rows and columns in their own order.
+// Sum the tasks, and restore the order of rows and columns.
 static void gather(const Gradient& job, int64_t tasks, float* dweight, float* dbias) {
   const int64_t outer = job.outer, inner = job.inner, stride = outer * inner + outer;
   for (int64_t m = 0; m < outer; m += 32) {
@@ -177,17 +178,17 @@ static void gather(const Gradient& job, int64_t tasks, float* dweight, float* db
         amx::unweave(low, high, dweight + (m + amx::woven(i)) * inner + k);
       }
     if (!dbias) continue;
-    const float* of_bias = job.sums + outer * inner + m;
-    __m512 low = _mm512_loadu_ps(of_bias), high = _mm512_loadu_ps(of_bias + 16);
+    const float* bias_sums = job.sums + outer * inner + m;
+    __m512 low = _mm512_loadu_ps(bias_sums), high = _mm512_loadu_ps(bias_sums + 16);
     for (int64_t task = 1; task < tasks; ++task) {
-      low = _mm512_add_ps(low, _mm512_loadu_ps(of_bias + task * stride));
-      high = _mm512_add_ps(high, _mm512_loadu_ps(of_bias + task * stride + 16));
+      low = _mm512_add_ps(low, _mm512_loadu_ps(bias_sums + task * stride));
+      high = _mm512_add_ps(high, _mm512_loadu_ps(bias_sums + task * stride + 16));
     }
     amx::unweave(low, high, dbias + m);
   }
 }
 
-FOR_ANY
+END_TARGET
 #endif
 
 int multiply(const Product& job, int64_t inner, int64_t threads, Parallel parallel) {
@@ -200,22 +201,22 @@ int multiply(const Product& job, int64_t inner, int64_t threads, Parallel parall
 
 }  // namespace
 
-// Whether the processor has tiles of bfloat16 and the system lets this process use them.
+// 1 if the processor has tiles of bfloat16 and the system lets this process use them.
 EXPORTED int attent_has_amx() {
 #ifdef HAS_AMX
   unsigned a, b, c, d, extended, b1, c1, d1;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !__get_cpuid_count(7, 1, &extended, &b1, &c1, &d1)) return 0;
   // tiles, their products of bfloat16, and AVX-512's conversion to it
   if (!(d >> 24 & 1) || !(d >> 22 & 1) || !(extended >> 5 & 1)) return 0;
-  constexpr int ASK = 0x1023, TILE_DATA = 18;
-  return syscall(SYS_arch_prctl, ASK, TILE_DATA) == 0;
+  constexpr int REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;
+  return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 #else
   return 0;
 #endif
 }
 
-// Of x (number, inner) and up to three weights (outer, inner) with biases (outer) or none: y (number, outer) = x Wᵀ + b, above zero only
-// where `relu`. Returns 0, or 1 where memory ran out.
+// y (number, outer) = x Wᵀ + b of x (number, inner) and up to three weights (outer, inner) with biases (outer) or null, through relu if
+// `relu`. Returns 0, or 1 if out of memory.
 EXPORTED int attent_linear(const uint16_t* x, const float* weight0, const float* bias0, uint16_t* y0, const float* weight1,
                            const float* bias1, uint16_t* y1, const float* weight2, const float* bias2, uint16_t* y2, int64_t number,
                            int64_t inner, int64_t outer0, int64_t outer1, int64_t outer2, int64_t relu, int64_t threads,
@@ -225,7 +226,7 @@ EXPORTED int attent_linear(const uint16_t* x, const float* weight0, const float*
   Product job{{x}, {inner}, {}, {bias0, bias1, bias2}, {y0, y1, y2}, {outer0, outer1, outer2}, nullptr, number, relu != 0};
   Memory memory;
   for (int output = 0; output < 3 && weights[output]; ++output) {
-    uint16_t* packed = reinterpret_cast<uint16_t*>(memory.ask(job.outer[output] * inner / 2));
+    uint16_t* packed = reinterpret_cast<uint16_t*>(memory.allocate(job.outer[output] * inner / 2));
     if (memory.failed) return 1;
     pack_forward(weights[output], job.outer[output], inner, packed);
     job.packed[output] = packed;
@@ -236,19 +237,19 @@ EXPORTED int attent_linear(const uint16_t* x, const float* weight0, const float*
 #endif
 }
 
-// Of up to three dy (number, inner) and weights (inner, outer): dx (number, outer) = Σ dy W, zero where `above` (number, outer) is given
-// and not above zero. Returns 0, or 1 where memory ran out.
+// dx (number, outer) = Σ dy W of up to three dy (number, inner) and weights (inner, outer); zero where `relu_output` (number, outer) is
+// given and not positive. Returns 0, or 1 if out of memory.
 EXPORTED int attent_linear_input_gradients(const uint16_t* dy0, const float* weight0, const uint16_t* dy1, const float* weight1,
-                                           const uint16_t* dy2, const float* weight2, const uint16_t* above, uint16_t* dx,
+                                           const uint16_t* dy2, const float* weight2, const uint16_t* relu_output, uint16_t* dx,
                                            int64_t number, int64_t inner0, int64_t inner1, int64_t inner2, int64_t outer,
                                            int64_t threads, Parallel parallel, int) {
 #ifdef HAS_AMX
   const float* weights[] = {weight0, weight1, weight2};
   const int64_t inner = inner0 + inner1 + inner2;
   Memory memory;
-  uint16_t* packed = reinterpret_cast<uint16_t*>(memory.ask(inner * outer / 2));
+  uint16_t* packed = reinterpret_cast<uint16_t*>(memory.allocate(inner * outer / 2));
   if (memory.failed) return 1;
-  const Product job{{dy0, dy1, dy2}, {inner0, inner1, inner2}, {packed}, {}, {dx}, {outer}, above, number, false};
+  const Product job{{dy0, dy1, dy2}, {inner0, inner1, inner2}, {packed}, {}, {dx}, {outer}, relu_output, number, false};
   pack_backward(weights, job.inner, outer, packed);
   return multiply(job, inner, threads, parallel);
 #else
@@ -256,17 +257,17 @@ EXPORTED int attent_linear_input_gradients(const uint16_t* dy0, const float* wei
 #endif
 }
 
-// dweight (outer, inner) = dyᵀ x and dbias (outer), or none, of dy (number, outer) and x (number, inner). Returns 0, or 1 where memory
-// ran out.
+// dweight (outer, inner) = dyᵀ x and dbias (outer), or null, of dy (number, outer) and x (number, inner).
+// Returns 0, or 1 if out of memory.
 EXPORTED int attent_linear_weight_gradients(const uint16_t* dy, const uint16_t* x, float* dweight, float* dbias, int64_t number,
                                             int64_t outer, int64_t inner, int64_t threads, Parallel parallel, int) {
 #ifdef HAS_AMX
   const int64_t tasks = (number + TOKENS - 1) / TOKENS;
   Memory memory;
-  float* sums = memory.ask(tasks * (outer * inner + outer));
+  float* sums = memory.allocate(tasks * (outer * inner + outer));
   if (memory.failed) return 1;
   const Gradient job{dy, x, sums, number, outer, inner};
-  if (run(job, add_tokens, tasks, SOME * (outer + inner) / 2, threads, parallel)) return 1;
+  if (run(job, add_tokens, tasks, CACHE_TOKENS * (outer + inner) / 2, threads, parallel)) return 1;
   gather(job, tasks, dweight, dbias);
   return 0;
 #else

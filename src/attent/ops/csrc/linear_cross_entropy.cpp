@@ -1,5 +1,5 @@
-// The cross entropy of some tokens given their logits, and its slope in each logit, row by row: a row's exponentials stay in the cache
-// between the pass that sums them and the one that divides. Every row is summed in an order that its width alone decides.
+// The cross entropy of logits and its gradient, row by row: a row's exponentials stay in the cache
+// between the pass that sums them and the one that divides. The order of a row's sums depends on its width alone.
 
 #include "native.h"
 
@@ -15,17 +15,17 @@ namespace {
 struct Losses {
   void* logits;
   const int64_t* target;
-  // or none
+  // or null
   const float* bias;
   float* losses;
-  // of each task the sums of its rows' slopes, or none
+  // of each task, the sums of its rows' gradients; or null
   float* columns;
   int64_t rows, width;
-  bool halves, wanted;
+  bool is_half, needs_grad;
   float smoothing;
 };
 
-// Rows that make a task.
+// Rows of a task.
 constexpr int64_t ROWS = 16;
 
 #define LOOPS "linear_cross_entropy-inl.h"
@@ -33,14 +33,14 @@ constexpr int64_t ROWS = 16;
 
 }  // namespace
 
-// losses (rows) of logits (rows, width), bfloat16 (halves) or float32, and targets that lie within the width. The logits are lost: where
-// the slopes are wanted, softmax − smoothing / width, less 1 − smoothing at the target, stands in their place. With a bias (width), which
-// is added to the logits, columns (rows / 16 rounded up, width) are sums of 16 rows' slopes before these are rounded. Returns 0, or 1
-// where memory ran out.
+// losses (rows) of logits (rows, width), bfloat16 (is_half) or float32, and targets below the width. With `needs_grad` the logits
+// are replaced by their gradients: softmax − smoothing / width, less 1 − smoothing at the target. With a bias (width), which
+// is added to the logits, columns (rows / 16 rounded up, width) are sums of 16 rows' gradients, before rounding.
+// Returns 0, or 1 if out of memory.
 EXPORTED int attent_linear_cross_entropy(void* logits, const int64_t* target, const float* bias, float* losses, float* columns,
-                                         int64_t rows, int64_t width, int64_t halves, int64_t wanted, float smoothing,
+                                         int64_t rows, int64_t width, int64_t is_half, int64_t needs_grad, float smoothing,
                                          int64_t threads, Parallel parallel, int level) {
-  const Losses job{logits, target, bias, losses, columns, rows, width, halves != 0, wanted != 0, smoothing};
-  const auto task = CHOSEN(loss_task, level);
+  const Losses job{logits, target, bias, losses, columns, rows, width, is_half != 0, needs_grad != 0, smoothing};
+  const auto task = DISPATCH(loss_task, level);
   return run(job, task, (rows + ROWS - 1) / ROWS, width, threads, parallel);
 }

@@ -1,6 +1,6 @@
-// The output layer in bfloat16, its cross entropy and their gradients by matrix tiles: no logit leaves the cache. A first sweep over
-// features and weights finds how large each token's exponentials are together; a second computes the logits again, bit for bit, makes
-// slopes of them, and adds what these give to the gradients. The first is cut by tokens, the second by ranges of classes.
+// The output layer in bfloat16, its cross entropy and their gradients by matrix tiles: no logit leaves the cache. A first sweep
+// computes the sum of each token's exponentials; a second recomputes the logits, bit for bit, and accumulates the gradients. Tasks of
+// the first are chunks of tokens, those of the second ranges of classes.
 
 #include "native.h"
 
@@ -10,13 +10,13 @@
 
 namespace {
 
-// Tokens that make a task of the first sweep and whose slopes are held in the second; tokens after which the second goes on to the next
-// classes; classes that are looked at side by side.
-constexpr int64_t SOME = 512, GROUP = 1024, CLASSES = 256;
-// What the first sweep knows of a token: three registers.
+// Tokens of a task of the first sweep, and of one block of gradients in the second; tokens of a pass of the second over its classes;
+// classes of a block of logits.
+constexpr int64_t CHUNK = 512, GROUP = 1024, CLASSES = 256;
+// The running state of a token in the first sweep: three registers.
 constexpr int64_t STATE = 48;
 
-struct OutputLoss {
+struct Problem {
   const uint16_t* features;
   const float *weight, *bias;
   const int64_t* target;
@@ -25,29 +25,29 @@ struct OutputLoss {
   uint16_t* dfeatures;
   int64_t number, width, classes, ranges;
   float smoothing, scale;
-  // as right sides: Wᵀ, a strip of 32 classes after the other, and W, a strip of 32 features after the other; as left side features turned
-  uint16_t *forward, *backward, *turned;
+  // right sides: Wᵀ in strips of 32 classes, and W in strips of 32 features; left side: the features, transposed
+  uint16_t *forward, *backward, *transposed_features;
   // features padded to whole tiles; of each token the logarithm to base 2 of its exponentials' sum
   uint16_t* last_rows;
-  float* whole;
+  float* log2_sums;
   // of each range of classes the gradient of the features
   float* const* parts;
 
   int64_t strips() const { return (classes + 31) / 32; }
   int64_t steps() const { return (number + 31) / 32; }
-  // 32 rows of features, zero behind the last
+  // 32 rows of features, zero after the last
   const uint16_t* rows(int64_t first) const { return first + 32 <= number ? features + first * width : last_rows; }
 };
 
 #ifdef HAS_AMX
 FOR_AMX
 
-// Less than any logit, and a number still when it is multiplied.
-constexpr float TO_BASE_2 = 1.44269504088896341f, LEAST = -1e38f;
+// LOWEST is below any logit, and finite after multiplication.
+constexpr float TO_BASE_2 = 1.44269504088896341f, LOWEST = -1e38f;
 
-// 2^y for y <= 0 to about one unit in the last place, and no less than the least normal number; NaN stays NaN.
+// 2^y for y <= 0 to about one unit in the last place, at least the smallest normal number; NaN stays NaN.
 static inline __m512 power(__m512 y) {
-  // the second operand where one is NaN
+  // max returns the second operand if one is NaN
   y = _mm512_max_ps(_mm512_set1_ps(-126.0f), y);
   const __m512 n = _mm512_roundscale_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), r = _mm512_sub_ps(y, n);
   __m512 series = _mm512_set1_ps(1.535336188319500e-4f);
@@ -60,13 +60,13 @@ static inline __m512 power(__m512 y) {
   return _mm512_scalef_ps(series, n);
 }
 
-// The right sides of one strip of classes, zero behind the last class.
-static void pack_strip(const OutputLoss& job, int64_t strip, float* lines) {
-  const int64_t width = job.width, first = 32 * strip, count = job.classes - first < 32 ? job.classes - first : 32;
+// The right sides of one strip of classes, zero after the last class.
+static void pack_strip(const Problem& job, int64_t strip, float* lines) {
+  const int64_t width = job.width, first = 32 * strip, rounded = job.classes - first < 32 ? job.classes - first : 32;
   const float* from = job.weight + first * width;
-  if (count < 32) {
+  if (rounded < 32) {
     memset(lines, 0, 128 * width);
-    memcpy(lines, from, 4 * count * width);
+    memcpy(lines, from, 4 * rounded * width);
     from = lines;
   }
   for (int64_t k = 0; k < width; k += 32) {
@@ -77,12 +77,12 @@ static void pack_strip(const OutputLoss& job, int64_t strip, float* lines) {
   }
 }
 
-// Features as left side of the product with slopes: a strip of 32 features after the other.
-static void turn_rows(const OutputLoss& job, int64_t step, float*) {
+// The features as left side of the product with the logits' gradients, in strips of 32.
+static void transpose_rows(const Problem& job, int64_t step, float*) {
   __m512i low[16], high[16];
   for (int64_t k = 0; k < job.width; k += 32) {
     amx::weave(job.rows(32 * step) + k, job.width, 32, low, high);
-    uint16_t* to = job.turned + (k / 32 * job.steps() + step) * 2 * amx::TILE;
+    uint16_t* to = job.transposed_features + (k / 32 * job.steps() + step) * 2 * amx::TILE;
     amx::transpose(low);
     amx::write(low, to);
     amx::transpose(high);
@@ -90,73 +90,73 @@ static void turn_rows(const OutputLoss& job, int64_t step, float*) {
   }
 }
 
-// Logits of 32 tokens and some classes, CLASSES numbers a row, −∞ behind the last class.
-static inline void logits(const OutputLoss& job, int64_t row, int64_t first, int64_t strips, float* to) {
+// Logits of 32 tokens and some classes, CLASSES numbers a row, −∞ after the last class.
+static inline void logits(const Problem& job, int64_t row, int64_t first, int64_t strips, float* to) {
   const uint16_t* left = job.rows(row);
   for (int64_t strip = 0; strip < strips; ++strip) {
     amx::clear();
     amx::multiply(left, 2 * job.width, 16 * job.width, 32, job.forward + (first / 32 + strip) * 32 * job.width, job.width / 32);
     amx::put(to + 32 * strip, 4 * CLASSES);
   }
-  const int64_t known = job.classes - first < 32 * strips ? job.classes - first : 32 * strips;
+  const int64_t count = job.classes - first < 32 * strips ? job.classes - first : 32 * strips;
   if (job.bias)
     for (int64_t i = 0; i < 32; ++i)
-      for (int64_t j = 0; j < known; ++j) to[i * CLASSES + j] += job.bias[first + j];
+      for (int64_t j = 0; j < count; ++j) to[i * CLASSES + j] += job.bias[first + j];
   for (int64_t i = 0; i < 32; ++i)
-    for (int64_t j = known; j < 32 * strips; ++j) to[i * CLASSES + j] = -INFINITY;
+    for (int64_t j = count; j < 32 * strips; ++j) to[i * CLASSES + j] = -INFINITY;
 }
 
-// `known` logits of two tokens, CLASSES numbers a row and −∞ behind them, added to their states: in each lane the largest so far, relative
-// to it the sum of exponentials, and the sum of the logits. Two at a time, for one alone would wait for itself.
-static inline void add_two(const float* line, int64_t known, float* states) {
-  const int64_t count = (known + 31) / 32 * 32;
+// Update the states of two tokens with `count` logits each, padded with −∞: in each lane the running maximum, the sum of exponentials
+// relative to it, and the sum of the logits. Two tokens at a time hide the latency.
+static inline void add_two(const float* line, int64_t count, float* states) {
+  const int64_t rounded = (count + 31) / 32 * 32;
   const __m512 base = _mm512_set1_ps(TO_BASE_2);
-  __m512 most[2][2], sums[2][2] = {}, totals[2][2] = {}, shifts[2];
-  for (int t = 0; t < 2; ++t) most[t][0] = most[t][1] = _mm512_loadu_ps(states + STATE * t);
-  // NaN is passed over, and shows in the sum
-  for (int64_t j = 0; j < count; j += 32) {
-    const __mmask32 there = known - j < 32 ? (1u << (known - j)) - 1 : ~0u;
+  __m512 maxima[2][2], sums[2][2] = {}, totals[2][2] = {}, shifts[2];
+  for (int t = 0; t < 2; ++t) maxima[t][0] = maxima[t][1] = _mm512_loadu_ps(states + STATE * t);
+  // the maximum ignores NaN, the sum shows it
+  for (int64_t j = 0; j < rounded; j += 32) {
+    const __mmask32 is_valid = count - j < 32 ? (1u << (count - j)) - 1 : ~0u;
     for (int t = 0; t < 2; ++t)
       for (int half = 0; half < 2; ++half) {
-        const __m512 some = _mm512_loadu_ps(line + t * CLASSES + j + 16 * half);
-        most[t][half] = _mm512_max_ps(some, most[t][half]);
-        totals[t][half] = _mm512_mask_add_ps(totals[t][half], static_cast<__mmask16>(there >> 16 * half), totals[t][half], some);
+        const __m512 x = _mm512_loadu_ps(line + t * CLASSES + j + 16 * half);
+        maxima[t][half] = _mm512_max_ps(x, maxima[t][half]);
+        totals[t][half] = _mm512_mask_add_ps(totals[t][half], static_cast<__mmask16>(is_valid >> 16 * half), totals[t][half], x);
       }
   }
-  for (int t = 0; t < 2; ++t) shifts[t] = _mm512_mul_ps(most[t][0] = _mm512_max_ps(most[t][0], most[t][1]), base);
-  for (int64_t j = 0; j < count; j += 32)
+  for (int t = 0; t < 2; ++t) shifts[t] = _mm512_mul_ps(maxima[t][0] = _mm512_max_ps(maxima[t][0], maxima[t][1]), base);
+  for (int64_t j = 0; j < rounded; j += 32)
     for (int t = 0; t < 2; ++t)
       for (int half = 0; half < 2; ++half) {
-        const __m512 some = _mm512_loadu_ps(line + t * CLASSES + j + 16 * half);
-        sums[t][half] = _mm512_add_ps(sums[t][half], power(_mm512_fmsub_ps(some, base, shifts[t])));
+        const __m512 x = _mm512_loadu_ps(line + t * CLASSES + j + 16 * half);
+        sums[t][half] = _mm512_add_ps(sums[t][half], power(_mm512_fmsub_ps(x, base, shifts[t])));
       }
   for (int t = 0; t < 2; ++t, states += STATE) {
-    const __m512 factor = power(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(states), most[t][0]), base));
-    _mm512_storeu_ps(states, most[t][0]);
+    const __m512 factor = power(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(states), maxima[t][0]), base));
+    _mm512_storeu_ps(states, maxima[t][0]);
     _mm512_storeu_ps(states + 16, _mm512_fmadd_ps(_mm512_loadu_ps(states + 16), factor, _mm512_add_ps(sums[t][0], sums[t][1])));
     _mm512_storeu_ps(states + 32, _mm512_add_ps(_mm512_loadu_ps(states + 32), _mm512_add_ps(totals[t][0], totals[t][1])));
   }
 }
 
-// The losses of some tokens.
-static void sum_exponentials(const OutputLoss& job, int64_t task, float* scratch) {
+// The losses of a task's tokens.
+static void sum_exponentials(const Problem& job, int64_t task, float* scratch) {
   const amx::Tiles tiles;
-  const int64_t first = task * SOME, end = first + SOME < job.number ? first + SOME : job.number;
-  float *sums = scratch, *states = sums + 32 * CLASSES, *told = states + STATE * SOME;
-  for (int64_t i = 0; i < SOME; ++i) {
-    _mm512_storeu_ps(states + STATE * i, _mm512_set1_ps(LEAST));
+  const int64_t first = task * CHUNK, end = first + CHUNK < job.number ? first + CHUNK : job.number;
+  float *sums = scratch, *states = sums + 32 * CLASSES, *target_logits = states + STATE * CHUNK;
+  for (int64_t i = 0; i < CHUNK; ++i) {
+    _mm512_storeu_ps(states + STATE * i, _mm512_set1_ps(LOWEST));
     _mm512_storeu_ps(states + STATE * i + 16, _mm512_setzero_ps());
     _mm512_storeu_ps(states + STATE * i + 32, _mm512_setzero_ps());
-    told[i] = 0;
+    target_logits[i] = 0;
   }
-  for (int64_t at = 0; at < job.classes; at += CLASSES) {
-    const int64_t known = job.classes - at < CLASSES ? job.classes - at : CLASSES, strips = (known + 31) / 32;
+  for (int64_t first_class = 0; first_class < job.classes; first_class += CLASSES) {
+    const int64_t count = job.classes - first_class < CLASSES ? job.classes - first_class : CLASSES, strips = (count + 31) / 32;
     for (int64_t row = first; row < end; row += 32) {
-      logits(job, row, at, strips, sums);
-      for (int64_t i = 0; i < 32; i += 2) add_two(sums + i * CLASSES, known, states + STATE * (row - first + i));
+      logits(job, row, first_class, strips, sums);
+      for (int64_t i = 0; i < 32; i += 2) add_two(sums + i * CLASSES, count, states + STATE * (row - first + i));
       for (int64_t i = row; i < row + 32 && i < end; ++i) {
-        const int64_t place = job.target[i] - at;
-        if (place >= 0 && place < known) told[i - first] = sums[(i - row) * CLASSES + place];
+        const int64_t index = job.target[i] - first_class;
+        if (index >= 0 && index < count) target_logits[i - first] = sums[(i - row) * CLASSES + index];
       }
     }
   }
@@ -166,48 +166,49 @@ static void sum_exponentials(const OutputLoss& job, int64_t task, float* scratch
     const float peak = _mm512_reduce_max_ps(largest);
     const __m512 factor = power(_mm512_mul_ps(_mm512_sub_ps(largest, _mm512_set1_ps(peak)), _mm512_set1_ps(TO_BASE_2)));
     const float sum = _mm512_reduce_add_ps(_mm512_mul_ps(_mm512_loadu_ps(state + 16), factor));
-    const float log = peak > LEAST ? peak + std::log(sum) : NAN;
-    // 0 · ∞ is no number
+    const float log = peak > LOWEST ? peak + std::log(sum) : NAN;
+    // 0 · ∞ is NaN
     const float even = job.smoothing > 0 ? job.smoothing * (log - _mm512_reduce_add_ps(_mm512_loadu_ps(state + 32)) / job.classes) : 0.0f;
-    job.losses[i] = (1.0f - job.smoothing) * (log - told[i - first]) + even;
-    job.whole[i] = peak > LEAST ? peak * TO_BASE_2 + std::log2(sum) : NAN;
+    job.losses[i] = (1.0f - job.smoothing) * (log - target_logits[i - first]) + even;
+    job.log2_sums[i] = peak > LOWEST ? peak * TO_BASE_2 + std::log2(sum) : NAN;
   }
 }
 
-// Slopes of 32 tokens, softmax − smoothing / V less 1 − smoothing at the target, from their logits: as left side, CLASSES numbers a row,
-// and woven, as right side of which a strip of 32 classes takes `strip` numbers.
-static inline void slopes(const OutputLoss& job, int64_t row, int64_t first, int64_t strips, const float* sums, uint16_t* lines,
+// The logits' gradients of 32 tokens, softmax − smoothing / V less 1 − smoothing at the target: `lines` as left side, CLASSES numbers a
+// row, and `woven` as right side, interleaved, `strip` numbers for 32 classes.
+static inline void slopes(const Problem& job, int64_t row, int64_t first, int64_t strips, const float* sums, uint16_t* lines,
                           uint16_t* woven, int64_t strip) {
   const __m512 base = _mm512_set1_ps(TO_BASE_2), shift = _mm512_set1_ps(job.smoothing / job.classes);
   for (int64_t i = 0; i < 32; i += 2) {
     const float *even = sums + i * CLASSES, *odd = even + CLASSES;
-    const __m512 of_even = _mm512_set1_ps(job.whole[row + i]), of_odd = _mm512_set1_ps(job.whole[row + i + 1]);
+    const __m512 of_even = _mm512_set1_ps(job.log2_sums[row + i]), of_odd = _mm512_set1_ps(job.log2_sums[row + i + 1]);
     for (int64_t j = 0; j < 32 * strips; j += 32) {
-      const auto slope = [&](const float* from, __m512 whole) {
-        return _mm512_sub_ps(power(_mm512_fmsub_ps(_mm512_loadu_ps(from + j), base, whole)), shift);
+      const auto slope = [&](const float* from, __m512 log2_sums) {
+        return _mm512_sub_ps(power(_mm512_fmsub_ps(_mm512_loadu_ps(from + j), base, log2_sums)), shift);
       };
       const __m512 a = slope(even, of_even), b = slope(even + 16, of_even), c = slope(odd, of_odd), d = slope(odd + 16, of_odd);
-      const __m512i one = amx::narrowed(a, b), other = amx::narrowed(c, d);
-      _mm512_storeu_si512(lines + i * CLASSES + j, one);
-      _mm512_storeu_si512(lines + (i + 1) * CLASSES + j, other);
+      const __m512i even_line = amx::to_bfloat16(a, b), odd_line = amx::to_bfloat16(c, d);
+      _mm512_storeu_si512(lines + i * CLASSES + j, even_line);
+      _mm512_storeu_si512(lines + (i + 1) * CLASSES + j, odd_line);
       uint16_t* to = woven + j / 32 * strip + 16 * i;
-      _mm512_storeu_si512(to, _mm512_unpacklo_epi16(one, other));
-      _mm512_storeu_si512(to + amx::TILE, _mm512_unpackhi_epi16(one, other));
+      _mm512_storeu_si512(to, _mm512_unpacklo_epi16(even_line, odd_line));
+      _mm512_storeu_si512(to + amx::TILE, _mm512_unpackhi_epi16(even_line, odd_line));
     }
     for (int64_t of = i; of < i + 2 && row + of < job.number; ++of) {
-      const int64_t place = job.target[row + of] - first, column = place % 32;
-      if (place < 0 || place >= 32 * strips) continue;
-      const __m512 y = _mm512_set1_ps(sums[of * CLASSES + place] * TO_BASE_2 - job.whole[row + of]);
-      const __m512 told = _mm512_sub_ps(_mm512_sub_ps(power(y), shift), _mm512_set1_ps(1.0f - job.smoothing));
-      const uint16_t number = static_cast<uint16_t>(_mm_cvtsi128_si32(_mm512_castsi512_si128(amx::narrowed(told, told))));
-      lines[of * CLASSES + place] = number;
-      woven[place / 32 * strip + column % 8 / 4 * amx::TILE + 16 * i + (column / 8 * 4 + column % 4) * 2 + of - i] = number;
+      const int64_t index = job.target[row + of] - first, column = index % 32;
+      if (index < 0 || index >= 32 * strips) continue;
+      const __m512 y = _mm512_set1_ps(sums[of * CLASSES + index] * TO_BASE_2 - job.log2_sums[row + of]);
+      const __m512 target_logits = _mm512_sub_ps(_mm512_sub_ps(power(y), shift), _mm512_set1_ps(1.0f - job.smoothing));
+      const uint16_t number =
+          static_cast<uint16_t>(_mm_cvtsi128_si32(_mm512_castsi512_si128(amx::to_bfloat16(target_logits, target_logits))));
+      lines[of * CLASSES + index] = number;
+      woven[index / 32 * strip + column % 8 / 4 * amx::TILE + 16 * i + (column / 8 * 4 + column % 4) * 2 + of - i] = number;
     }
   }
 }
 
-// What slopes of 32 tokens in bfloat16 give to the bias.
-static inline void add_to_bias(const OutputLoss& job, int64_t row, int64_t first, int64_t strips, const uint16_t* lines) {
+// Add the gradients of 32 tokens to the bias's.
+static inline void add_to_bias(const Problem& job, int64_t row, int64_t first, int64_t strips, const uint16_t* lines) {
   for (int64_t i = 0; i < 32 && row + i < job.number; ++i)
     for (int64_t j = 0; j < 32 * strips && first + j < job.classes; ++j) {
       const uint32_t bits = static_cast<uint32_t>(lines[i * CLASSES + j]) << 16;
@@ -217,8 +218,8 @@ static inline void add_to_bias(const OutputLoss& job, int64_t row, int64_t first
     }
 }
 
-// A range of classes' gradient, turned back and in order.
-static void write_weights(const OutputLoss& job, int64_t strip, const float* block) {
+// Write a strip of the weight's gradient, in its own order.
+static void write_weights(const Problem& job, int64_t strip, const float* block) {
   __m512i low[16], high[16];
   for (int64_t k = 0; k < job.width; k += 32, block += 1024)
     for (int64_t half = 0; half < 2; ++half) {
@@ -230,32 +231,32 @@ static void write_weights(const OutputLoss& job, int64_t strip, const float* blo
       amx::transpose(high);
       const __m512 scale = _mm512_set1_ps(job.scale);
       for (int64_t j = 0; j < 16; ++j) {
-        const int64_t one = 32 * strip + amx::woven(16 * half + j);
-        if (one >= job.classes) continue;
+        const int64_t class_index = 32 * strip + amx::woven(16 * half + j);
+        if (class_index >= job.classes) continue;
         amx::unweave(_mm512_mul_ps(_mm512_castsi512_ps(low[j]), scale), _mm512_mul_ps(_mm512_castsi512_ps(high[j]), scale),
-                     job.dweight + one * job.width + k);
+                     job.dweight + class_index * job.width + k);
       }
     }
 }
 
-// The gradients of a range of classes, and what it gives to those of the features.
-static void gradients(const OutputLoss& job, int64_t range, float* scratch) {
+// The gradients of a range of classes, and its part of those of the features.
+static void gradients(const Problem& job, int64_t range, float* scratch) {
   const amx::Tiles tiles;
   const int64_t width = job.width, begin = job.strips() * range / job.ranges, end = job.strips() * (range + 1) / job.ranges;
-  float *sums = scratch, *of_weights = sums + 32 * CLASSES, *of_features = job.parts[range];
-  uint16_t *lines = reinterpret_cast<uint16_t*>(of_weights + (end - begin) * 32 * width), *woven = lines + 32 * CLASSES;
+  float *sums = scratch, *weight_sums = sums + 32 * CLASSES, *feature_sums = job.parts[range];
+  uint16_t *lines = reinterpret_cast<uint16_t*>(weight_sums + (end - begin) * 32 * width), *woven = lines + 32 * CLASSES;
   for (int64_t group = 0; group < job.number; group += GROUP)
     for (int64_t from = begin; from < end; from += CLASSES / 32) {
       const int64_t strips = end - from < CLASSES / 32 ? end - from : CLASSES / 32;
-      for (int64_t some = group; some < group + GROUP && some < job.number; some += SOME) {
-        const int64_t steps = job.number - some < SOME ? (job.number - some + 31) / 32 : SOME / 32;
+      for (int64_t x = group; x < group + GROUP && x < job.number; x += CHUNK) {
+        const int64_t steps = job.number - x < CHUNK ? (job.number - x + 31) / 32 : CHUNK / 32;
         for (int64_t step = 0; step < steps; ++step) {
-          const int64_t row = some + 32 * step;
+          const int64_t row = x + 32 * step;
           logits(job, row, 32 * from, strips, sums);
           slopes(job, row, 32 * from, strips, sums, lines, woven + step * 2 * amx::TILE, steps * 2 * amx::TILE);
           if (job.dbias) add_to_bias(job, row, 32 * from, strips, lines);
           for (int64_t k = 0; k < width; k += 32) {
-            float* to = of_features + row * width + k;
+            float* to = feature_sums + row * width + k;
             if (from == begin) amx::clear();
             else amx::get(to, 4 * width);
             amx::multiply(lines, 2 * CLASSES, 16 * CLASSES, 32, job.backward + (k / 32 * job.strips() + from) * 2 * amx::TILE, strips);
@@ -264,20 +265,20 @@ static void gradients(const OutputLoss& job, int64_t range, float* scratch) {
         }
         for (int64_t strip = 0; strip < strips; ++strip)
           for (int64_t k = 0; k < width; k += 32) {
-            float* block = of_weights + (from - begin + strip) * 32 * width + 32 * k;
-            if (some == 0) amx::clear();
+            float* block = weight_sums + (from - begin + strip) * 32 * width + 32 * k;
+            if (x == 0) amx::clear();
             else amx::get(block, 128);
-            amx::multiply(job.turned + (k / 32 * job.steps() + some / 32) * 2 * amx::TILE, 64, amx::TILE, 2 * amx::TILE,
+            amx::multiply(job.transposed_features + (k / 32 * job.steps() + x / 32) * 2 * amx::TILE, 64, amx::TILE, 2 * amx::TILE,
                           woven + strip * steps * 2 * amx::TILE, steps);
             amx::put(block, 128);
           }
       }
     }
-  for (int64_t strip = begin; strip < end; ++strip) write_weights(job, strip, of_weights + (strip - begin) * 32 * width);
+  for (int64_t strip = begin; strip < end; ++strip) write_weights(job, strip, weight_sums + (strip - begin) * 32 * width);
 }
 
-// The features' gradient from those of all ranges, for 32 tokens.
-static void gather(const OutputLoss& job, int64_t step, float*) {
+// Sum the parts of the features' gradient over all ranges, for 32 tokens.
+static void gather(const Problem& job, int64_t step, float*) {
   const int64_t first = step * 32 * job.width, size = job.number * job.width;
   const int64_t last = first + 32 * job.width < size ? first + 32 * job.width : size;
   for (int64_t j = first; j < last; j += 32) {
@@ -288,50 +289,50 @@ static void gather(const OutputLoss& job, int64_t step, float*) {
       high = _mm512_add_ps(high, _mm512_loadu_ps(part + 16));
     }
     const __m512 scale = _mm512_set1_ps(job.scale);
-    _mm512_storeu_si512(job.dfeatures + j, amx::narrowed(_mm512_mul_ps(low, scale), _mm512_mul_ps(high, scale)));
+    _mm512_storeu_si512(job.dfeatures + j, amx::to_bfloat16(_mm512_mul_ps(low, scale), _mm512_mul_ps(high, scale)));
   }
 }
 
-FOR_ANY
+END_TARGET
 #endif
 
 }  // namespace
 
-// losses (number) of features (number, width) in bfloat16, weight (classes, width), bias (classes) or none, and targets that lie within
-// the classes. Where the gradients are wanted, dfeatures (number, width) in bfloat16, dweight (classes, width) and dbias (classes), zero
-// before, become those of the losses' sum times `scale`. The width is a multiple of 32. Returns 0, or 1 where memory ran out.
+// losses (number) of features (number, width) in bfloat16, weight (classes, width), bias (classes) or null, and targets below
+// `classes`. With `needs_grad`, dfeatures (number, width) in bfloat16, dweight (classes, width) and dbias (classes), zero
+// before, become those of the losses' sum times `scale`. The width is a multiple of 32. Returns 0, or 1 if out of memory.
 EXPORTED int attent_linear_cross_entropy_amx(const uint16_t* features, const float* weight, const float* bias,
                                              const int64_t* target, float* losses, uint16_t* dfeatures, float* dweight,
-                                             float* dbias, int64_t number, int64_t width, int64_t classes, int64_t wanted,
+                                             float* dbias, int64_t number, int64_t width, int64_t classes, int64_t needs_grad,
                                              float smoothing, float scale, int64_t threads, Parallel parallel, int) {
 #ifdef HAS_AMX
-  OutputLoss job{features, weight, bias, target, losses, dweight, dbias, dfeatures, number, width, classes, threads > 4 ? threads : 4,
+  Problem job{features, weight, bias, target, losses, dweight, dbias, dfeatures, number, width, classes, threads > 4 ? threads : 4,
                  smoothing, scale, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
   const int64_t strips = job.strips(), steps = job.steps();
   if (job.ranges > strips) job.ranges = strips;
   Memory memory;
-  job.forward = reinterpret_cast<uint16_t*>(memory.ask(strips * 16 * width));
-  job.last_rows = reinterpret_cast<uint16_t*>(memory.ask(16 * width));
-  job.whole = memory.ask(32 * steps);
-  if (wanted) job.backward = reinterpret_cast<uint16_t*>(memory.ask(strips * 16 * width));
-  if (wanted) job.turned = reinterpret_cast<uint16_t*>(memory.ask(steps * 16 * width));
-  std::vector<Memory> memories(wanted ? job.ranges : 0);
+  job.forward = reinterpret_cast<uint16_t*>(memory.allocate(strips * 16 * width));
+  job.last_rows = reinterpret_cast<uint16_t*>(memory.allocate(16 * width));
+  job.log2_sums = memory.allocate(32 * steps);
+  if (needs_grad) job.backward = reinterpret_cast<uint16_t*>(memory.allocate(strips * 16 * width));
+  if (needs_grad) job.transposed_features = reinterpret_cast<uint16_t*>(memory.allocate(steps * 16 * width));
+  std::vector<Memory> memories(needs_grad ? job.ranges : 0);
   std::vector<float*> parts;
   for (Memory& each : memories) {
-    parts.push_back(each.ask(steps * 32 * width));
+    parts.push_back(each.allocate(steps * 32 * width));
     if (each.failed) return 1;
   }
   if (memory.failed) return 1;
   job.parts = parts.data();
   memset(job.last_rows, 0, 64 * width);
   memcpy(job.last_rows, features + number / 32 * 32 * width, 2 * (number % 32) * width);
-  for (int64_t i = number; i < 32 * steps; ++i) job.whole[i] = 0;
+  for (int64_t i = number; i < 32 * steps; ++i) job.log2_sums[i] = 0;
   if (run(job, pack_strip, strips, 32 * width, threads, parallel)) return 1;
-  if (run(job, sum_exponentials, (number + SOME - 1) / SOME, 32 * CLASSES + (STATE + 1) * SOME, threads, parallel)) return 1;
-  if (!wanted) return 0;
-  if (run(job, turn_rows, steps, 0, threads, parallel)) return 1;
+  if (run(job, sum_exponentials, (number + CHUNK - 1) / CHUNK, 32 * CLASSES + (STATE + 1) * CHUNK, threads, parallel)) return 1;
+  if (!needs_grad) return 0;
+  if (run(job, transpose_rows, steps, 0, threads, parallel)) return 1;
   const int64_t range = (strips + job.ranges - 1) / job.ranges;
-  if (run(job, gradients, job.ranges, 32 * CLASSES + range * 32 * width + 16 * CLASSES + SOME * CLASSES / 2, threads, parallel)) return 1;
+  if (run(job, gradients, job.ranges, 32 * CLASSES + range * 32 * width + 16 * CLASSES + CHUNK * CLASSES / 2, threads, parallel)) return 1;
   return run(job, gather, steps, 0, threads, parallel);
 #else
   return 1;

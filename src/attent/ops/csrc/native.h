@@ -1,4 +1,4 @@
-// What the files of the extension share: threads, and which registers the processor has.
+// Shared by all files of the library: threads, memory and the choice of the processor's vector registers.
 #pragma once
 
 #include <atomic>
@@ -13,38 +13,38 @@
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 #endif
 
-// What follows is compiled for processors that have these registers, whatever the rest is compiled for.
+// Compile the code up to END_TARGET for processors with these registers, whatever the rest is compiled for.
 #if defined(__clang__)
 #define FOR_AVX2 _Pragma("clang attribute push(__attribute__((target(\"avx2,fma\"))), apply_to = function)")
 #define FOR_AVX512 _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,fma\"))), apply_to = function)")
-#define FOR_ANY _Pragma("clang attribute pop")
+#define END_TARGET _Pragma("clang attribute pop")
 #else
 #define FOR_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,fma\")")
 #define FOR_AVX512 _Pragma("GCC push_options") _Pragma("GCC target(\"avx512f,avx512dq,avx512bw,avx512vl,fma\")")
-#define FOR_ANY _Pragma("GCC pop_options")
+#define END_TARGET _Pragma("GCC pop_options")
 #endif
 
-// The task for a processor's level, of those that its namespaces hold.
+// The version of a task for a SIMD level: 2 for AVX-512, 1 for AVX2, 0 for the baseline.
 #if defined(__x86_64__)
-#define CHOSEN(task, level) ((level) == 2 ? avx512::task : (level) == 1 ? avx2::task : baseline::task)
+#define DISPATCH(task, level) ((level) == 2 ? avx512::task : (level) == 1 ? avx2::task : baseline::task)
 #else
-#define CHOSEN(task, level) ((void)(level), baseline::task)
+#define DISPATCH(task, level) ((void)(level), baseline::task)
 #endif
 
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
-// Each file has a copy of its own.
+// Anonymous: each file has its own copy.
 namespace {
 
-// Memory for as long as a call or a thread of it lasts: a few pieces, aligned to a line of the cache.
+// Owns a few pieces of memory, aligned to cache lines, for the length of a call or of a thread's part in it.
 struct Memory {
-  static constexpr int MOST = 8;
-  void* pieces[MOST];
+  static constexpr int MAX_PIECES = 8;
+  void* pieces[MAX_PIECES];
   int count = 0;
   bool failed = false;
 
-  float* ask(int64_t numbers) {
-    void* piece = count < MOST ? std::malloc(4 * (numbers + 16) + 64) : nullptr;
+  float* allocate(int64_t numbers) {
+    void* piece = count < MAX_PIECES ? std::malloc(4 * (numbers + 16) + 64) : nullptr;
     if (!piece) {
       failed = true;
       return nullptr;
@@ -67,14 +67,14 @@ struct Work {
 
   void take() {
     Memory memory;
-    float* own = memory.ask(scratch);
+    float* buffer = memory.allocate(scratch);
     if (memory.failed) failed = true;
     else
-      for (int64_t one; (one = next++) < tasks;) task(*job, one, own);
+      for (int64_t index; (index = next++) < tasks;) task(*job, index, buffer);
   }
 };
 
-// Run by torch's own threads through the entry that OpenMP runtimes share, or by threads made for it where there is none.
+// Run tasks on torch's own threads, through the entry point that OpenMP runtimes share; without it, on new threads.
 template <typename Job>
 int run(const Job& job, void (*task)(const Job&, int64_t, float*), int64_t tasks, int64_t scratch, int64_t threads, Parallel parallel) {
   Work<Job> work{&job, task, tasks, scratch};
@@ -87,7 +87,7 @@ int run(const Job& job, void (*task)(const Job&, int64_t, float*), int64_t tasks
     std::vector<std::thread> team;
     for (int64_t i = 1; i < threads; ++i) team.emplace_back([&work] { work.take(); });
     work.take();
-    for (auto& one : team) one.join();
+    for (auto& index : team) index.join();
   }
   return work.failed ? 1 : 0;
 }

@@ -1,29 +1,29 @@
-// The loops of products.cpp for one width of vector registers, LANES. Included once for each, inside a namespace of its own and under that
-// width's compiler target.
+// The loops of packed_gemm.cpp for one width of vector registers (LANES floats). foreach_target.h includes this file for each width.
 
 #include "simd.h"
 #include "packed_gemm.h"
 
-// `multiply` to where there is no room behind the last column.
-static void multiply_exactly(const Product& product, const float* rows, int64_t number, int64_t apart, int64_t first, int64_t last,
-                             float* to, int64_t gap) {
-  const int64_t whole = last < product.columns ? last : product.columns / PANEL * PANEL;
-  if (first < whole) multiply(product, rows, number, apart, first, whole, to, gap);
-  if (whole >= last) return;
-  const int64_t rest = product.columns - whole;
-  float some[HIGH * PANEL];
-  const Product end{product.panels + whole * product.depth, product.bias + whole, product.depth, rest};
-  for (int64_t i = 0; i < number; i += HIGH) {
-    const int64_t few = number - i < HIGH ? number - i : HIGH;
-    multiply(end, rows + i * apart, few, apart, 0, PANEL, some, PANEL);
-    for (int64_t r = 0; r < few; ++r) memcpy(to + (i + r) * gap + whole, some + r * PANEL, 4 * rest);
+// `multiply` into rows without padding after the last column.
+static void multiply_unpadded(const Product& product, const float* rows, int64_t number, int64_t stride, int64_t begin, int64_t end,
+                              float* to, int64_t to_stride) {
+  const int64_t full = end < product.columns ? end : product.columns / PANEL * PANEL;
+  if (begin < full) multiply(product, rows, number, stride, begin, full, to, to_stride);
+  if (full >= end) return;
+  const int64_t remaining = product.columns - full;
+  float buffer[TILE_ROWS * PANEL];
+  const Product tail{product.panels + full * product.depth, product.bias + full, product.depth, remaining};
+  for (int64_t i = 0; i < number; i += TILE_ROWS) {
+    const int64_t rows_left = number - i < TILE_ROWS ? number - i : TILE_ROWS;
+    multiply(tail, rows + i * stride, rows_left, stride, 0, PANEL, buffer, PANEL);
+    for (int64_t r = 0; r < rows_left; ++r) memcpy(to + (i + r) * to_stride + full, buffer + r * PANEL, 4 * remaining);
   }
 }
 
-// Some rows times some columns.
-static void multiplied(const Products& job, int64_t task, float*) {
-  const int64_t i = task / job.parts * TALL, first = task % job.parts * BROAD;
-  const int64_t number = job.number - i < TALL ? job.number - i : TALL, last = first + BROAD < job.columns ? first + BROAD : job.columns;
+// A task: a block of rows times a block of columns.
+static void gemm_task(const Gemm& job, int64_t task, float*) {
+  const int64_t i = task / job.parts * TASK_ROWS, begin = task % job.parts * TASK_COLUMNS;
+  const int64_t number = job.number - i < TASK_ROWS ? job.number - i : TASK_ROWS,
+      end = begin + TASK_COLUMNS < job.columns ? begin + TASK_COLUMNS : job.columns;
   const Product product{job.panels, job.panels + job.depth * padded(job.columns), job.depth, job.columns};
-  multiply_exactly(product, job.rows + i * job.depth, number, job.depth, first, last, job.to + i * job.columns, job.columns);
+  multiply_unpadded(product, job.rows + i * job.depth, number, job.depth, begin, end, job.to + i * job.columns, job.columns);
 }

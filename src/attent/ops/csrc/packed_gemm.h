@@ -1,10 +1,10 @@
-// Rows times packed weights. A panel holds the weights of PANEL columns, one feature's behind the other's, zeros behind the last column.
-// Every sum begins with the bias and takes the features in order, however many rows there are: a row's products are its own.
-// Included by the loops, inside their namespaces, behind lanes.h.
+// Rows times packed weights. A panel holds the weights of PANEL columns, feature by feature, zeros after the last column.
+// Every sum begins with the bias and takes the features in order, independently of the number of rows.
+// Included by the loops, inside their namespaces, after simd.h.
 
 constexpr int64_t PANEL = 64;
-// Features of a panel that stay in the nearest cache while rows pass by; rows and registers that are summed side by side.
-constexpr int64_t DEEP = 128, HIGH = 6, SIDE = LANES == 16 ? 4 : 2;
+// Features of a panel that fit the first-level cache; rows and registers of a tile of sums.
+constexpr int64_t TILE_DEPTH = 128, TILE_ROWS = 6, TILE_REGISTERS = LANES == 16 ? 4 : 2;
 
 struct Product {
   const float *panels, *bias;
@@ -13,45 +13,46 @@ struct Product {
 
 static inline int64_t padded(int64_t columns) { return (columns + PANEL - 1) / PANEL * PANEL; }
 
-// R rows, `apart` numbers from each other, times one panel: begun with the bias, or going on with what stands there if there is none.
+// R rows, `stride` numbers apart, times one panel, plus the bias or, without one, the sums already in `to`.
 template <int64_t R>
-static void tile(const float* rows, int64_t apart, const float* panel, int64_t depth, const float* bias, float* to, int64_t gap) {
-  for (int64_t c = 0; c < PANEL; c += SIDE * LANES) {
-    Vector sums[R][SIDE];
+static void tile(const float* rows, int64_t stride, const float* panel, int64_t depth, const float* bias, float* to, int64_t to_stride) {
+  for (int64_t c = 0; c < PANEL; c += TILE_REGISTERS * LANES) {
+    Vector sums[R][TILE_REGISTERS];
     for (int64_t r = 0; r < R; ++r)
-      for (int64_t s = 0; s < SIDE; ++s) sums[r][s] = load(bias ? bias + c + s * LANES : to + r * gap + c + s * LANES);
+      for (int64_t s = 0; s < TILE_REGISTERS; ++s) sums[r][s] = load(bias ? bias + c + s * LANES : to + r * to_stride + c + s * LANES);
     const float* weights = panel + c;
     for (int64_t k = 0; k < depth; ++k, weights += PANEL) {
-      Vector some[SIDE];
-      for (int64_t s = 0; s < SIDE; ++s) some[s] = load(weights + s * LANES);
+      Vector columns[TILE_REGISTERS];
+      for (int64_t s = 0; s < TILE_REGISTERS; ++s) columns[s] = load(weights + s * LANES);
       for (int64_t r = 0; r < R; ++r)
-        for (int64_t s = 0; s < SIDE; ++s) sums[r][s] += rows[r * apart + k] * some[s];
+        for (int64_t s = 0; s < TILE_REGISTERS; ++s) sums[r][s] += rows[r * stride + k] * columns[s];
     }
     for (int64_t r = 0; r < R; ++r)
-      for (int64_t s = 0; s < SIDE; ++s) store(to + r * gap + c + s * LANES, sums[r][s]);
+      for (int64_t s = 0; s < TILE_REGISTERS; ++s) store(to + r * to_stride + c + s * LANES, sums[r][s]);
   }
 }
 
 // Any number of rows.
-static void tiles(const float* rows, int64_t number, int64_t apart, const float* panel, int64_t depth, const float* bias, float* to,
-                  int64_t gap) {
-  for (; number >= HIGH; number -= HIGH, rows += HIGH * apart, to += HIGH * gap) tile<HIGH>(rows, apart, panel, depth, bias, to, gap);
+static void tiles(const float* rows, int64_t number, int64_t stride, const float* panel, int64_t depth, const float* bias, float* to,
+                  int64_t to_stride) {
+  for (; number >= TILE_ROWS; number -= TILE_ROWS, rows += TILE_ROWS * stride, to += TILE_ROWS * to_stride)
+    tile<TILE_ROWS>(rows, stride, panel, depth, bias, to, to_stride);
   switch (number) {
-    case 5: return tile<5>(rows, apart, panel, depth, bias, to, gap);
-    case 4: return tile<4>(rows, apart, panel, depth, bias, to, gap);
-    case 3: return tile<3>(rows, apart, panel, depth, bias, to, gap);
-    case 2: return tile<2>(rows, apart, panel, depth, bias, to, gap);
-    case 1: return tile<1>(rows, apart, panel, depth, bias, to, gap);
+    case 5: return tile<5>(rows, stride, panel, depth, bias, to, to_stride);
+    case 4: return tile<4>(rows, stride, panel, depth, bias, to, to_stride);
+    case 3: return tile<3>(rows, stride, panel, depth, bias, to, to_stride);
+    case 2: return tile<2>(rows, stride, panel, depth, bias, to, to_stride);
+    case 1: return tile<1>(rows, stride, panel, depth, bias, to, to_stride);
   }
 }
 
-// Rows times the panels from column `first` up to `last`; writes whole panels.
-static void multiply(const Product& product, const float* rows, int64_t number, int64_t apart, int64_t first, int64_t last, float* to,
-                     int64_t gap) {
-  for (int64_t p = first; p < last; p += PANEL) {
+// Rows times the panels from column `begin` up to `end`; writes whole panels.
+static void multiply(const Product& product, const float* rows, int64_t number, int64_t stride, int64_t begin, int64_t end, float* to,
+                     int64_t to_stride) {
+  for (int64_t p = begin; p < end; p += PANEL) {
     const float* panel = product.panels + p * product.depth;
-    for (int64_t k = 0; k < product.depth; k += DEEP)
-      tiles(rows + k, number, apart, panel + k * PANEL, product.depth - k < DEEP ? product.depth - k : DEEP, k ? nullptr : product.bias + p,
-            to + p, gap);
+    for (int64_t k = 0; k < product.depth; k += TILE_DEPTH)
+      tiles(rows + k, number, stride, panel + k * PANEL, product.depth - k < TILE_DEPTH ? product.depth - k : TILE_DEPTH,
+            k ? nullptr : product.bias + p, to + p, to_stride);
   }
 }

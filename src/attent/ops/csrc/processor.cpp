@@ -1,4 +1,4 @@
-// What the processor can do.
+// The abilities of the processor.
 
 #include "native.h"
 

@@ -1,9 +1,8 @@
 // One step of a recurrent decoder's attention, for every row of a batch, and its gradients, on a CPU: scores v·tanh(q' + k') or, where
-// there is no v, q'·k', their softmax and the context. docs/design.md derives the former; only they have lines of keys.
+// there is no v, q'·k', their softmax and the context. docs/design.md derives the former; only these have lowered keys.
 //
-// Arrays hold all steps, (rows, steps, …) or where it is said (steps, rows, …), and `place` is the step that is meant. Those called
-// products are bfloat16 if `half` says so, as are keys, values and contexts, the others float32. Lines are features, and up to whole
-// registers others that count for nothing. Rows are computed each by itself.
+// Arrays hold all steps, (rows, steps, …) or, where noted, (steps, rows, …); a call computes `step`. Products, keys, values and
+// contexts are bfloat16 if `is_half`, the others float32. Lines are features padded to whole registers. Rows are independent of each other.
 
 #include "native.h"
 
@@ -16,57 +15,57 @@
 
 namespace {
 
-// Rows that make a task, what lines are a multiple of, and keys that are looked at together.
-constexpr int64_t ROWS = 4, MOST_LANES = 16, TOGETHER = 4;
-// The largest |q'| + |k'| up to which four features or two share one division, and the largest of each for which e^2q'·e^2k' is taken.
-constexpr float FOUR = 10.0f, TWO = 20.0f, ONE = 20.0f;
+// Rows of a task, the multiple that lines are padded to, and keys of one pass of the inner loop.
+constexpr int64_t ROWS = 4, MOST_LANES = 16, UNROLL = 4;
+// The largest |q'| + |k'| for which 4 or 2 keys share one division, and the largest |q'| or |k'| for which e^2q'·e^2k' is used.
+constexpr float MAX_SHARED_BY_4 = 10.0f, MAX_SHARED_BY_2 = 20.0f, MAX_SINGLE = 20.0f;
 
-int64_t whole(int64_t width) { return (width + MOST_LANES - 1) / MOST_LANES * MOST_LANES; }
+int64_t padded(int64_t width) { return (width + MOST_LANES - 1) / MOST_LANES * MOST_LANES; }
 
 struct Keys {
   const void* key;
-  void* lines;
-  float* most;
+  void* lowered_keys;
+  float* maxima;
   int64_t rows, keys, width;
-  bool half;
+  bool is_half;
 };
 
 struct Forward {
-  // the query's product (of this step alone) and bias, v as a line, keys as they are, as lines of e^2k', and their largest sizes
+  // the query's product (of this step) and bias, v as a line, and the keys with their lines of e^2k' and largest magnitudes
   const void* product;
-  const float *bias, *v, *most;
-  const void *key, *lines, *values;
+  const float *bias, *v, *maxima;
+  const void *key, *lowered_keys, *values;
   const int64_t* lengths;
   float *queries, *weights;
   // (steps, rows, features)
   void* contexts;
-  int64_t rows, steps, keys, width, features, place, product_row;
-  bool half;
+  int64_t rows, steps, keys, width, features, step, product_row;
+  bool is_half;
 };
 
 struct Backward {
-  const float *queries, *weights, *v, *most;
-  const void *key, *lines, *values;
+  const float *queries, *weights, *v, *maxima;
+  const void *key, *lowered_keys, *values;
   const int64_t* lengths;
-  // of the context: a product (of this step alone) and, (steps, rows, features), what comes from outside
-  const void *product, *outer;
+  // parts of the context's gradient: a product (of this step), and from the outputs (steps, rows, features)
+  const void *product, *outer_gradient;
   void* dcontexts;
   float* dscores;
-  // (steps, rows, …) by the distances given
+  // (steps, rows, …), with the given strides
   void* dqueries;
-  int64_t rows, steps, keys, width, features, place, query_step, query_row;
-  bool half;
+  int64_t rows, steps, keys, width, features, step, query_step, query_row;
+  bool is_half;
 };
 
-struct Ends {
-  const float *queries, *dscores, *v, *most;
+struct KeyGradients {
+  const float *queries, *dscores, *v, *maxima;
   const void* key;
   const int64_t* lengths;
-  // of v those of each row
+  // dv holds a row for each row of the batch
   void* dkeys;
   float* dv;
   int64_t rows, steps, keys, width;
-  bool half;
+  bool is_half;
 };
 
 #define LOOPS "rnn_attention-inl.h"
@@ -74,44 +73,45 @@ struct Ends {
 
 }  // namespace
 
-// lines (rows, keys, whole(width)) of e^2k' and most (rows), the largest |k'| of each. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_rnn_attention_keys(const void* key, void* lines, float* most, int64_t rows, int64_t keys, int64_t width,
-                                       int64_t half, int64_t threads, Parallel parallel, int level) {
-  const Keys job{key, lines, most, rows, keys, width, half != 0};
-  const auto task = CHOSEN(prepare, level);
+// lowered_keys (rows, keys, padded(width)), e^2k', and maxima (rows), the largest |k'| of each row. Returns 0, or 1 if out of memory.
+EXPORTED int attent_rnn_attention_keys(const void* key, void* lowered_keys, float* maxima, int64_t rows, int64_t keys,
+                                       int64_t width, int64_t is_half, int64_t threads, Parallel parallel, int level) {
+  const Keys job{key, lowered_keys, maxima, rows, keys, width, is_half != 0};
+  const auto task = DISPATCH(prepare, level);
   return run(job, task, rows, 0, threads, parallel);
 }
 
-// One step. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_rnn_attention(const void* product, const float* bias, const float* v, const void* key, const void* lines,
-                                  const float* most, const void* values, const int64_t* lengths, float* queries, float* weights,
+// One step. Returns 0, or 1 if out of memory.
+EXPORTED int attent_rnn_attention(const void* product, const float* bias, const float* v, const void* key, const void* lowered_keys,
+                                  const float* maxima, const void* values, const int64_t* lengths, float* queries, float* weights,
                                   void* contexts, int64_t rows, int64_t steps, int64_t keys, int64_t width, int64_t features,
-                                  int64_t place, int64_t product_row, int64_t half, int64_t threads, Parallel parallel, int level) {
-  const Forward job{product, bias, v, most, key, lines, values, lengths, queries, weights, contexts,
-                    rows, steps, keys, width, features, place, product_row, half != 0};
-  const auto task = CHOSEN(forward, level);
-  return run(job, task, (rows + ROWS - 1) / ROWS, whole(width) + whole(features), threads, parallel);
+                                  int64_t step, int64_t product_row, int64_t is_half, int64_t threads, Parallel parallel,
+                                  int level) {
+  const Forward job{product, bias, v, maxima, key, lowered_keys, values, lengths, queries, weights, contexts,
+                    rows, steps, keys, width, features, step, product_row, is_half != 0};
+  const auto task = DISPATCH(forward, level);
+  return run(job, task, (rows + ROWS - 1) / ROWS, padded(width) + padded(features), threads, parallel);
 }
 
-// The gradients of one step. Returns 0, or 1 where memory ran out.
+// The gradients of one step. Returns 0, or 1 if out of memory.
 EXPORTED int attent_rnn_attention_gradients(const float* queries, const float* weights, const float* v, const void* key,
-                                            const void* lines, const float* most, const void* values, const int64_t* lengths,
-                                            const void* product, const void* outer, void* dcontexts, float* dscores, void* dqueries,
-                                            int64_t rows, int64_t steps, int64_t keys, int64_t width, int64_t features,
-                                            int64_t place, int64_t query_step, int64_t query_row, int64_t half, int64_t threads,
-                                            Parallel parallel, int level) {
-  const Backward job{queries, weights, v, most, key, lines, values, lengths, product, outer, dcontexts, dscores, dqueries,
-                     rows, steps, keys, width, features, place, query_step, query_row, half != 0};
-  const auto task = CHOSEN(backward, level);
-  return run(job, task, (rows + ROWS - 1) / ROWS, 2 * whole(width) + whole(features), threads, parallel);
+                                            const void* lowered_keys, const float* maxima, const void* values,
+                                            const int64_t* lengths, const void* product, const void* outer_gradient,
+                                            void* dcontexts, float* dscores, void* dqueries, int64_t rows, int64_t steps,
+                                            int64_t keys, int64_t width, int64_t features, int64_t step, int64_t query_step,
+                                            int64_t query_row, int64_t is_half, int64_t threads, Parallel parallel, int level) {
+  const Backward job{queries, weights, v, maxima, key, lowered_keys, values, lengths, product, outer_gradient, dcontexts, dscores, dqueries,
+                     rows, steps, keys, width, features, step, query_step, query_row, is_half != 0};
+  const auto task = DISPATCH(backward, level);
+  return run(job, task, (rows + ROWS - 1) / ROWS, 2 * padded(width) + padded(features), threads, parallel);
 }
 
-// When all steps have theirs, the gradients of keys and, of each row, of v (rows, width). Returns 0, or 1 where memory ran out.
+// After the gradients of all steps, those of the keys and, for each row, of v (rows, width). Returns 0, or 1 if out of memory.
 EXPORTED int attent_rnn_attention_keys_gradients(const float* queries, const float* dscores, const float* v, const void* key,
-                                                 const float* most, const int64_t* lengths, void* dkeys, float* dv, int64_t rows,
-                                                 int64_t steps, int64_t keys, int64_t width, int64_t half, int64_t threads,
+                                                 const float* maxima, const int64_t* lengths, void* dkeys, float* dv, int64_t rows,
+                                                 int64_t steps, int64_t keys, int64_t width, int64_t is_half, int64_t threads,
                                                  Parallel parallel, int level) {
-  const Ends job{queries, dscores, v, most, key, lengths, dkeys, dv, rows, steps, keys, width, half != 0};
-  const auto task = CHOSEN(finish, level);
-  return run(job, task, rows, (steps + 4) * whole(width) + steps, threads, parallel);
+  const KeyGradients job{queries, dscores, v, maxima, key, lengths, dkeys, dv, rows, steps, keys, width, is_half != 0};
+  const auto task = DISPATCH(key_gradients, level);
+  return run(job, task, rows, (steps + 4) * padded(width) + steps, threads, parallel);
 }

@@ -1,8 +1,8 @@
-// A step of a layer of gated recurrent units, GRU or LSTM, for every row of a batch, and its gradients, on a CPU: all that lies between
-// the products with matrices. ../../layers/recurrent.py writes the equations.
+// One step of a GRU or LSTM layer for a batch, and its gradients: everything but the matrix products.
+// ../../layers/recurrent.py writes the equations.
 //
-// Arrays hold all steps, (steps, rows, …), and `place` is the step that is meant. Those called products, and what is kept for the
-// gradients, are bfloat16 if `half` says so, the others float32. An array that is not there is null. Rows are computed each by itself.
+// Arrays hold all steps, (steps, rows, …), of which a call computes `step`. Products and the activations saved for the gradients are
+// bfloat16 if `is_half`, the others float32. Missing arrays are null. Rows are independent of each other.
 
 #include "native.h"
 
@@ -14,46 +14,46 @@
 
 namespace {
 
-// Rows that make a task.
+// Rows of a task.
 constexpr int64_t ROWS = 8;
 
-// Where a step's row of an array begins: at step · place + row · number, counted in numbers.
+// Distances between an array's steps and rows, in numbers.
 struct Strides {
   int64_t step, row;
 };
 
 struct Forward {
-  // products: of the input, of what stands beside it (of this step alone), of the state before (of this step alone)
-  const void *inputs, *beside, *ours;
-  // of the input's share and of the state's
-  const float *input_bias, *our_bias;
+  // products with matrices: of the inputs (all steps), of the fed input and of the last state (this step)
+  const void *inputs, *feed, *recurrent;
+  // of the products of the inputs and of the state
+  const float *input_bias, *recurrent_bias;
   const float *hidden, *cell;
-  float *hidden_after, *cell_after;
-  // the state once more, as a product takes it
-  void* halves_after;
-  // of each row r, z, n and the state's share in n, or i, f, tanh and o
-  void* kept;
-  // rows are nothing from these steps on
+  float *next_hidden, *next_cell;
+  // the next state in bfloat16, for the next product; or null
+  void* next_hidden_half;
+  // of each row, for the gradients: r, z, n and the state's product in n (GRU), or i, f, g and o (LSTM)
+  void* saved;
+  // steps of each row, zeros follow; or null
   const int64_t* lengths;
-  int64_t rows, width, place;
-  Strides of_inputs;
-  int64_t our_row;
-  bool half, lstm;
+  int64_t rows, width, step;
+  Strides input_strides;
+  int64_t recurrent_row;
+  bool is_half, is_lstm;
 };
 
 struct Backward {
-  const float *hidden, *cell, *cell_after;
-  const void* kept;
-  // what the state's gradient is the sum of: from the step behind (there, on return, lies what goes to the step before), from products
-  // with the state, from outside
-  float *carried, *carried_cell;
-  const void *product, *outer;
-  // of the shares of the input and of the state
-  void *dinputs, *dours;
+  const float *hidden, *cell, *next_cell;
+  const void* saved;
+  // parts of the state's gradient: from the next step (replaced by that of the last step), from the product with the state, and from
+  // the outputs
+  float *carried_hidden, *carried_cell;
+  const void *product, *outer_gradient;
+  // gradients of the products of the inputs and of the state
+  void *dinputs, *drecurrent;
   const int64_t* lengths;
-  int64_t rows, width, place;
-  Strides of_inputs, of_ours;
-  bool half, outer_half, lstm;
+  int64_t rows, width, step;
+  Strides input_strides, recurrent_strides;
+  bool is_half, is_outer_half, is_lstm;
 };
 
 #define LOOPS "rnn_cell-inl.h"
@@ -61,26 +61,28 @@ struct Backward {
 
 }  // namespace
 
-// One step. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_rnn_cell(const void* inputs, const void* beside, const void* ours, const float* input_bias,
-                             const float* our_bias, const float* hidden, const float* cell, float* hidden_after, float* cell_after,
-                             void* halves_after, void* kept, const int64_t* lengths, int64_t rows, int64_t width, int64_t place,
-                             int64_t input_step, int64_t input_row, int64_t our_row, int64_t half, int64_t lstm, int64_t threads,
-                             Parallel parallel, int level) {
-  const Forward job{inputs, beside, ours, input_bias, our_bias, hidden, cell, hidden_after, cell_after, halves_after, kept, lengths,
-                    rows, width, place, {input_step, input_row}, our_row, half != 0, lstm != 0};
-  const auto task = CHOSEN(forward, level);
+// One step. Returns 0, or 1 if out of memory.
+EXPORTED int attent_rnn_cell(const void* inputs, const void* feed, const void* recurrent, const float* input_bias,
+                             const float* recurrent_bias, const float* hidden, const float* cell, float* next_hidden,
+                             float* next_cell, void* next_hidden_half, void* saved, const int64_t* lengths, int64_t rows,
+                             int64_t width, int64_t step, int64_t input_step, int64_t input_row, int64_t recurrent_row,
+                             int64_t is_half, int64_t is_lstm, int64_t threads, Parallel parallel, int level) {
+  const Forward job{inputs, feed, recurrent, input_bias, recurrent_bias, hidden, cell, next_hidden, next_cell, next_hidden_half, saved,
+                    lengths, rows, width, step, {input_step, input_row}, recurrent_row, is_half != 0, is_lstm != 0};
+  const auto task = DISPATCH(forward, level);
   return run(job, task, (rows + ROWS - 1) / ROWS, 0, threads, parallel);
 }
 
-// The gradients of one step. Returns 0, or 1 where memory ran out.
-EXPORTED int attent_rnn_cell_gradients(const float* hidden, const float* cell, const float* cell_after, const void* kept,
-                                       float* carried, float* carried_cell, const void* product, const void* outer, void* dinputs,
-                                       void* dours, const int64_t* lengths, int64_t rows, int64_t width, int64_t place,
-                                       int64_t input_step, int64_t input_row, int64_t our_step, int64_t our_row, int64_t half,
-                                       int64_t outer_half, int64_t lstm, int64_t threads, Parallel parallel, int level) {
-  const Backward job{hidden, cell, cell_after, kept, carried, carried_cell, product, outer, dinputs, dours, lengths, rows, width, place,
-                     {input_step, input_row}, {our_step, our_row}, half != 0, outer_half != 0, lstm != 0};
-  const auto task = CHOSEN(backward, level);
+// The gradients of one step. Returns 0, or 1 if out of memory.
+EXPORTED int attent_rnn_cell_gradients(const float* hidden, const float* cell, const float* next_cell, const void* saved,
+                                       float* carried_hidden, float* carried_cell, const void* product, const void* outer_gradient,
+                                       void* dinputs, void* drecurrent, const int64_t* lengths, int64_t rows, int64_t width,
+                                       int64_t step, int64_t input_step, int64_t input_row, int64_t recurrent_step,
+                                       int64_t recurrent_row, int64_t is_half, int64_t is_outer_half, int64_t is_lstm,
+                                       int64_t threads, Parallel parallel, int level) {
+  const Backward job{hidden, cell, next_cell, saved, carried_hidden, carried_cell, product, outer_gradient, dinputs, drecurrent, lengths,
+                     rows, width, step,
+                     {input_step, input_row}, {recurrent_step, recurrent_row}, is_half != 0, is_outer_half != 0, is_lstm != 0};
+  const auto task = DISPATCH(backward, level);
   return run(job, task, (rows + ROWS - 1) / ROWS, 0, threads, parallel);
 }

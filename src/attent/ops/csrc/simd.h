@@ -1,4 +1,4 @@
-// What the loops for each width of vector registers share: LANES floats side by side. Included by them, inside their namespaces.
+// Vectors of LANES floats. Included by each *-inl.h, inside the namespace of its target.
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
@@ -12,11 +12,11 @@ static inline Vector load(const float* from) {
 
 static inline void store(float* to, Vector vector) { memcpy(to, &vector, sizeof vector); }
 
-static inline Vector all(float number) { return number - Vector{}; }
+static inline Vector broadcast(float number) { return number - Vector{}; }
 
 // e^x for |x| <= 88, to about one unit in the last place: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2, and e^r by its series.
 static inline Vector exponential(Vector x) {
-  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number
+  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
   const Vector n = (x * 1.44269504088896341f + magic) - magic;
   const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
   Vector series = r * (1.0f / 5040) + (1.0f / 720);
@@ -32,10 +32,10 @@ static inline Vector exponential(Vector x) {
   return series * power;
 }
 
-// e^x for x <= 0, to about one unit in the last place, and 0 where it is no normal number: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2,
+// e^x for x <= 0, to about one unit in the last place, and 0 below the normal numbers: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2,
 // and e^r by a polynomial that is off by 2e-9. NaN stays NaN.
 static inline Vector exponential_or_zero(Vector x) {
-  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to a whole number, which stands in the lowest bits
+  const float magic = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, held in the lowest bits
   const Vector shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
   const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
   Vector series = r * 0.00138367934f + 0.00837485678f;
@@ -48,7 +48,7 @@ static inline Vector exponential_or_zero(Vector x) {
   memcpy(&power, &shifted, sizeof power);
   memcpy(&bits, &series, sizeof bits);
   bits += power << 23;
-  Vector found;
-  memcpy(&found, &bits, sizeof found);
-  return x < all(-87.0f) ? Vector{} : found;
+  Vector result;
+  memcpy(&result, &bits, sizeof result);
+  return x < broadcast(-87.0f) ? Vector{} : result;
 }
