@@ -72,6 +72,17 @@ def filler() -> FillMask:
     return FillMask(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the tests marked `needs_native` without the compiled library, and those marked `needs_amx` without matrix tiles."""
+    # after the import hook
+    from attent.ops import native
+
+    if item.get_closest_marker("needs_native") and native.library() is None:
+        pytest.skip("no extension: attent was installed without a compiler")
+    if item.get_closest_marker("needs_amx") and not native.has_amx():
+        pytest.skip("no extension, or no processor with matrix tiles")
+
+
 @pytest.fixture(autouse=True)
 def seeds() -> None:
     """Every test starts from the same random numbers, in whichever order they run."""

@@ -37,7 +37,7 @@ def test_unknown_activation_is_named() -> None:
         FeedForward(3, 5, activation="gleu")
 
 
-@pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
+@pytest.mark.needs_amx
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("shape", [(1, 32), (3, 47, 64), (1031, 96)])
 def test_relu_within_the_product_is_as_exact_as_the_layers(shape: tuple[int, ...], twice: bool) -> None:
@@ -65,7 +65,7 @@ def test_relu_within_the_product_is_as_exact_as_the_layers(shape: tuple[int, ...
         assert (one - right).norm() <= 1.2 * (other - right).norm() + 1e-3 * right.norm()
 
 
-@pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
+@pytest.mark.needs_amx
 def test_relu_within_the_product_keeps_nan() -> None:
     layer, features = FeedForward(32, 32), torch.randn(5, 32)
     features[2, 3] = torch.nan

@@ -10,7 +10,7 @@ from attent.models.transformer import Transformer, TransformerState
 from attent.models.transformer_packing import ANGLE_BLOCK, IncrementalState, is_packable
 from attent.ops import native
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.needs_native
 SMALL = {"encoder_layers": 2, "decoder_layers": 2, "width": 36, "feed_forward": 67, "heads": 3, "maximum_length": 101}
 SERVED = [
     {"position": "sinusoidal", "norm": "post", "activation": "gelu"},

@@ -12,7 +12,6 @@ from attent.ops import native
 from attent.ops.add_layer_norm import add_layer_norm
 from attent.ops.dropout import keep_mask
 
-needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 SHARE, HALF = 0.3, torch.bfloat16
 
 
@@ -34,7 +33,7 @@ def error(found: Tensor, exact: Tensor) -> float:
     return ((found.double() - exact).abs().max() / exact.abs().max()).item()
 
 
-@needs_extension
+@pytest.mark.needs_native
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize(("of_output", "of_norm"), [(torch.float32, torch.float32), (HALF, HALF), (HALF, torch.float32), (None, HALF)])
 @pytest.mark.parametrize("shape", [(5,), (3, 5, 7), (2, 67, 16), (131, 43), (5, 128)])
@@ -88,7 +87,7 @@ def test_elsewhere_pytorch_computes_it(training: bool, dtype: torch.dtype) -> No
     assert torch.equal(normalised, norm(together))
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_a_share_goes_and_the_mean_stays() -> None:
     torch.manual_seed(2)
     together, _ = add_layer_norm(torch.zeros(499, 1009), torch.ones(499, 1009), layer(1009), Dropout(SHARE), torch.float32)
@@ -97,7 +96,7 @@ def test_a_share_goes_and_the_mean_stays() -> None:
     assert together.mean().item() == pytest.approx(1.0, abs=5e-3)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_what_goes_follows_from_torchs_seed_and_changes_from_call_to_call() -> None:
     norm, features, output = layer(13), torch.randn(7, 11, 13), torch.randn(7, 11, 13)
 
@@ -110,7 +109,7 @@ def test_what_goes_follows_from_torchs_seed_and_changes_from_call_to_call() -> N
     assert not torch.equal(one, another)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_what_goes_was_nothing_whatever_it_held() -> None:
     norm, gone = layer(19), ~stays(4, 17, 19)
     torch.manual_seed(4)
@@ -119,14 +118,14 @@ def test_what_goes_was_nothing_whatever_it_held() -> None:
     assert torch.equal(together, torch.ones(17, 19))
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_nan_stays_nan_in_bfloat16() -> None:
     features = torch.tensor([[math.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
     _, normalised = add_layer_norm(features, None, layer(3), Dropout(0.0), HALF)
     assert normalised.isnan().tolist() == [[True] * 3, [False] * 3]
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_bits_do_not_depend_on_the_threads() -> None:
     norm, before = layer(37), torch.get_num_threads()
     features, output = torch.randn(1013, 37, requires_grad=True), torch.randn(1013, 37, requires_grad=True)
@@ -144,14 +143,14 @@ def test_bits_do_not_depend_on_the_threads() -> None:
     assert torch.equal(found[0], found[2])
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_rows_do_not_depend_on_their_neighbours() -> None:
     norm, features, output = layer(37), torch.randn(101, 37), torch.randn(101, 37)
     _, whole = add_layer_norm(features, output, norm, Dropout(0.0), torch.float32)
     assert torch.equal(add_layer_norm(features[40:43], output[40:43], norm, Dropout(0.0), torch.float32)[1], whole[40:43])
 
 
-@needs_extension
+@pytest.mark.needs_native
 @pytest.mark.parametrize("share", [0.0, SHARE])
 def test_gradients_are_differentiable(share: float) -> None:
     kept, norm = stays(6, 5, 7, share), layer(7)
@@ -168,7 +167,7 @@ def test_gradients_are_differentiable(share: float) -> None:
     torch.testing.assert_close(found, second(together, norm(together)), atol=1e-4, rtol=1e-4)
 
 
-@needs_extension
+@pytest.mark.needs_native
 @pytest.mark.parametrize("which", [0, 1])
 def test_many_gradients_at_once(which: int) -> None:
     torch.manual_seed(8)

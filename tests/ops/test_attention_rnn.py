@@ -7,7 +7,7 @@ from torch import Tensor
 from attent.ops import native
 from attent.ops.attention_rnn import AttentionSteps, Source
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.needs_native
 LENGTHS = torch.tensor([4, 11, 1, 0, 7])
 
 

@@ -15,7 +15,7 @@ from attent.models.rnn_decoder import DECODERS, AttendingDecoder
 from attent.models.settings import RnnSettings
 from attent.ops import native
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.needs_native
 LENGTHS = torch.tensor([4, 11, 1, 9, 7])
 
 

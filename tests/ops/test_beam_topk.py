@@ -5,8 +5,7 @@ from attent.data.tokenizer import BOS, EOS, PAD
 from attent.ops import native
 from attent.ops.beam_topk import beam_topk, beam_topk_of_logits
 
-needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
-LEVELS = [pytest.param(level, id=f"extension-{level}", marks=needs_extension) for level in (0, 1, 2)]
+LEVELS = [pytest.param(level, id=f"extension-{level}", marks=pytest.mark.needs_native) for level in (0, 1, 2)]
 
 
 @pytest.fixture(params=[*LEVELS, pytest.param(None, id="eager")])
@@ -79,7 +78,7 @@ def test_logits_are_normalised_over_all_tokens(width: int, size: int, level: int
     torch.testing.assert_close(every.gather(1, places)[real], expected.values[real], atol=3e-6, rtol=1e-6)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_what_is_no_number_ends() -> None:
     scores, places = beam_topk_of_logits(torch.zeros(1, 1), torch.full((1, 1, 37), torch.nan), (PAD, BOS), EOS)
     assert scores.isnan().all()

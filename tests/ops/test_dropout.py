@@ -39,7 +39,7 @@ def test_all_and_nothing() -> None:
     assert not mask(7, 1.0).any()
 
 
-@pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+@pytest.mark.needs_native
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_the_extension_keeps_the_same(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if level > native.simd_level():
@@ -54,7 +54,7 @@ def test_the_extension_keeps_the_same(level: int, monkeypatch: pytest.MonkeyPatc
                     assert torch.equal(found, mask(seed, probability, queries=queries, keys=keys))
 
 
-@pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+@pytest.mark.needs_native
 def test_pytorch_accepts_the_operator() -> None:
     torch.library.opcheck(torch.ops.attent.kept.default, (torch.randint(2**32, (2, 3, 5, 1)), torch.randint(2**32, (7,)), 2**31))
 

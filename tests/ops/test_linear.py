@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from attent.ops import native
 from attent.ops.linear import _can_use_amx, project
 
-needs_tiles = pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
 HALF = torch.bfloat16
 
 
@@ -28,7 +27,7 @@ def error(found: Tensor, exact: Tensor) -> float:
     return ((found.double() - exact).abs().max() / exact.abs().max()).item()
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("wide", [(32,), (64, 32), (96, 32, 64), (32, 64, 96, 32)])
 @pytest.mark.parametrize("shape", [(1, 64), (5, 31, 32), (3, 11, 96), (1153, 64), (2, 2069, 32)])
@@ -54,7 +53,7 @@ def test_agrees_with_the_formula(shape: tuple[int, ...], wide: tuple[int, ...], 
         assert error(ours, one) < 2e-6
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 def test_where_nothing_serves_layers_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     some, features = layers(64, 96, 32), torch.randn(3, 7, 64)
     ours = projected(features, some)
@@ -76,7 +75,7 @@ def test_elsewhere_each_layer_computes_its_own(way: str) -> None:
         assert torch.equal(project(features, layer)[0], layer(features))
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 def test_bits_do_not_depend_on_the_threads() -> None:
     some, features, before = layers(64, 32, 96), torch.randn(2311, 64).to(HALF).requires_grad_(), torch.get_num_threads()
     found = []
@@ -92,7 +91,7 @@ def test_bits_do_not_depend_on_the_threads() -> None:
     assert torch.equal(found[0], found[2])
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 def test_only_what_is_wanted_gets_a_gradient() -> None:
     (layer,) = layers(32, 64)
     layer.weight.requires_grad_(False)
@@ -102,7 +101,7 @@ def test_only_what_is_wanted_gets_a_gradient() -> None:
     torch.testing.assert_close(layer.bias.grad, torch.full((64,), 7.0))
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 def test_nan_and_infinity_pass() -> None:
     (layer,) = layers(32, 32)
     features = torch.randn(40, 32)
@@ -112,7 +111,7 @@ def test_nan_and_infinity_pass() -> None:
     assert found[33].isinf().all()
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 def test_gradients_are_differentiable() -> None:
     some, features = layers(32, 32, 64), torch.randn(11, 32).to(HALF).requires_grad_()
 

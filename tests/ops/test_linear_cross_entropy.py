@@ -12,10 +12,8 @@ from attent.ops import linear_cross_entropy as fused
 from attent.ops import native
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 
-needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
-needs_tiles = pytest.mark.skipif(not native.has_amx(), reason="no extension, or no processor with matrix tiles")
 # of the extension's registers, or None for PyTorch alone
-WAYS = [None, *(pytest.param(level, marks=needs_extension) for level in (0, 1, 2))]
+WAYS = [None, *(pytest.param(level, marks=pytest.mark.needs_native) for level in (0, 1, 2))]
 
 
 def given(
@@ -122,7 +120,7 @@ def test_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(smoothing: float
     assert slope[4].isnan().all()
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_nothing_depends_on_the_threads() -> None:
     threads, found = torch.get_num_threads(), []
     logits, bias, told = torch.randn(83, 301), torch.randn(301), torch.randint(0, 301, (83,))
@@ -217,7 +215,7 @@ def test_no_tensor_of_all_logits_is_held(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(saved) <= 100 * 5
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "NATIVE_BYTES", 1)
     monkeypatch.setattr(fused, "MIN_NATIVE_TOKENS", 16)
@@ -241,7 +239,7 @@ def test_one_number_by_hand(dtype: torch.dtype, way: int | None) -> None:
     assert linear_cross_entropy(features, weight, None, torch.tensor([1])).item() == pytest.approx(1.3862944)  # log 4
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize(("tokens", "width", "classes"), [(1, 32, 1), (7, 32, 5), (33, 64, 97), (513, 32, 300), (1100, 96, 2051)])
@@ -259,7 +257,7 @@ def test_by_tiles_slopes_alone_are_rounded(tokens: int, width: int, classes: int
         assert (ours.double() - right).abs().max() <= 2**-7 * right.abs().max() + 1e-9
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 @pytest.mark.parametrize("value", [-math.inf, math.inf, math.nan, -3e38])
 def test_by_tiles_what_is_not_finite_is_as_pytorchs_and_stays_in_its_row(value: float) -> None:
     features, weight, target = torch.randn(5, 32).bfloat16(), torch.randn(67, 32).bfloat16().float(), torch.tensor([3, 66, 1, 40, 7])
@@ -287,7 +285,7 @@ def loss_rows(features: Tensor, weight: Tensor, target: Tensor) -> list[tuple[Te
     return list(zip((loss.detach() for loss in losses), slopes, strict=True))
 
 
-@needs_tiles
+@pytest.mark.needs_amx
 def test_by_tiles_nothing_depends_on_up_to_four_threads() -> None:
     threads, found = torch.get_num_threads(), []
     features, weight, bias = (

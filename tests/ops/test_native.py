@@ -9,8 +9,6 @@ import torch
 
 from attent.ops import native
 
-needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
-
 
 def test_where_it_was_not_compiled_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "find_spec", lambda name: None)
@@ -24,7 +22,7 @@ def test_a_damaged_one_is_none(content: bytes, tmp_path: Path, monkeypatch: pyte
     assert native.library.__wrapped__() is None
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_one_of_another_version_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(native.SIGNATURES, "attent_from_the_future", [])
     assert native.library.__wrapped__() is None
@@ -35,7 +33,7 @@ def test_without_one_there_are_no_registers_to_ask_for(monkeypatch: pytest.Monke
     assert native.simd_level.__wrapped__() == 0
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_registers_are_those_that_torch_sees() -> None:
     assert native.simd_level() == {"AVX512": 2, "AVX2": 1}.get(torch.backends.cpu.get_cpu_capability(), 0)
 
@@ -48,7 +46,7 @@ def test_a_torch_without_the_entry_leaves_threads_to_the_extension(monkeypatch: 
     assert native.gomp_parallel.__wrapped__() is None
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_no_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         @staticmethod

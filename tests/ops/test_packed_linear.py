@@ -6,12 +6,11 @@ from torch.nn import functional as F
 from attent.ops import native, packed_linear
 from attent.ops.eligibility import can_run_native
 
-needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 # rows, features, columns
 SHAPES = [(1, 1, 1), (5, 3, 64), (7, 129, 65), (13, 300, 101), (201, 37, 530)]
 
 
-@pytest.fixture(params=[pytest.param(level, marks=needs_extension) for level in (0, 1, 2)])
+@pytest.fixture(params=[pytest.param(level, marks=pytest.mark.needs_native) for level in (0, 1, 2)])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each width of registers."""
     if request.param > native.simd_level():
@@ -41,7 +40,7 @@ def test_each_row_is_computed_alone() -> None:
         assert torch.equal(packed_linear.linear(layer, features[rows]), whole[rows])
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_weights_that_change_are_laid_out_again() -> None:
     layer, features = nn.Linear(5, 7), torch.randn(3, 5)
 

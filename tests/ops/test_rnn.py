@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attent.layers.recurrent import BidirectionalRecurrent, Recurrent, RecurrentState
 from attent.ops import native, rnn
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.needs_native
 LENGTHS = torch.tensor([4, 11, 0, 1, 7])
 
 

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from attent.layers.recurrent import RecurrentStack, RecurrentState
-from attent.ops import native
 from attent.ops.attention_rnn import Layer, StackSteps
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.needs_native
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])

@@ -4,9 +4,9 @@ import torch
 from attent.models import transformer_packing
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
-from attent.ops import native, packed_linear, transformer
+from attent.ops import packed_linear, transformer
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
+pytestmark = pytest.mark.needs_native
 
 
 @torch.inference_mode()

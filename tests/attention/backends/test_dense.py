@@ -18,7 +18,6 @@ from attent.attention.scores import Cosine
 from attent.ops import native
 from attent.ops.dropout import keep_mask
 
-needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 B, H, TQ, TK = 2, 6, 37, 41
 dice = torch.Generator().manual_seed(4)
 BIAS = torch.randn(1, H, TQ, TK, generator=dice)
@@ -74,7 +73,7 @@ def outcome(tensors: list[Tensor], implementation: str, **arguments: Any) -> lis
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
 @pytest.mark.usefixtures("width")
-@needs_extension
+@pytest.mark.needs_native
 def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
     tensors = given(*widths)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
@@ -85,7 +84,7 @@ def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("queries", [8, 16, 37])
 @pytest.mark.usefixtures("width")
-@needs_extension
+@pytest.mark.needs_native
 def test_errors_are_at_most_three_times_the_formulas(dtype: torch.dtype, queries: int) -> None:
     tensors = given(3, 24, 24, dtype, queries=queries)
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
@@ -97,7 +96,7 @@ def test_errors_are_at_most_three_times_the_formulas(dtype: torch.dtype, queries
 
 
 @pytest.mark.usefixtures("width")
-@needs_extension
+@pytest.mark.needs_native
 def test_weights_dropped_are_those_of_the_hash() -> None:
     query, key, _ = given(1, 8, 8)
     identity = torch.eye(TK).expand(B, 1, TK, TK)
@@ -107,7 +106,7 @@ def test_weights_dropped_are_those_of_the_hash() -> None:
 
 
 @pytest.mark.usefixtures("width")
-@needs_extension
+@pytest.mark.needs_native
 def test_neither_neighbours_nor_padding_nor_threads_change_a_bit() -> None:
     tensors = given(3, 16, 16)
     lengths, long = torch.tensor([29, 41]), [nn.functional.pad(tensor, (0, 0, 0, 31), value=torch.nan) for tensor in tensors]
@@ -129,7 +128,7 @@ def test_neither_neighbours_nor_padding_nor_threads_change_a_bit() -> None:
 @pytest.mark.parametrize(
     "arguments", [{"lengths": torch.tensor([29, 17])}, {"mask": torch.arange(TK) != 5}, {"mask": Window(0, 0)}], ids=str
 )
-@needs_extension
+@pytest.mark.needs_native
 def test_what_nobody_sees_does_not_leak(arguments: dict[str, Any]) -> None:
     tensors = given(2, 16, 16)
     if isinstance(arguments.get("mask"), Tensor):
@@ -143,7 +142,7 @@ def test_what_nobody_sees_does_not_leak(arguments: dict[str, Any]) -> None:
         assert torch.equal(found, right)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_a_query_that_sees_nothing_gives_zeros() -> None:
     tensors, nobody = given(3, 16, 8), torch.ones(TQ, TK, dtype=torch.bool)
     nobody[11] = False
@@ -154,7 +153,7 @@ def test_a_query_that_sees_nothing_gives_zeros() -> None:
     assert all(part.count_nonzero() == 0 for part in outcome(tensors, "short", lengths=torch.tensor([0, 0])))
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_nan_is_not_hidden() -> None:
     query, key, value = given(3, 16, 8)
     spoilt = query.detach().clone()
@@ -165,7 +164,7 @@ def test_nan_is_not_hidden() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@needs_extension
+@pytest.mark.needs_native
 def test_heads_are_split_and_merged_without_moving_a_number(dtype: torch.dtype) -> None:
     bases = [torch.randn(B, TK, H * 8).to(dtype).requires_grad_() for _ in range(3)]
     heads = [base.unflatten(-1, (H, 8)).transpose(1, 2) for base in bases]
@@ -178,7 +177,7 @@ def test_heads_are_split_and_merged_without_moving_a_number(dtype: torch.dtype) 
     assert torch.equal(attend(*other, implementation="short"), context)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_second_derivatives() -> None:
     tensors = [tensor[:, :, :5] for tensor in given(3, 4, 4)]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
@@ -191,7 +190,7 @@ def test_second_derivatives() -> None:
         torch.testing.assert_close(ours.double(), right, atol=1e-4, rtol=1e-4)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_only_what_is_wanted_is_differentiated() -> None:
     query, key, value = given(6, 8, 8)
     (found,) = torch.autograd.grad(attend(query, key.detach(), value.detach(), implementation="short").sum(), query)
@@ -216,13 +215,13 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert explain(*tensors).chosen == "sdpa"
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_auto_takes_it_for_short_sequences() -> None:
     tensors = given(6, 32, 32)
     assert explain(*tensors).chosen == explain(*tensors, mask="causal", dropout=0.1, seed=1).chosen == "short"
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
     query, key, value = (tensor.detach() for tensor in given(6, 8, 8))
     right = attend(query, key, value, implementation="formula")
@@ -242,7 +241,7 @@ def test_what_follows_or_transforms_the_steps_goes_another_way() -> None:
         torch.testing.assert_close(attend(query, key, value), right)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_autocast_and_the_module() -> None:
     layer, features = MultiHeadAttention(24, 3, dropout=0.2), torch.randn(2, 11, 24)
     with torch.autocast("cpu", torch.bfloat16):
@@ -253,7 +252,7 @@ def test_autocast_and_the_module() -> None:
     assert isinstance(layer.output, nn.Linear)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_one_number_by_hand() -> None:
     # weights 3/4 and 1/4: 3/4 · 8 + 1/4 · 4 = 7
     query, key, value = torch.tensor([[1.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])

@@ -13,9 +13,8 @@ from torch import Tensor
 from attent.ops import native
 from attent.ops.tanh_score import eager, operator
 
-needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
 COMPILED: Any = SimpleNamespace(scores=operator.native_scores, gradients=operator.native_gradients)
-WAYS = [pytest.param((COMPILED, level), id=f"extension-{level}", marks=needs_extension) for level in (0, 1, 2)]
+WAYS = [pytest.param((COMPILED, level), id=f"extension-{level}", marks=pytest.mark.needs_native) for level in (0, 1, 2)]
 WAYS.append(pytest.param((eager, 0), id="eager"))
 Way = tuple[ModuleType, int]
 # (B, H, heads of v, Tq, Tk, D)
@@ -130,7 +129,7 @@ def test_what_is_not_finite_stays_in_its_row(way: ModuleType, bad: float) -> Non
     assert dk[0, 0].isfinite().all()
 
 
-@needs_extension
+@pytest.mark.needs_native
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_results_do_not_depend_on_the_number_of_threads(shape: tuple[int, ...]) -> None:
     given, results = sides(shape), []
@@ -146,7 +145,7 @@ def test_results_do_not_depend_on_the_number_of_threads(shape: tuple[int, ...]) 
             assert torch.equal(ours, theirs)
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_threads_of_its_own_serve_where_torchs_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     given = sides((2, 3, 3, 150, 90, 7))
     expected = [COMPILED.scores(*given[:3]), *COMPILED.gradients(*given)]

@@ -12,8 +12,6 @@ from attent.attention.scores import Additive
 from attent.ops import native
 from attent.ops.tanh_score import eager, operator
 
-needs_extension = pytest.mark.skipif(native.library() is None, reason="no extension: attent was installed without a compiler")
-
 
 def given(dtype: torch.dtype = torch.float64, directions: int = 2) -> tuple[Tensor, ...]:
     shapes = ((1, 2, 5, 4), (1, 2, 7, 4), (directions, 4))
@@ -72,7 +70,7 @@ def test_it_is_the_scores_own_formula(bias: bool) -> None:
     torch.testing.assert_close(fused_scores(score, query, key), score.score_lowered(query, key))
 
 
-@needs_extension
+@pytest.mark.needs_native
 def test_float32_on_a_cpu_goes_to_the_extension_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*tensors: Tensor) -> Tensor:
         raise AssertionError("not this one")
