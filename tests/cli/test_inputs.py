@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from attent.cli.inputs import check_file, chunks, decode_lines, open_source, source_name
+from attent.cli.inputs import check_file, chunks, decode_lines, open_source
+from attent.data.readers import display_name
 from attent.errors import ArgumentError, DataError
 
 
@@ -41,7 +42,7 @@ def test_what_stands_before_an_error_comes_first(most: int, good: int) -> None:
 def test_what_is_no_utf8_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^standard input, line 2: not UTF-8"):
         list(decode_lines(io.BytesIO(b"a\n\xff"), "-"))
-    assert source_name("x.txt") == "x.txt"
+    assert display_name("x.txt") == "x.txt"
 
 
 def test_what_is_no_file_is_a_text(tmp_path: Path) -> None:

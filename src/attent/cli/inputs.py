@@ -11,6 +11,8 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
+from attent.data import readers
+from attent.data.readers import display_name, read_lines
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -37,9 +39,7 @@ def open_source(source: str) -> BinaryIO:
             raise ArgumentError(f"{source} is a folder, neither a file nor a text")
         # a pipe too
         if Path(source).exists():
-            from attent.data.readers import open_gzip
-
-            return open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
+            return readers.open_gzip(source) if source.endswith(".gz") else Path(source).open("rb")
         if FILE_NAME.fullmatch(source):
             raise ArgumentError(f"there is no file {source}; a text that looks like a file's name goes through standard input")
     except ArgumentError:
@@ -82,25 +82,10 @@ def decode_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     Raises:
         DataError: a line is not UTF-8, or the file cannot be unpacked.
     """
-    for number, line in enumerate(_unpack(stream, name), start=1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{source_name(name)}, line {number}: not UTF-8 ({error.reason})") from error
-
-
-def _unpack(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    from attent.data.readers import limited_lines
-
     try:
-        yield from limited_lines(stream, source_name(name))
+        yield from readers.decode_lines(stream, display_name(name))
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{source_name(name)} cannot be read: {error}") from error
-
-
-def source_name(name: str) -> str:
-    """Return the name of a source of lines in messages."""
-    return "standard input" if name == "-" else name
+        raise DataError(f"{display_name(name)} cannot be read: {error}") from error
 
 
 def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
@@ -154,22 +139,17 @@ def read_text_pairs(pairs: str | None, source: str | None, target: str | None) -
     for name in (pairs, source, target):
         if name is not None:
             check_file(name)
-    return _split_lines(pairs or "-") if source is None or target is None else _zip_files(source, target)
-
-
-def _split_lines(name: str) -> Iterator[TextPair]:
-    from attent.data.readers import read_lines
-
-    return (split_pair(line, f"{source_name(name)}, line {number}") for number, line in enumerate(read_lines(name), start=1))
+    if source is not None and target is not None:
+        return _zip_files(source, target)
+    name = pairs or "-"
+    return (split_pair(line, f"{display_name(name)}, line {number}") for number, line in enumerate(read_lines(name), start=1))
 
 
 def _zip_files(source: str, target: str) -> Iterator[TextPair]:
-    from attent.data.readers import read_lines
-
     for number, (left, right) in enumerate(zip_longest(read_lines(source), read_lines(target)), start=1):
         if left is None or right is None:
             shorter, longer = (source, target) if left is None else (target, source)
-            raise DataError(f"{source_name(shorter)} ends before line {number}, which {source_name(longer)} has")
+            raise DataError(f"{display_name(shorter)} ends before line {number}, which {display_name(longer)} has")
         yield left, right
 
 
@@ -189,23 +169,22 @@ def read_examples(classifier: Classifier, source: str, *, invert: bool) -> tuple
         raise ArgumentError(f"--invert is for pictures, and this run reads {kind}")
     examples: Any
     if kind == "texts":
-        examples = names = _all_lines(source)
+        examples = _all_lines(source)
     elif path.suffix == ".npz":
         examples = read_npz(source, labelled=False)
         if isinstance(examples, Pictures) != (kind == "pictures"):
             expected, got = ("pictures", "sequences of vectors") if kind == "pictures" else ("sequences of vectors", "pictures")
             raise ArgumentError(f"this run reads {expected}, and {source} holds {got}")
-        names = [str(number) for number in range(len(examples))]
     elif kind == "vectors":
         raise ArgumentError(f"this run reads sequences of vectors, from an .npz, got {source or repr(source)}")
     elif source == DIGITS and not path.exists():
         examples = load_digits()
-        names = [str(number) for number in range(len(examples))]
     else:
         files = _all_lines(source) if source == "-" else [str(file) for file in picture_files(path)] if path.is_dir() else [source]
-        examples = names = [file for file in files if file.strip()]
-        if not names:
+        examples = [file for file in files if file.strip()]
+        if not examples:
             raise DataError(f"{source} has no picture")
+    names = examples if isinstance(examples, list) else [str(number) for number in range(len(examples))]
     data = classifier.data(examples)
     if invert:
         assert isinstance(data, Pictures)

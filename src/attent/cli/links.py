@@ -10,8 +10,9 @@ from random import Random
 
 import typer
 
-from attent.cli.inputs import TextPair, check_file, source_name
+from attent.cli.inputs import TextPair, check_file
 from attent.cli.output import say
+from attent.data.readers import display_name
 from attent.data.text import Gold, Link
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, DataError
@@ -149,11 +150,11 @@ def _read_gold(linker: PairLinker, read: Iterator[TextPair], gold: str, first: i
     for number, (pair, links) in enumerate(zip_longest(read, read_gold(gold, first=first)), start=1):
         if pair is None or links is None:
             missing = "no pair" if pair is None else "no line"
-            raise DataError(f"{source_name(gold)} must have a line for each pair: there is {missing} {number}")
+            raise DataError(f"{display_name(gold)} must have a line for each pair: there is {missing} {number}")
         tokenized = linker.tokenize(pair)
         words = tokenized.source_words, tokenized.target_words
         counts = [max((word for word in indices if word is not None), default=-1) + 1 for indices in words]
-        check(links, counts[0], counts[1], f"{source_name(gold)}, line {number}")
+        check(links, counts[0], counts[1], f"{display_name(gold)}, line {number}")
         pairs.append(pair)
         gold_links.append(links)
     return pairs, gold_links

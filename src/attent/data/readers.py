@@ -11,7 +11,7 @@ import itertools
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -66,11 +66,24 @@ def read_lines(path: str | Path) -> Iterator[str]:
         DataError: the file cannot be read or unpacks to too much, or a line is not UTF-8 or too long.
     """
     with _open(path) as stream:
-        for number, line in enumerate(limited_lines(stream, display_name(path)), start=1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-            except UnicodeDecodeError as error:
-                raise DataError(f"{display_name(path)}, line {number}: not UTF-8 ({error.reason})") from error
+        yield from decode_lines(stream, display_name(path))
+
+
+def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
+    """Read the lines of an open stream of UTF-8 as `read_lines` does.
+
+    Args:
+        stream: the text.
+        name: of the stream in errors.
+
+    Raises:
+        DataError: a line is not UTF-8 or too long; other errors are those of the stream.
+    """
+    for number, line in enumerate(limited_lines(stream, name), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}, line {number}: not UTF-8 ({error.reason})") from error
 
 
 def read_texts(path: str | Path, report: ReadReport) -> Iterator[tuple[int, str]]:
@@ -101,13 +114,14 @@ def read_pairs(path: str | Path, report: ReadReport) -> Iterator[tuple[int, Pair
         ArgumentError: the name has another ending.
         DataError: the file cannot be read, is empty, or has a line that is not UTF-8.
     """
-    lines = read_lines(path)
+    lines, ending = read_lines(path), Path(str(path).removesuffix(".gz")).suffix
     if str(path) == STANDARD_INPUT:
         first = next(lines, None)
         lines = itertools.chain([] if first is None else [first], lines)
-        parse = _parse_json if (first or "").lstrip().startswith("{") else partial(_parse_tsv, columns=PAIR_COLUMNS)
-    else:
-        parse = _parser(path)
+        ending = ".jsonl" if (first or "").lstrip().startswith("{") else ".tsv"
+    elif ending not in (".tsv", ".jsonl"):
+        raise ArgumentError(f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {path}")
+    parse = _parse_json if ending == ".jsonl" else partial(_parse_tsv, columns=PAIR_COLUMNS)
     return _pairs(display_name(path), (parse(line) for line in lines), report)
 
 
@@ -222,16 +236,6 @@ def limited_lines(stream: IO[bytes], name: Path | str) -> Iterator[bytes]:
         if len(line) > MAX_LINE:
             raise DataError(f"{name}, line {number}: has more than {MAX_LINE:,} bytes")
         yield line
-
-
-def _parser(path: str | Path) -> Callable[[str], Parsed]:
-    match Path(str(path).removesuffix(".gz")).suffix:
-        case ".tsv":
-            return partial(_parse_tsv, columns=PAIR_COLUMNS)
-        case ".jsonl":
-            return _parse_json
-        case _:
-            raise ArgumentError(f"a file of pairs is named .tsv or .jsonl (and perhaps .gz), got {path}")
 
 
 def _parse_tsv(line: str, columns: tuple[str, str]) -> Parsed:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.inputs import TextPair, check_file, chunks, decode_lines, open_source, source_name, split_pair
+from attent.cli.inputs import TextPair, check_file, chunks, decode_lines, open_source, split_pair
 from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.data.readers import display_name
 from attent.devices import AUTO
 from attent.errors import DataError
 
@@ -36,7 +37,7 @@ def score(
     translator: Translator = loaded(run, device_of(device), "translate", trust_code=trust_code)
     with open_source(pairs) as stream:
         lines = enumerate(decode_lines(stream, pairs), start=1)
-        read = (_read_pair(line, f"{source_name(pairs)}, line {number}", translator) for number, line in lines)
+        read = (_read_pair(line, f"{display_name(pairs)}, line {number}", translator) for number, line in lines)
         for chunk in chunks(read, LINES):
             for scores in translator.score(chunk):
                 print(f"{scores.log_probability:.6f}\t{scores.tokens}\t{scores.per_token:.6f}")
