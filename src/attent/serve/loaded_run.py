@@ -54,9 +54,7 @@ class LoadedRun:
             raise ArgumentError("there are no examples to choose from")
         if not 0 <= row < len(self.examples):
             raise ArgumentError(f"row must be from 0 to {len(self.examples) - 1}, got {row}")
-        if isinstance(self.examples, Pictures):
-            return Pictures(self.examples.pixels[[row]], None, ())
-        return VectorSequences(self.examples.vectors[[row]], self.examples.lengths[[row]], None, ())
+        return self.examples.select([row])
 
 
 def load_run(

@@ -48,7 +48,7 @@ def classify(
     if row is not None:
         if row >= len(names):
             raise ArgumentError(f"--row must be below the {len(names)} examples that there are, got {row}")
-        names, data = [names[row]], _row(data, row)
+        names, data = [names[row]], (data[row],) if isinstance(data, tuple) else data.select([row])
     if attention is not None and len(names) != 1:
         raise ArgumentError(f"--attention draws one example, got {len(names):,}: --row says which")
     predictions = _classify(classifier, data, top_k, first=row or 0)
@@ -79,17 +79,6 @@ def _classify(classifier: Classifier, data: Data, top_k: int, first: int) -> Seq
 def _json(name: str, pairs: Sequence[tuple[str, float]]) -> str:
     best = [{"label": label, "probability": share} for label, share in pairs]
     return json.dumps({"name": name, "best": best}, ensure_ascii=False)
-
-
-def _row(data: Data, row: int) -> Data:
-    from attent.data.labelled.arrays import VectorSequences
-    from attent.data.labelled.pictures import Pictures
-
-    if isinstance(data, Pictures):
-        return Pictures(data.pixels[[row]], None, ())
-    if isinstance(data, VectorSequences):
-        return VectorSequences(data.vectors[[row]], data.lengths[[row]], None, ())
-    return (data[row],)
 
 
 def _draw(classifier: Classifier, name: str, data: Data, prediction: Prediction, file: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import zipfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
@@ -41,6 +42,10 @@ class VectorSequences:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    def select(self, rows: Sequence[int]) -> VectorSequences:
+        """Return some of the sequences, without their classes."""
+        return VectorSequences(self.vectors[rows], self.lengths[rows], None, ())
 
 
 def read_npz(path: Path | str, *, labelled: bool = True) -> Pictures | VectorSequences:

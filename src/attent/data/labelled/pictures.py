@@ -50,6 +50,10 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.pixels)
 
+    def select(self, rows: Sequence[int]) -> Pictures:
+        """Return some of the pictures, without their classes."""
+        return Pictures(self.pixels[rows], None, ())
+
 
 @dataclass(frozen=True)
 class Augmentation:
