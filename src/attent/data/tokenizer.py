@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -173,10 +174,7 @@ class CharTokenizer(VocabularyTokenizer):
     @classmethod
     def learn(cls, lines: Iterable[str]) -> Self:
         """Learn every character of the lines: the most frequent first, ties by code point."""
-        counts: Counter[str] = Counter()
-        for line in lines:
-            counts.update(line)
-        return cls(_by_frequency(counts))
+        return cls(_by_frequency(Counter(chain.from_iterable(lines))))
 
     @property
     def characters(self) -> tuple[str, ...]:
@@ -219,9 +217,7 @@ class WordTokenizer(VocabularyTokenizer):
         """
         if size is not None and size <= SPECIALS:
             raise ArgumentError(f"a vocabulary must have more than its {SPECIALS} special ids, got {size}")
-        counts: Counter[str] = Counter()
-        for line in lines:
-            counts.update(_split_words(line))
+        counts = Counter(chain.from_iterable(map(_split_words, lines)))
         words = _by_frequency(counts)
         return cls([word for word in words if counts[word] >= MIN_COUNT] if size is None else words[: size - SPECIALS])
 
