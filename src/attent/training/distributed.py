@@ -181,7 +181,9 @@ class ProcessGroup(Processes):
         return json.loads(bytes(texts[self._local_rank0].tolist()))
 
     def broadcast_tensors(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
-        specs = self.from_rank0(lambda: {name: _tensor_spec(tensor) for name, tensor in tensors.items()})
+        specs: dict[str, tuple[list[int], str, str]] = self.from_rank0(
+            lambda: {name: (list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type) for name, t in tensors.items()}
+        )
         result: dict[str, Tensor] = {}
         for name, (shape, dtype, device) in specs.items():
             if self.is_rank0:
@@ -300,10 +302,6 @@ class LossModule(nn.Module):
 
     def forward(self, batch: Any, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
         return self.loss(self.model, batch, label_smoothing, precision)
-
-
-def _tensor_spec(tensor: Tensor) -> tuple[list[int], str, str]:
-    return list(tensor.shape), str(tensor.dtype).removeprefix("torch."), tensor.device.type
 
 
 # Without annotations: PyTorch checks those of a hook and does not understand them as text.

@@ -79,5 +79,4 @@ def _stand_in(character: str) -> str | None:
         return SPACE
     if category == "Zs":
         return OTHER_SPACE
-    is_invisible = category in ("Cc", "Cf", "Zl", "Zp") and character != JOINER
-    return INVISIBLE if is_invisible else None
+    return INVISIBLE if category in ("Cc", "Cf", "Zl", "Zp") and character != JOINER else None

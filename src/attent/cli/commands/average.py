@@ -28,12 +28,30 @@ def average(
     if last is not None and best is not None:
         raise ArgumentError("take the last checkpoints or the best ones: --last or --best")
 
-    from attent.runs.config import read_config
-    from attent.runs.folder import held
+    from attent.runs.config import read_config, write_config
+    from attent.runs.folder import held, read, without_digest, write_weights
+    from attent.training.checkpoint import average_checkpoints, best_checkpoints, list_checkpoints, weights_file
 
-    config = read_config(run)
+    # refuses what is no run folder before its lock is written into it
+    read_config(run)
     with held(run):
-        updates = _average(run, last, best, trust_code=trust_code)
+        config = read_config(run)
+        if config.state == "unfinished":
+            raise ArgumentError(f"{run} is unfinished; attent train --resume {run} goes on with it")
+        checkpoints = best_checkpoints(run) if last is None else list_checkpoints(run)[::-1]
+        count = last or best or len(checkpoints)
+        if not checkpoints or count > len(checkpoints):
+            kind = "best" if last is None else "last"
+            raise ArgumentError(f"{run} has {len(checkpoints)} of the {kind} checkpoints; training.keep_{kind} says how many are kept")
+        chosen = sorted(checkpoints[:count])
+        updates = [int(path.name) for path in chosen]
+        model = read(run, trust_code=trust_code).model
+        average_checkpoints([weights_file(path) for path in chosen], model)
+        # the results belong to other weights
+        outcome = config.training.get("outcome", {}) | {"averaged": updates}
+        config = config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}})
+        write_config(without_digest(config), run)
+        write_weights(config, model, run)
     print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
     say(f"attent evaluate {run}{_evaluate_options(config)} judges it")
 
@@ -45,29 +63,3 @@ def _evaluate_options(config: RunConfig) -> str:
     if config.task == "translate" and generated_name(config.corpus) is None:
         return " --source FILE --target FILE"
     return " --text FILE" if config.task == "fill-mask" else ""
-
-
-def _average(run: Path, last: int | None, best: int | None, *, trust_code: bool) -> list[int]:
-    """Replace the weights by the mean of checkpoints, and return after which updates these were written."""
-    from attent.runs.config import read_config, write_config
-    from attent.runs.folder import read, without_digest, write_weights
-    from attent.training.checkpoint import average_checkpoints, best_checkpoints, list_checkpoints, weights_file
-
-    config = read_config(run)
-    if config.state == "unfinished":
-        raise ArgumentError(f"{run} is unfinished; attent train --resume {run} goes on with it")
-    checkpoints = best_checkpoints(run) if last is None else list_checkpoints(run)[::-1]
-    count = last or best or len(checkpoints)
-    if not checkpoints or count > len(checkpoints):
-        kind = "best" if last is None else "last"
-        raise ArgumentError(f"{run} has {len(checkpoints)} of the {kind} checkpoints; training.keep_{kind} says how many are kept")
-    chosen = sorted(checkpoints[:count])
-    updates = [int(path.name) for path in chosen]
-    model = read(run, trust_code=trust_code).model
-    average_checkpoints([weights_file(path) for path in chosen], model)
-    # the results belong to other weights
-    outcome = config.training.get("outcome", {}) | {"averaged": updates}
-    config = config.model_copy(update={"results": {}, "training": config.training | {"outcome": outcome}})
-    write_config(without_digest(config), run)
-    write_weights(config, model, run)
-    return updates

@@ -42,9 +42,11 @@ def demo(
 ) -> None:
     """Train a Transformer on dates in fourteen languages, judge it, translate some, and show what it looks at."""
     from attent.cli.settings import override
+    from attent.data.tokenizer import respell
     from attent.decoding.translator import load
     from attent.tasks import settings
     from attent.tasks.recipe import follow
+    from attent.views.labels import pad, width
     from attent.views.panel import panel_of
     from attent.views.terminal import heat_map
 
@@ -54,7 +56,10 @@ def demo(
     say(f"training on {dates.training_pairs:,} dates in {len(dates.locale_names)} locales, into {folder}")
     results = follow(run_settings, folder, replace=out is None)
     translator = load(folder, torch_device)
-    write("\n".join(_translate(translator, (*DATES, *(date or ())))))
+    texts = (*DATES, *(date or ()))
+    column, translations = max(map(width, texts)), translator.translate([respell(text, translator.source_tokenizer) for text in texts])
+    pairs = zip(texts, translations, strict=True)
+    write("\n".join(f"{pad(text, column, left=True)}  →  {translation}" for text, translation in pairs))
     print(f"\nWhat it looks at while it writes each character:\n\n{heat_map(panel_of(translator.map(DRAWN[0])), color=use_color())}\n")
     _draw(translator, folder / PICTURES)
     print("Next:")
@@ -67,15 +72,6 @@ def demo(
         print(f"  attent {command}")
     print()
     print("exact match " + ", ".join(f"{scores['exact_match']:.1f} % {name}" for name, scores in results.items()))
-
-
-def _translate(translator: Translator, dates: tuple[str, ...]) -> list[str]:
-    from attent.data.tokenizer import respell
-    from attent.views.labels import pad, width
-
-    column = max(map(width, dates))
-    translations = translator.translate([respell(text, translator.source_tokenizer) for text in dates])
-    return [f"{pad(text, column, left=True)}  →  {translation}" for text, translation in zip(dates, translations, strict=True)]
 
 
 def _draw(translator: Translator, folder: Path) -> None:

@@ -50,8 +50,11 @@ def walk(
             raise ArgumentError(f"there is no run folder {arguments[0]}; a text of several words goes in quotes")
         refused = text_options | {"no-scale": None if scale else True}
         _refuse(refused, "is for a text without a run; a run has been trained with its own")
-        translator = loaded(arguments[0], device_of(device), "translate", trust_code=trust_code)
-        _print_run(translator, arguments[1], _without_none(run_options))
+        translator: Translator = loaded(arguments[0], device_of(device), "translate", trust_code=trust_code)
+        from attent.data.tokenizer import respell
+        from attent.views.walk import walk_run
+
+        write(walk_run(translator, respell(arguments[1], translator.source_tokenizer), **_without_none(run_options)))
         return
     if (Path(arguments[0]) / "config.json").is_file():
         raise ArgumentError(f"{arguments[0]} is a run folder, of which a walk needs a text too: attent walk {arguments[0]} TEXT")
@@ -64,13 +67,6 @@ def walk(
     from attent.views.walk import walk as walk_text
 
     write(walk_text(arguments[0], scale=scale, **_without_none(text_options)))
-
-
-def _print_run(translator: Translator, text: str, options: dict[str, Any]) -> None:
-    from attent.data.tokenizer import respell
-    from attent.views.walk import walk_run
-
-    write(walk_run(translator, respell(text, translator.source_tokenizer), **options))
 
 
 def _check_complete(kind: str, name: str | None) -> None:
