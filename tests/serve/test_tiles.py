@@ -18,7 +18,7 @@ from attent.serve import tiles as tiles_file
 from attent.serve.lru_cache import LRUCache
 from attent.serve.pooling import block_count
 from attent.serve.scheduler import Scheduler
-from attent.serve.tiles import HeadView, TilePyramid, layer_statistics
+from attent.serve.tiles import HeadView, TilePyramid, sampled_head_statistics
 from attent.views.scene import LayerWeights
 
 
@@ -232,7 +232,7 @@ def test_of_however_long_a_text_one_query_is_told(head: int | None, monkeypatch:
     assert int(part.values.isfinite().sum()) == 1
     assert not view.thumbnail().is_exact
     assert computed == [1, 1]
-    assert layer_statistics(view.layer, is_self_attention=True)[1] == 16
+    assert sampled_head_statistics(view.layer, is_self_attention=True)[1] == 16
 
 
 def test_a_thumbnail_is_small() -> None:
@@ -246,10 +246,10 @@ def test_figures_by_hand(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles_file, "STATISTICS_WEIGHTS", most)
     dense = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.25, 0.75]])[None]
     if most == 1:  # one row speaks for all: the second
-        (found,) = layer_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
+        (found,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
         assert (found["first"], found["previous"], found["same"]) == (0.5, 0.5, 0.5)
         return
-    (found,) = layer_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
+    (found,) = sampled_head_statistics(LayerWeights("a", dense), is_self_attention=True)[0]
     assert found["first"] == pytest.approx(1.5 / 3)
     assert found["previous"] == pytest.approx((0.5 + 0.25) / 3)
     assert found["same"] == pytest.approx((1 + 0.5 + 0.75) / 3)
@@ -258,7 +258,7 @@ def test_figures_by_hand(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_figures_without_a_meaning_are_left_out() -> None:
-    (one, *_) = layer_statistics(LayerWeights("a", attended(5, 7)), is_self_attention=False)[0]
+    (one, *_) = sampled_head_statistics(LayerWeights("a", attended(5, 7)), is_self_attention=False)[0]
     assert [name for name, value in one.items() if value is None] == ["distance", "previous", "same"]
-    (one,) = layer_statistics(LayerWeights("a", -torch.ones(3, 3)), is_self_attention=True)[0]
+    (one,) = sampled_head_statistics(LayerWeights("a", -torch.ones(3, 3)), is_self_attention=True)[0]
     assert set(one.values()) == {None}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attent.errors import AttentError
-from attent.training.progress import Meter, Progress, clock
+from attent.training.progress import Meter, Progress, format_duration
 
 RECORD = {"update": 120, "loss": 1.25, "tokens_per_second": 12345.6, "learning_rate": 1e-3, "seconds": 30.0}
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (61.4, "1:01"), (3599.6, "1:00:00"), (7325, "2:02:05")])
 def test_clock(seconds: float, shown: str) -> None:
-    assert clock(seconds) == shown
+    assert format_duration(seconds) == shown
 
 
 def test_a_file_gets_few_lines_and_always_the_last() -> None:

@@ -15,7 +15,7 @@ from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from attent.decoding.constraints import Constraints
 from attent.decoding.labelled import LabelledMap
 from attent.decoding.settings import GREEDY
-from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator, label_decoder_maps
+from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator, label_translation_maps
 from attent.errors import ArgumentError
 from attent.models.model import Memory
 
@@ -149,7 +149,7 @@ class StepwiseDecoding:
         tokens = [BOS, *(self.tokens if with_eos else self.tokens[:-1])]
         with watch(self.translator.model) as maps:
             self.translator.model.decode(self._encode(), torch.tensor([tokens], device=self.translator.device))
-        return label_decoder_maps(maps, self.labels, rows)
+        return label_translation_maps(maps, self.labels, rows)
 
     def _encode(self) -> Memory:
         device = self.translator.device

@@ -195,9 +195,9 @@ class Translator:
             ArgumentError: an element is no pair of texts.
         """
         if isinstance(pairs, Pair) or (isinstance(pairs, tuple) and isinstance(next(iter(pairs), None), str)):
-            return self.score([_pair(pairs)], batch=batch)[0]
+            return self.score([_as_pair(pairs)], batch=batch)[0]
         size = BatchSize(pairs=batch) if isinstance(batch, int) else batch
-        return score_pairs(self.model, [_pair(pair) for pair in pairs], self.source_tokenizer, self.target_tokenizer, size)
+        return score_pairs(self.model, [_as_pair(pair) for pair in pairs], self.source_tokenizer, self.target_tokenizer, size)
 
     def length_error(self, source: str, target: str, limit: int | None) -> str | None:
         """Return the reason why a pair has too many tokens on a side; None if it has not.
@@ -234,10 +234,10 @@ class Translator:
         with watch(self.model) as maps:
             memory = self.model.encode(tokens, torch.tensor([tokens.shape[1]], device=self.device))
             self.model.decode(memory, target_in)
-        return label_decoder_maps(maps, (*self.source_tokenizer.pieces(source),), (*self.target_tokenizer.pieces(target), EOS_LABEL))
+        return label_translation_maps(maps, (*self.source_tokenizer.pieces(source),), (*self.target_tokenizer.pieces(target), EOS_LABEL))
 
 
-def label_decoder_maps(maps: Mapping[str, AttentionMap], source: tuple[str, ...], target: tuple[str, ...]) -> dict[str, LabelledMap]:
+def label_translation_maps(maps: Mapping[str, AttentionMap], source: tuple[str, ...], target: tuple[str, ...]) -> dict[str, LabelledMap]:
     """Label the maps of a translator by name: source pieces in the encoder, the tokens produced and read in the decoder."""
     labelled = {}
     for name, weights in maps.items():
@@ -248,7 +248,7 @@ def label_decoder_maps(maps: Mapping[str, AttentionMap], source: tuple[str, ...]
     return labelled
 
 
-def _pair(pair: object) -> Pair:
+def _as_pair(pair: object) -> Pair:
     match pair:
         case Pair():
             return pair

@@ -115,7 +115,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     def step(self, state: TransformerState | IncrementalState, tokens: Tensor) -> tuple[Tensor, TransformerState | IncrementalState]:
         if isinstance(state, IncrementalState):
-            return transformer_packing.step(self.decoder, self.target_embedding, state, tokens)
+            return transformer_packing.decode_step(self.decoder, self.target_embedding, state, tokens)
         features, state = self._continue(state, tokens[:, None])
         return features[:, 0], state
 

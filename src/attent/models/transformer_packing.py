@@ -191,12 +191,12 @@ def _packed_embedding(embedding: Embedding, attention: MultiHeadAttention, start
     if attention.position is None:
         return PackedEmbedding(tokens.weight, tokens.scale, positions, (None, None))
     base, first = cast(Rotary, attention.position).base, start // ANGLE_BLOCK * ANGLE_BLOCK
-    cosine, sine = _angles(base, attention.key_width, first, angle_count, tokens.weight.device)
+    cosine, sine = _cosine_and_sine(base, attention.key_width, first, angle_count, tokens.weight.device)
     return PackedEmbedding(tokens.weight, tokens.scale, positions, (cosine[start - first :], sine[start - first :]))
 
 
 @lru_cache(maxsize=64)
-def _angles(base: float, width: int, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _cosine_and_sine(base: float, width: int, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return cosine and sine of rotary positions from start on, (T, D/2)."""
     ones = torch.tensor([1.0, 0.0], device=device).repeat(width // 2).expand(1, 1, count, -1)
     rotated = Rotary(base).rotate(ones, torch.arange(start, start + count, device=device)[None])
@@ -227,7 +227,7 @@ def start(decoder: Decoder, memory: Memory) -> IncrementalState | None:
     return IncrementalState(0, buffer, rows[:, :0], keys_values, rows, lengths, stack)
 
 
-def step(decoder: Decoder, embedding: Embedding, state: IncrementalState, tokens: Tensor) -> tuple[Tensor, IncrementalState]:
+def decode_step(decoder: Decoder, embedding: Embedding, state: IncrementalState, tokens: Tensor) -> tuple[Tensor, IncrementalState]:
     """Return the features (B, E) of one more token (B,), and the state that includes it."""
     length, batch = state.length, len(tokens)
     rows = torch.cat((state.rows, torch.arange(batch, device=tokens.device)[:, None]), 1)

@@ -19,7 +19,7 @@ from attent.serve.loaded_run import LoadedRun
 from attent.serve.lru_cache import LRUCache
 from attent.serve.requests import ColumnRequest, ExampleRequest, HeadRequest, RowRequest, TextRequest, TileRequest, TranslateRequest
 from attent.serve.scheduler import Scheduler
-from attent.serve.tiles import HeadView, MapRegion, TilePyramid, layer_statistics
+from attent.serve.tiles import HeadView, MapRegion, TilePyramid, sampled_head_statistics
 from attent.views.build_scene import build_scene
 from attent.views.pages.payload import rgb
 from attent.views.run_scene import scene_of_example
@@ -118,7 +118,7 @@ class Explorer:
     def summary(self, scene: int, name: str) -> dict[str, Any]:
         """Return the statistics of every head of a group, and of how many queries one was computed at most."""
         group = self.scenes[scene].group(name)
-        compute = partial(layer_statistics, is_self_attention=group.is_self_attention)
+        compute = partial(sampled_head_statistics, is_self_attention=group.is_self_attention)
         heads, steps = zip(*(self._now(partial(compute, layer)) for layer in group.layers), strict=True)
         return {"figures": list(heads), "every": max(steps)}
 

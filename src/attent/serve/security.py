@@ -105,7 +105,7 @@ def refusal(status: int, reason: str) -> JSONResponse:
     return JSONResponse({"error": reason}, status)
 
 
-class TimedProtocol(H11Protocol):
+class DeadlineProtocol(H11Protocol):
     """uvicorn's HTTP/1.1; it also closes connections whose request is not complete in time, or when the server ends."""
 
     _timer: asyncio.TimerHandle | None = None

@@ -77,7 +77,7 @@ class ExploreServer:
             import uvicorn
 
             from attent.serve.app import application
-            from attent.serve.security import TimedProtocol
+            from attent.serve.security import DeadlineProtocol
         except ImportError as error:
             raise AttentError(INSTALL) from error
         if host in ("", "0.0.0.0", "::", "*"):
@@ -90,7 +90,7 @@ class ExploreServer:
         hosts = frozenset(f"{name}:{self.port}".lower() for name in names)
         settings = uvicorn.Config(
             application(explorer, hosts=hosts, token=self.token),
-            log_level="error", access_log=False, lifespan="off", ws="none", http=TimedProtocol, loop="asyncio", server_header=False,
+            log_level="error", access_log=False, lifespan="off", ws="none", http=DeadlineProtocol, loop="asyncio", server_header=False,
         )  # fmt: skip
         self._server, self._has_ended = uvicorn.Server(settings), threading.Event()
         # uvicorn handles signals in the main thread only

@@ -11,7 +11,7 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -261,8 +261,15 @@ class TilePyramid:
             self.cache.put(name, pooler.result(reduction))
 
 
-def layer_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[list[dict[str, float | None]], int]:
-    """Return the statistics of each head, None where one has no meaning, and of how many queries one was computed."""
+class SampledStatistics(NamedTuple):
+    """The statistics of each head, None where one has no meaning; one query in `query_step` was computed."""
+
+    heads: list[dict[str, float | None]]
+    query_step: int
+
+
+def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> SampledStatistics:
+    """Return the statistics of each head over some of its queries, or all where they are few."""
     heads, queries, keys = layer.shape
     statistics = HeadStatistics(heads, is_distribution=layer.is_distribution, is_self_attention=is_self_attention)
     step = sampling_step(heads * queries * keys, STATISTICS_WEIGHTS, queries) if layer.is_distribution else 1
@@ -274,7 +281,7 @@ def layer_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[l
         {name: None if math.isnan(value) else value for name, value in zip(HEAD_STATISTICS, head, strict=True)}
         for head in statistics.means().tolist()
     ]
-    return named, step
+    return SampledStatistics(named, step)
 
 
 def sampling_step(weights: int, bound: int, rows: int) -> int:

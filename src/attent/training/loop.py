@@ -266,7 +266,7 @@ class Training:
         if not self.can_save or not self.has_unsaved:
             return
         self.record(done)
-        self._check_finite()
+        self._check_weights_finite()
         self.state.place, self.state.seconds = self.batches.position, self.meter.seconds
         # A validation changes the state but no tensor.
         is_new = self.saved_update != self.state.update
@@ -277,7 +277,7 @@ class Training:
             deque(files or (), maxlen=0)
         self.has_unsaved, self.saved_update = False, self.state.update
 
-    def _check_finite(self) -> None:
+    def _check_weights_finite(self) -> None:
         """Check the weights before a checkpoint of them replaces an older one."""
         for parameter in self.parameters:
             # A sharded parameter has a local part.

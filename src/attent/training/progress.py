@@ -23,7 +23,7 @@ LINE_INTERVAL = 5.0
 Log = Callable[[Mapping[str, Any]], None]
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format seconds as m:ss, or h:mm:ss from an hour on."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -54,10 +54,10 @@ class Progress:
         if not self.is_terminal and done < 1 and now - self.last_shown < LINE_INTERVAL:
             return
         self.last_shown = now
-        remaining = clock(record["seconds"] * (1 / done - 1)) if done > 0 else "?"
+        remaining = format_duration(record["seconds"] * (1 / done - 1)) if done > 0 else "?"
         line = (
             f"update {record['update']}  loss {record['loss']:.4f} nats/{answer}  {record['tokens_per_second']:,.0f} {answer}s/s  "
-            f"rate {record['learning_rate']:.2e}  {clock(record['seconds'])} elapsed, {remaining} left"
+            f"rate {record['learning_rate']:.2e}  {format_duration(record['seconds'])} elapsed, {remaining} left"
         )
         # The escape clears the rest of a longer previous line.
         self._write(f"\r{line}\x1b[K" if self.is_terminal else f"{line}\n")

@@ -100,7 +100,7 @@ class AttentionMap(LazyMatrix):
             raise ArgumentError("a map without keys has no largest weight")
         return self._statistic(statistics.argmax)
 
-    def top(self, n: int) -> tuple[Tensor, Tensor]:
+    def top(self, n: int) -> statistics.TopKeys:
         """Return the n keys of largest weight for each query, and their weights, (…, Tq, n) each, the largest first.
 
         Equal weights come in any order; if a query sees fewer keys, the rest have weight 0.
@@ -112,7 +112,7 @@ class AttentionMap(LazyMatrix):
             raise ArgumentError(f"n must be a whole number from 1 to Tk = {self.call.keys}, got {n!r}")
         with self.tiles() as tiles:
             keys, weights = statistics.top(self.call, tiles, n)
-        return self.call.restore_axes(keys), self.call.restore_axes(weights)
+        return statistics.TopKeys(self.call.restore_axes(keys), self.call.restore_axes(weights))
 
     def entropy(self) -> Tensor:
         """Return −Σⱼ αᵢⱼ log αᵢⱼ of each query in nats, (…, Tq): 0 if one key has all the weight, log n if n keys share it equally.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,14 @@ Span = tuple[int, int]
 Reduction = Literal["mean", "max", "sum"]
 
 
-def top(call: Call, tiles: Iterable[Tile], count: int) -> tuple[Tensor, Tensor]:
+class TopKeys(NamedTuple):
+    """Keys of largest weight, largest first, and their weights, (…, Tq, n) each."""
+
+    keys: Tensor
+    weights: Tensor
+
+
+def top(call: Call, tiles: Iterable[Tile], count: int) -> TopKeys:
     """Return the keys of the `count` largest weights of each query and these weights, (B, H, Tq, count), largest first."""
     shape = (call.batch, call.heads, call.queries, count)
     keys = torch.zeros(shape, dtype=torch.int64, device=call.device)
@@ -41,7 +48,7 @@ def top(call: Call, tiles: Iterable[Tile], count: int) -> tuple[Tensor, Tensor]:
             begin = padded_begin
         index, weights[tile.index] = _largest(columns, count)
         keys[tile.index] = index + begin
-    return keys, weights
+    return TopKeys(keys, weights)
 
 
 def argmax(call: Call, tiles: Iterable[Tile]) -> Tensor:
