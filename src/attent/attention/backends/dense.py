@@ -1,7 +1,7 @@
-"""Dot forms under softmax on a CPU in C++, a sequence at a time: where they are short, PyTorch's steps cost more than what they compute.
+"""Dot forms under softmax on a CPU in C++, a sequence at a time: for short sequences PyTorch's steps cost more than their arithmetic.
 
-Queries, keys and values are read where they lie, the heads of a projection beside each other, and so are the context and the gradients
-written: neither splitting heads nor merging them moves a number. Only the three are kept for the backward.
+The kernel reads queries, keys and values by their strides, the heads of a projection interleaved, and writes the context and gradients
+so too: neither splitting nor merging heads copies a number. Only query, key and value are stored for the backward.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def unsupported(call: Call) -> str | None:
 
 
 def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
-    """The context of each query, (B, H, Tq, Dv)."""
+    """Compute the context of each query, (B, H, Tq, Dv)."""
     assert isinstance(call.score, DotScore)
     scale = call.score.scale(call.query_width)
     seed = 0 if call.seed is None else int(call.seed)
@@ -65,11 +65,11 @@ def _mask_of(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
 
 
 def _plain(call: Call, scale: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """The context by steps that PyTorch differentiates."""
+    """Compute the context by steps that PyTorch differentiates."""
     if is_transformed():
         return reference.run(call, query, LoweredSide(key), value)
     query, key, value = (call.repeat_kv(tensor).to(call.accumulation_dtype) for tensor in (query, key, value))
-    seen, side = mask_info.visible(call), LoweredSide(key)
-    if seen is not None:
-        side, value = reference.without_hidden(seen, side, value)
+    visible, side = mask_info.visible(call), LoweredSide(key)
+    if visible is not None:
+        side, value = reference.without_hidden(visible, side, value)
     return sdpa_dropout.context(call, query, side.features, value, scale).to(call.dtype)

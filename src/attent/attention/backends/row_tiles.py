@@ -1,4 +1,4 @@
-"""Some rows at a time: what the tiled implementation and the maps share."""
+"""Lowered sides and tiles of rows, shared by the backends and the maps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, lower_key
 from attent.attention.mask_info import visible
 
-# Numbers that a tile may hold at a time: 4 MiB of float32, so that what is made of them stays in a CPU's caches; and how many tiles'
-# worth is rather computed at once than twice.
+# Numbers that a tile may hold at a time: 4 MiB of float32, so that its intermediates stay in a CPU's caches; and the size in tiles up to
+# which a table is computed at once, since tiles are computed twice.
 TILE, WHOLE = 2**20, 4
 
 
 class Lowered(NamedTuple):
-    """Both sides lowered, every head spread, in exact type, with the keys that no query sees emptied."""
+    """Both sides lowered in the accumulation type, keys repeated for every head, and those that no query sees set to zero."""
 
     query: LoweredSide
     key: LoweredSide
@@ -31,7 +31,7 @@ def per_row(call: Call, per_pair: int | None = None) -> int:
 
 
 def tiles(call: Call, per_pair: int | None = None, tile: int | None = None) -> list[range]:
-    """The rows, in runs that stay within a tile's size."""
+    """Split the rows into ranges that stay within a tile's size."""
     step = max((tile or TILE) // per_row(call, per_pair), 1)
     return [range(first, min(first + step, call.queries)) for first in range(0, call.queries, step)]
 
@@ -39,22 +39,22 @@ def tiles(call: Call, per_pair: int | None = None, tile: int | None = None) -> l
 def lower(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered:
     """Lower both sides once, for all rows.
 
-    Keys that no query sees are emptied before, so that nothing they hold reaches a gradient of the score's parameters.
+    Keys that no query sees are set to zero before, so that their numbers reach no gradient of the score's parameters.
     """
     lowered_key, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
-    seen = visible(call)
-    if seen is not None:
-        lowered_key, value = reference.without_hidden(seen, lowered_key, value)
+    visible_keys = visible(call)
+    if visible_keys is not None:
+        lowered_key, value = reference.without_hidden(visible_keys, lowered_key, value)
     if not call.lowered:
-        lowered_key = lower_key(call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, seen))
+        lowered_key = lower_key(call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, visible_keys))
     return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
 
 
 def products_of(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:
-    """Features of two lowered sides of a dot form whose product times the scale, also returned, is the score under softmax.
+    """Return features of two lowered sides of a dot form, and the scale; the product times the scale is the score under softmax.
 
-    The key's bias is one more feature, against a constant: it keeps its gradient and the fused kernel; the query's own bias shifts
-    whole rows, which softmax does not see.
+    The key's bias becomes one more feature, against a constant in the query: so it has a gradient and fits the fused kernel. The
+    query's bias shifts whole rows, which changes no weight.
     """
     assert isinstance(call.score, DotScore)
     scale = call.score.scale(query.features.shape[-1])
@@ -65,5 +65,5 @@ def products_of(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tenso
 
 
 def some(side: LoweredSide, tokens: Tensor | slice) -> LoweredSide:
-    """Some queries or keys of a side."""
+    """Select some queries or keys of a side."""
     return LoweredSide(side.features[:, :, tokens], None if side.bias is None else side.bias[:, :, tokens], side.center)

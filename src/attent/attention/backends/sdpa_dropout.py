@@ -1,6 +1,6 @@
-"""Dot forms under softmax with dropout, on a CPU: some heads at a time in place, so that what is made of them stays in a core's cache.
+"""Dot forms under softmax with dropout, on a CPU: some heads at a time, in place, so that scores and weights stay in a core's cache.
 
-PyTorch's fused attention falls back to the whole table for dropout, and so would ours: its mask is a function of (seed, b, h, i, j).
+PyTorch's fused attention computes the whole table for dropout, and does not know a mask that is a function of (seed, b, h, i, j).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from attent.ops.autograd import checkpointed, double_backward, needs_double_back
 from attent.ops.dropout import DropoutMask
 from attent.ops.eligibility import can_run_custom_function
 
-# Pairs that are held at a time: 1 MiB of float32 for their scores, and as much for their weights.
+# Pairs in memory at a time: 1 MiB of float32 for their scores, and as much for their weights.
 CHUNK = 2**18
 
 
@@ -44,7 +44,7 @@ def unsupported(call: Call) -> str | None:
 
 
 def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
-    """The context of each query, (B, H, Tq, Dv)."""
+    """Compute the context of each query, (B, H, Tq, Dv)."""
     if call.is_empty:
         return reference.run(call, query, key, value)
     lowered_query, lowered_key, value = row_tiles.lower(call, query, key, value)
@@ -55,134 +55,131 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
 def context(call: Call, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     """Compute the context of lowered float32 or float64 features, one key head per query head; also without dropout."""
     pairs, seed = call.pairs(), 0 if call.seed is None else call.seed
-    work = _Work(call, scale, DropoutMask.of(pairs.query_index, pairs.key_index, pairs.heads, call.batch, call.dropout, seed))
-    found = _Dropped.apply(query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), work)
-    return found.unflatten(0, (call.batch, call.heads))
+    chunks = _Chunks(call, scale, DropoutMask.of(pairs.query_index, pairs.key_index, pairs.heads, call.batch, call.dropout, seed))
+    return _Dropped.apply(query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), chunks).unflatten(0, (call.batch, call.heads))
 
 
 class _Chunk(NamedTuple):
-    """Heads of sequences, counted sequence by sequence, and rows of queries that are computed together."""
+    """Rows of queries of some groups, the heads of all sequences in order, that are computed together."""
 
     groups: slice
-    row_tiles: slice
-    hidden: AdditiveMask  # (groups|1, rows|1, Tk|1)
+    rows: slice
+    mask: AdditiveMask  # (groups|1, rows|1, Tk|1)
 
 
 @dataclass(frozen=True)
-class _Work:
-    """The settings that the chunks of a call share."""
+class _Chunks:
+    """The chunks of a call and what they share."""
 
     call: Call
     scale: float
     dropout: DropoutMask
 
     def slices(self) -> Iterator[tuple[slice, list[slice]]]:
-        """Rows, and the groups that are computed with them in turn."""
-        every, queries, keys = self.call.batch * self.call.heads, self.call.queries, self.call.keys
-        step, wide = max(CHUNK // keys, 1), max(CHUNK // (queries * keys), 1)
-        for first in range(0, queries, step):
-            yield slice(first, min(first + step, queries)), [slice(group, min(group + wide, every)) for group in range(0, every, wide)]
+        """Yield rows, and the slices of groups that are computed with them in turn."""
+        total, queries, keys = self.call.batch * self.call.heads, self.call.queries, self.call.keys
+        row_step, group_step = max(CHUNK // keys, 1), max(CHUNK // (queries * keys), 1)
+        groups = [slice(begin, min(begin + group_step, total)) for begin in range(0, total, group_step)]
+        for begin in range(0, queries, row_step):
+            yield slice(begin, min(begin + row_step, queries)), groups
 
-    def chunks(self) -> Iterator[_Chunk]:
-        """All of them, the mask made once for the groups that share its rows."""
+    def __iter__(self) -> Iterator[_Chunk]:
+        """Yield all chunks; those of the same rows share a mask."""
         call = self.call
-        for some, several in self.slices():
-            pairs = call.pairs(torch.arange(some.start, some.stop))
+        for rows, groups in self.slices():
+            pairs = call.pairs(torch.arange(rows.start, rows.stop))
             bias = None if call.bias is None else call.bias_of(pairs, call.bias)
-            term, dead = additive(call.allowed(pairs), bias, call.accumulation_dtype)
-            for groups in several:
-                yield _Chunk(groups, some, AdditiveMask(self._some(term, groups), self._some(dead, groups)))
+            term, fully_masked = additive(call.allowed(pairs), bias, call.accumulation_dtype)
+            for group in groups:
+                yield _Chunk(group, rows, AdditiveMask(self._of_groups(term, group), self._of_groups(fully_masked, group)))
 
-    def _some(self, table: Tensor | None, groups: slice) -> Tensor | None:
+    def _of_groups(self, table: Tensor | None, groups: slice) -> Tensor | None:
         """Select some groups of a table (B|1, H|1, rows|1, Tk|1)."""
         if table is None or table.shape[0] == table.shape[1] == 1:
             return None if table is None else table[0]
-        number = torch.arange(groups.start, groups.stop)
-        batch, head = number // self.call.heads, number % self.call.heads
+        index = torch.arange(groups.start, groups.stop)
+        batch, head = index // self.call.heads, index % self.call.heads
         return table[batch if table.shape[0] > 1 else 0, head if table.shape[1] > 1 else 0]
 
-    def weights(self, query: Tensor, key: Tensor, hidden: AdditiveMask, scores: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-        """The weights of a chunk before dropout, (groups, rows, Tk); memory for its scores and for them may be given."""
+    def weights(self, query: Tensor, key: Tensor, mask: AdditiveMask, scores: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        """Compute the weights of a chunk before dropout, (groups, rows, Tk), in the memory `out`; its scores in `scores`."""
         scores = _times(query, key.mT, self.scale, scores)
-        if hidden.term is not None:
-            scores = scores.add_(hidden.term)
+        if mask.term is not None:
+            scores = scores.add_(mask.term)
         weights = torch.softmax(scores, -1, out=out)
-        return weights if hidden.fully_masked is None else weights.masked_fill_(hidden.fully_masked, 0.0)
+        return weights if mask.fully_masked is None else weights.masked_fill_(mask.fully_masked, 0.0)
 
 
-def _times(one: Tensor, other: Tensor, factor: float, out: Tensor | None = None) -> Tensor:
-    """The products of matrices times a factor, in one pass."""
-    return torch.baddbmm(one.new_empty(1, 1, 1), one, other, beta=0, alpha=factor, out=out)
+def _times(left: Tensor, right: Tensor, factor: float, out: Tensor | None = None) -> Tensor:
+    """Compute the products of matrices times a factor, in one pass."""
+    return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=factor, out=out)
 
 
-class _Memory:
-    """Places for what a chunk is made of, used again for each."""
+class _Buffers:
+    """Memory for the tables of a chunk, reused for each."""
 
-    def __init__(self, like: Tensor, work: _Work, places: int) -> None:
-        self.keys = work.call.keys
-        row_tiles, groups = next(work.slices())
-        size = (groups[0].stop - groups[0].start) * (row_tiles.stop - row_tiles.start) * self.keys
-        self.places = [like.new_empty(size) for _ in range(places)]
+    def __init__(self, like: Tensor, chunks: _Chunks, count: int) -> None:
+        self.keys = chunks.call.keys
+        rows, groups = next(chunks.slices())
+        size = (groups[0].stop - groups[0].start) * (rows.stop - rows.start) * self.keys
+        self.buffers = [like.new_empty(size) for _ in range(count)]
 
-    def of(self, query: Tensor) -> list[Tensor]:
-        """The places, (groups, rows, Tk) each, for a chunk's queries."""
-        return [place[: query.shape[0] * query.shape[1] * self.keys].view(*query.shape[:2], self.keys) for place in self.places]
+    def views(self, query: Tensor) -> list[Tensor]:
+        """Return a table (groups, rows, Tk) of each buffer for a chunk's queries."""
+        return [buffer[: query.shape[0] * query.shape[1] * self.keys].view(*query.shape[:2], self.keys) for buffer in self.buffers]
 
 
 class _Dropped(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: _Work) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, chunks: _Chunks) -> Tensor:
         context = value.new_empty(*query.shape[:2], value.shape[2])
-        # few weights are rather kept than computed again
-        few = len(query) * work.call.queries * work.call.keys <= row_tiles.WHOLE * row_tiles.TILE and any(ctx.needs_input_grad)
-        kept = query.new_empty(*query.shape[:2], work.call.keys) if few else None
-        memory = _Memory(query, work, 2)
-        for groups, some, hidden in work.chunks():
-            lowered_query = query[groups, some]
-            scores, found = memory.of(lowered_query)
-            weights = work.weights(lowered_query, key[groups], hidden, scores, found if kept is None else kept[groups, some])
-            context[groups, some] = torch.bmm(work.dropout.apply(weights, groups, some, scores), value[groups])
-        ctx.save_for_backward(query, key, value, kept)
-        ctx.work = work
+        # a small table of weights is stored rather than computed again
+        is_small = len(query) * chunks.call.queries * chunks.call.keys <= row_tiles.WHOLE * row_tiles.TILE
+        stored = query.new_empty(*query.shape[:2], chunks.call.keys) if is_small and any(ctx.needs_input_grad) else None
+        buffers = _Buffers(query, chunks, 2)
+        for groups, rows, mask in chunks:
+            queries = query[groups, rows]
+            scores, table = buffers.views(queries)
+            weights = chunks.weights(queries, key[groups], mask, scores, table if stored is None else stored[groups, rows])
+            context[groups, rows] = torch.bmm(chunks.dropout.apply(weights, groups, rows, scores), value[groups])
+        ctx.save_for_backward(query, key, value, stored)
+        ctx.chunks = chunks
         return context
 
     @staticmethod
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        query, key, value, kept = ctx.saved_tensors
-        work: _Work = ctx.work
+        query, key, value, stored = ctx.saved_tensors
+        chunks: _Chunks = ctx.chunks
         if needs_double_backward(gradient):
-            # slices of everything would be aliases, of which there is no batch
+            # narrow, since a slice of everything would be an alias, which batched gradients do not have
             gradients = [
-                gradient.narrow(0, groups.start, groups.stop - groups.start).narrow(1, some.start, some.stop - some.start)
-                for groups, some, _ in work.chunks()
+                gradient.narrow(0, groups.start, groups.stop - groups.start).narrow(1, rows.start, rows.stop - rows.start)
+                for groups, rows, _ in chunks
             ]
-            return *double_backward(partial(_plain, work), (query, key, value), gradients), None
+            return *double_backward(partial(_plain, chunks), (query, key, value), gradients), None
         dq, dk, dv = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
-        memory = _Memory(query, work, 2 if kept is not None else 3)
-        for groups, some, hidden in work.chunks():
-            lowered_query, lowered_key, up = query[groups, some], key[groups], gradient[groups, some]
-            first, second, *third = memory.of(lowered_query)
-            weights = work.weights(lowered_query, lowered_key, hidden, first, *third) if kept is None else kept[groups, some]
-            dv[groups].baddbmm_(work.dropout.apply(weights, groups, some, first).mT, up)
-            dweights = torch.bmm(up, value[groups].mT, out=second)
+        buffers = _Buffers(query, chunks, 2 if stored is not None else 3)
+        for groups, rows, mask in chunks:
+            queries, keys, dcontext = query[groups, rows], key[groups], gradient[groups, rows]
+            first, second, *third = buffers.views(queries)
+            weights = chunks.weights(queries, keys, mask, first, *third) if stored is None else stored[groups, rows]
+            dv[groups].baddbmm_(chunks.dropout.apply(weights, groups, rows, first).mT, dcontext)
+            dweights = torch.bmm(dcontext, value[groups].mT, out=second)
             dscores = torch._softmax_backward_data(  # pyright: ignore[reportPrivateImportUsage]
-                work.dropout.apply(dweights, groups, some, dweights), weights, -1, weights.dtype, grad_input=first
+                chunks.dropout.apply(dweights, groups, rows, dweights), weights, -1, weights.dtype, grad_input=first
             )
-            dq[groups, some] = _times(dscores, lowered_key, work.scale)
-            dk[groups].baddbmm_(dscores.mT, lowered_query, alpha=work.scale)
+            dq[groups, rows] = _times(dscores, keys, chunks.scale)
+            dk[groups].baddbmm_(dscores.mT, queries, alpha=chunks.scale)
         return dq, dk, dv, None
 
 
-def _plain(work: _Work, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """The chunks' contexts by steps that PyTorch differentiates, which keep none of their weights."""
+def _plain(chunks: _Chunks, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    """Compute the chunks' contexts by steps that PyTorch differentiates, which store none of their weights."""
 
-    def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, some: slice, hidden: AdditiveMask) -> Tensor:
-        weights = work.weights(query, key, hidden)
+    def context(query: Tensor, key: Tensor, value: Tensor, groups: slice, rows: slice, mask: AdditiveMask) -> Tensor:
+        weights = chunks.weights(query, key, mask)
         factors = torch.ones_like(weights, requires_grad=False)
-        return (weights * work.dropout.apply(factors, groups, some, factors)) @ value
+        return (weights * chunks.dropout.apply(factors, groups, rows, factors)) @ value
 
-    return [
-        checkpointed(context, query[groups, some], key[groups], value[groups], groups, some, hidden)
-        for groups, some, hidden in work.chunks()
-    ]
+    return [checkpointed(context, query[groups, rows], key[groups], value[groups], groups, rows, mask) for groups, rows, mask in chunks]
