@@ -19,7 +19,7 @@ def missing() -> str | None:
         return "no Triton: it is installed with torch for CUDA"
     if GPU:
         return None
-    if "triton" in sys.modules and "attent.ops.tanh_score.triton.lanes" not in sys.modules:
+    if "triton" in sys.modules and "attent.ops.tanh_score.triton.tiles" not in sys.modules:
         return "Triton was imported before it was told to interpret"
     # it asks where a kernel is defined
     before = os.environ.get("TRITON_INTERPRET")

@@ -109,3 +109,31 @@ def test_one_number_by_hand(device: torch.device) -> None:
     v = torch.tensor([[2.0, 3.0]], device=device)
     # 2·tanh 1.5 + 3·tanh 0, 2·tanh 0 + 3·tanh 1
     torch.testing.assert_close(tiles.scores(query, key, v).cpu(), torch.tensor([[[[1.8102965, 2.2847826]]]]))
+
+
+def test_what_is_wide_is_told_and_kept_finite(device: torch.device) -> None:
+    from attent.ops.tanh_score.triton import tiles
+
+    features = torch.zeros(1, 2, 3, 5, device=device)
+    features[0, 1, 2, 3], features[0, 0, 1, 0], features[0, 0, 0, 0] = 1e3, float("nan"), tiles.WIDE
+    laid = tiles.kernel_operand(features, 0.5)
+    assert laid.narrow.tolist() == [[1, 0, 1], [1, 1, 0]]
+    assert laid.powers[1].isfinite().all()
+    assert laid.transposed.shape == (2, 6, 3)
+    assert not laid.transposed[:, 5].any()
+    # a pair of them multiplied is finite too
+    most = (0.5 * torch.tensor(4 * tiles.WIDE).exp() + 0.5).square()
+    assert most.isfinite()
+
+
+def test_every_head_has_its_direction(device: torch.device) -> None:
+    from attent.ops.tanh_score.triton import tiles
+
+    v = torch.arange(3.0, device=device)[None]
+    torch.testing.assert_close(tiles.directions(v, 2), torch.tensor([[0.0, 1.0, 2.0, 0.0]] * 2, device=device))
+
+
+def test_blocks_are_powers_of_two_within_bounds(device: torch.device) -> None:
+    from attent.ops.tanh_score.triton import tiles
+
+    assert [tiles.power_of_two(size, 16, 64) for size in (1, 16, 17, 64, 65, 0)] == [16, 16, 32, 64, 64, 16]

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attent.ops.tanh_score.triton import tiles
-from attent.ops.tanh_score.triton.lanes import (
+from attent.ops.tanh_score.triton.tiles import (
     ASSEMBLY,
     OPTIONS,
     all_narrow,
