@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attent.ops.dropout import dropout
-from attent.ops.eligibility import can_run_native
-
-# Four elements share one 64-bit random number; PyTorch draws one for each.
-BITS = 16
-# Features from which on the library's sweep repays the hashing of its rows and columns.
-MIN_NATIVE = 2**15
 
 
 class Dropout(nn.Module):
@@ -38,16 +30,7 @@ class Dropout(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features of any shape → the same shape."""
-        if not self.active_share:
-            return features
-        if features.device.type != "cpu":
-            return F.dropout(features, self.share)
-        if features.numel() >= MIN_NATIVE and can_run_native(features) and not torch.is_inference_mode_enabled():
-            return dropout(features, self.share, int(torch.randint(2**31 - 1, ())))
-        threshold = round(self.share * 2**BITS)
-        words = torch.empty(-(-features.numel() * BITS // 64), dtype=torch.int64).random_(-(2**63), None)
-        bits = words.view(torch.int16)[: features.numel()].view(features.shape)
-        return features.masked_fill(bits < threshold - 2 ** (BITS - 1), 0.0) * (2**BITS / (2**BITS - threshold))
+        return dropout(features, self.share) if self.active_share else features
 
     def extra_repr(self) -> str:
         """The share, for print."""

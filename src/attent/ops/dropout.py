@@ -12,10 +12,15 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.eligibility import can_run_native, needs_plain_torch
 
+# Four elements share one 64-bit random number; PyTorch draws one for each.
+BITS = 16
+# Features from which on the library's sweep repays the hashing of its rows and columns.
+MIN_NATIVE = 2**15
 WORD = 0xFFFFFFFF
 # Odd and far from small ratios: the primes of xxHash (Collet 2012), one for each axis of a row.
 _SEQUENCE, _HEAD, _ROW = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
@@ -103,13 +108,24 @@ def feature_mask(features: Tensor, probability: float, seed: int) -> DropoutMask
     return DropoutMask.of(torch.arange(features.numel() // width), torch.arange(width), 1, 1, probability, seed)
 
 
-def dropout(features: Tensor, probability: float, seed: int) -> Tensor:
-    """Drop float32 features of any shape on a CPU, in one sweep of the library, and in another for the gradients."""
-    return _Dropout.apply(features, probability, seed)
+def dropout(features: Tensor, probability: float) -> Tensor:
+    """Drop features of any shape, with random numbers from torch's generator.
+
+    Many float32 features on a CPU are dropped by the hash in one sweep of the library, and in another for the gradients. Fewer are
+    compared with 16 random bits each, which rounds the probability to a multiple of 1/65,536, and the scale with it.
+    """
+    if features.device.type != "cpu":
+        return F.dropout(features, probability)
+    if features.numel() >= MIN_NATIVE and can_run_native(features) and not torch.is_inference_mode_enabled():
+        return _Dropout.apply(features, probability, int(torch.randint(2**31 - 1, ())))
+    cutoff = round(probability * 2**BITS)
+    words = torch.empty(-(-features.numel() * BITS // 64), dtype=torch.int64).random_(-(2**63), None)
+    bits = words.view(torch.int16)[: features.numel()].view(features.shape)
+    return features.masked_fill(bits < cutoff - 2 ** (BITS - 1), 0.0) * (2**BITS / (2**BITS - cutoff))
 
 
 class _Dropout(torch.autograd.Function):
-    """Its gradient is itself, being linear: of any order."""
+    """Dropout by the hash. It is linear, hence its own gradient of any order."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, probability: float, seed: int) -> Tensor:
