@@ -47,7 +47,17 @@ B = TypeVar("B", bound=TrainingBatch)
 
 
 @dataclass(frozen=True)
-class Batch:
+class TensorBatch:
+    """Base of batches whose fields are tensors and plain numbers."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the batch to a device."""
+        tensors = {name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)
+
+
+@dataclass(frozen=True)
+class Batch(TensorBatch):
     """Pairs, right-padded with PAD; all int64.
 
     Args:
@@ -65,11 +75,6 @@ class Batch:
     target_out: Tensor
     target_lengths: Tensor
     tokens: int
-
-    def to(self, device: torch.device | str) -> Batch:
-        """Move the batch to a device."""
-        fields = (self.source, self.source_lengths, self.target_in, self.target_out, self.target_lengths)
-        return Batch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
 
     def trim_padding(self, longest: int | None) -> Batch:
         """Cut padding beyond the longest sequence that a model can read; no pair is longer than that."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.data.batches import KEY_MULTIPLE, Examples, Sequences
+from attent.data.batches import KEY_MULTIPLE, Examples, Sequences, TensorBatch
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.errors import DataError
 
@@ -24,7 +24,7 @@ MASK_SHARE = 0.8
 
 
 @dataclass(frozen=True)
-class MaskedBatch:
+class MaskedBatch(TensorBatch):
     """Lines with masked tokens; all int64.
 
     Args:
@@ -43,10 +43,6 @@ class MaskedBatch:
     def tokens(self) -> int:
         """The number of masked tokens."""
         return len(self.labels)
-
-    def to(self, device: torch.device | str) -> MaskedBatch:
-        """Move the batch to a device."""
-        return MaskedBatch(*(field.to(device, non_blocking=True) for field in (self.token_ids, self.lengths, self.positions, self.labels)))
 
     def zero_weight(self) -> MaskedBatch:
         """Return these lines with no masked token to predict."""
@@ -114,8 +110,7 @@ class MaskedLines(Examples[MaskedBatch]):
         random_tokens = SPECIALS + splitmix64(second_hashes) % np.uint64(max(self.size - SPECIALS, 1))
         unmasked = np.where(uniform < (1 + MASK_SHARE) / 2, random_tokens.astype(np.int64), labels)
         inputs[positions] = self.size if only_masks else np.where(uniform < MASK_SHARE, self.size, unmasked)
-        arrays = (inputs.reshape(tokens.shape), lengths, positions, labels)
-        return MaskedBatch(*map(torch.from_numpy, arrays))
+        return MaskedBatch(*map(torch.from_numpy, (inputs.reshape(tokens.shape), lengths, positions, labels)))
 
 
 def hash_positions(seed: int, epoch: int, rows: np.ndarray, length: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.data.batches import KEY_MULTIPLE, Examples, Sequences, round_up
+from attent.data.batches import KEY_MULTIPLE, Examples, Sequences, TensorBatch, round_up
 from attent.data.labelled.arrays import VectorSequences
 from attent.data.labelled.inputs import Inputs, PictureInputs, VectorInputs
 from attent.data.labelled.pictures import Augmentation, Pictures, to_unit_range
@@ -21,7 +21,7 @@ CLASSES, ROWS = "classes", "chosen"
 
 
 @dataclass(frozen=True)
-class LabelledBatch:
+class LabelledBatch(TensorBatch):
     """Examples with their classes.
 
     Args:
@@ -35,11 +35,6 @@ class LabelledBatch:
     lengths: Tensor
     classes: Tensor
     tokens: int
-
-    def to(self, device: torch.device | str) -> LabelledBatch:
-        """Move the batch to a device."""
-        fields = (self.sequence, self.lengths, self.classes)
-        return LabelledBatch(*(field.to(device, non_blocking=True) for field in fields), tokens=self.tokens)
 
     def trim_padding(self, longest: int | None) -> LabelledBatch:
         """Cut padding beyond so many tokens or vectors, but none of an example."""
