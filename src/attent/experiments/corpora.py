@@ -15,7 +15,7 @@ from attent.data.report import ReadReport
 from attent.data.text import Pair
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.errors import ArgumentError, DataError
-from attent.runs.durable import new_file
+from attent.runs.durable import write_text
 
 # The parts of Multi30k, English to German, lower-cased and split into words, in the folder that `attent data multi30k` fills.
 MULTI30K = {
@@ -118,8 +118,7 @@ def join_captions(folder: Path, out: Path) -> tuple[dict[str, str], list[Pair]]:
     for part, pairs in {"train": _training_pairs(captions["train"]), "valid": _balanced_pairs(captions["valid"])}.items():
         path, text = out / f"{part}.tsv", "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
         if not path.is_file():
-            with new_file(path) as file:
-                file.write_text(text, encoding="utf-8")
+            write_text(path, text)
         elif path.read_bytes() != text.encode():
             raise ArgumentError(f"{path} holds other captions than those of {folder}: name another folder with --out")
         files[part] = str(path.resolve())

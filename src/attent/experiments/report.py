@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from attent.errors import AttentError
 from attent.experiments import figures as drawing
 from attent.experiments.figures import Figure
-from attent.runs.durable import new_file
+from attent.runs.durable import write_text
 
 # Values by key: text, numbers, or None where there is none.
 Row = dict[str, Any]
@@ -139,8 +139,7 @@ class ModelComparison:
             f"{self.name}.json": json.dumps(self.values(), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
         }
         for name, text in texts.items():
-            with new_file(folder / name) as file:
-                file.write_text(text, encoding="utf-8")
+            write_text(folder / name, text)
         return [*(folder / name for name in texts), *pictures]
 
 

@@ -19,7 +19,7 @@ from attent.data.text import TranslationCorpus
 from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, RunError, UnknownNameError
 from attent.runs.config import CONFIG, read_config
-from attent.runs.durable import new_file
+from attent.runs.durable import write_text
 from attent.runs.folder import LOG, MODEL
 from attent.runs.weights import digest
 from attent.tasks.recipe import follow, resume
@@ -202,8 +202,7 @@ def claim(folder: Path, experiment: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{folder} cannot be written: {error.strerror}") from error
-    with new_file(mark) as file:
-        file.write_text(json.dumps({"comparison": experiment}) + "\n", encoding="utf-8")
+    write_text(mark, json.dumps({"comparison": experiment}) + "\n")
 
 
 def train(plans: Sequence[TrainingPlan], folder: Path, *, judging: float = 0.0, say: Say = print, progress: Progress | None = None) -> None:
@@ -303,9 +302,8 @@ def translate(plan: TrainingPlan, folder: Path, name: str, texts: Sequence[str],
     begin = time.perf_counter()
     translations = translator.translate(texts)
     seconds = time.perf_counter() - begin
-    with new_file(path) as file:
-        values = {"weights": weights, "seconds": seconds, "sources": list(texts), "translations": translations}
-        file.write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
+    values = {"weights": weights, "seconds": seconds, "sources": list(texts), "translations": translations}
+    write_text(path, json.dumps(values, ensure_ascii=False) + "\n")
     return Translations(translations, seconds)
 
 

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from attent.bounded import open_regular, read_json
 from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.runs.config import CONFIG, LARGEST, read_config, versions
-from attent.runs.durable import new_file
+from attent.runs.durable import write_text
 from attent.runs.folder import MODEL, tokenizer_file
 from attent.runs.weights import digest
 
@@ -92,8 +92,7 @@ def write(manifest: Manifest, folder: Path) -> None:
     Raises:
         RunError: it cannot be written.
     """
-    with new_file(folder / MANIFEST) as file:
-        file.write_text(manifest.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
+    write_text(folder / MANIFEST, manifest.model_dump_json(indent=2, by_alias=True) + "\n")
 
 
 def read(folder: Path, engine: str, run: Path) -> Manifest:

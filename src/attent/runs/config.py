@@ -14,7 +14,7 @@ from attent import bounded, registry
 from attent.data.settings import VectorsSettings
 from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings
-from attent.runs.durable import new_file
+from attent.runs.durable import write_text
 
 Task = Literal["translate", "fill-mask", "classify"]
 FORMAT = 3
@@ -109,8 +109,7 @@ def write_config(config: RunConfig, path: Path) -> None:
     Raises:
         RunError: it cannot be written.
     """
-    with new_file(path / CONFIG) as file:
-        file.write_text(config.model_copy(update={"format": FORMAT}).model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_text(path / CONFIG, config.model_copy(update={"format": FORMAT}).model_dump_json(indent=2) + "\n")
 
 
 def read_config(path: Path | str) -> RunConfig:

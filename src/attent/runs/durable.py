@@ -42,6 +42,12 @@ def new_file(path: Path) -> Iterator[Path]:
             raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text by `new_file`."""
+    with new_file(path) as file:
+        file.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Fill a folder that replaces `path` when the block ends; if the block fails, `path` stays as it was.

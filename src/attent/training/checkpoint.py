@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from attent.bounded import read_text
 from attent.errors import DataError, RunError, first_fault
 from attent.models.model import Model
-from attent.runs.durable import draft_of, new_file, new_folder, sweep
+from attent.runs.durable import draft_of, new_file, new_folder, sweep, write_text
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, fitting, read_tensors, tensors_of, write_tensors
 from attent.training.autotune import ComputeConfig
@@ -104,8 +104,7 @@ class Checkpoints:
         state.log, state.random = self.sync_log(), _rng_states(state.device)
         checkpoint, text = self.folder / f"{state.update:08}", state.model_dump_json(indent=2) + "\n"
         if files is None:
-            with new_file(checkpoint / STATE) as file:
-                file.write_text(text, encoding="utf-8")
+            write_text(checkpoint / STATE, text)
         else:
             with new_folder(checkpoint) as draft:
                 for name, tensors in files:
