@@ -14,14 +14,14 @@ from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from attent.ops.autograd import is_autocast
 from attent.ops.eligibility import is_known_true, is_readable
 
-# the classes whose rows are known to be what they say
+# the classes of normalizers whose rows were checked to be distributions
 _DISTRIBUTIONS: WeakSet[type[Normalizer]] = WeakSet(NORMALIZERS.values())
 
 
 def agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The three tensors if they are of one dtype and device; under autocast brought to one.
+    """Return the three tensors, which must be of one dtype and device; under autocast convert them to its dtype.
 
-    A key side that was lowered may be float32 beside 16-bit queries and values.
+    A lowered key side may be float32 when queries and values have 16 bits.
     """
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         raise ArgumentError(f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in (query, key, value))}")
@@ -42,14 +42,14 @@ def agreeing(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tup
 
 
 def alike(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Raise where one tensor has more axes than another: of (B, T, D) and (B, H, T, D) the first axes mean different things."""
+    """Raise if the tensors differ in their number of axes: leading axes are not broadcast."""
     if not query.dim() == key.dim() == value.dim():
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
         raise ShapeError(f"query, key and value must have the same number of axes, for leading axes are not broadcast, got {shapes}")
 
 
 def four_axes(tensor: Tensor) -> Tensor:
-    """(B, H, T, D) of a tensor with four, three or two axes."""
+    """Return a tensor with four, three or two axes as (B, H, T, D)."""
     if tensor.dim() == 4:
         return tensor
     if tensor.dim() == 3:
@@ -60,7 +60,7 @@ def four_axes(tensor: Tensor) -> Tensor:
 
 
 def shapes(query: torch.Size, key: torch.Size, value: torch.Size) -> None:
-    """Raise where (B, H, Tq, Dq), (B, G, Tk, Dk) and (B, G, Tk, Dv) do not fit together."""
+    """Raise if (B, H, Tq, Dq), (B, G, Tk, Dk) and (B, G, Tk, Dv) do not fit together."""
     (batch, heads, _, _), (batch_of_key, key_heads, keys, _) = query, key
     if batch_of_key != batch:
         raise ShapeError(f"key must be (B, …) with B = {batch} as in query, got {tuple(key)}")
@@ -71,27 +71,27 @@ def shapes(query: torch.Size, key: torch.Size, value: torch.Size) -> None:
 
 
 def numbers(dropout: object, seed: object, soft_cap: object) -> None:
-    """Raise where a number is none, or out of range."""
+    """Raise if one of these is no number, or out of range."""
     if not isinstance(dropout, int | float) or not 0.0 <= dropout < 1.0:
         raise ArgumentError(f"dropout must be in [0, 1), got {dropout!r}")
     if dropout and seed is None:
         raise ArgumentError("dropout needs a seed: its mask is a function of (seed, b, h, i, j)")
-    whole = seed.numel() == 1 and not seed.is_floating_point() if isinstance(seed, Tensor) else isinstance(seed, int | None)
-    if not whole:
+    is_whole = seed.numel() == 1 and not seed.is_floating_point() if isinstance(seed, Tensor) else isinstance(seed, int | None)
+    if not is_whole:
         raise ArgumentError(f"seed must be a whole number, or a tensor that holds one, got {seed!r}")
     if soft_cap is not None and (not isinstance(soft_cap, int | float) or not soft_cap > 0):
         raise ArgumentError(f"soft_cap must be > 0, got {soft_cap!r}")
 
 
 def on_device(device: torch.device, **tensors: object) -> None:
-    """Raise where one of the tensors lies elsewhere."""
+    """Raise if one of the tensors is on another device."""
     for name, tensor in tensors.items():
         if isinstance(tensor, Tensor) and tensor.device != device:
             raise DeviceError(f"{name} must lie on {device} as query, got {tensor.device}")
 
 
 def lengths_within(lengths: object, keys: int) -> Tensor:
-    """Lengths (B,) that are whole numbers from 0 to Tk; a list will do."""
+    """Return lengths (B,), a tensor or a list, which must be whole numbers from 0 to Tk."""
     try:
         lengths = torch.as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -102,21 +102,21 @@ def lengths_within(lengths: object, keys: int) -> Tensor:
 
 
 def four_axes_of_bias(bias: object, axes: int, full: tuple[int, int, int, int]) -> Tensor:
-    """A bias as (B|1, H|1, Tq|1, Tk|1), the scores being (B, H, Tq, Tk)."""
+    """Return a bias as (B|1, H|1, Tq|1, Tk|1) for scores (B, H, Tq, Tk) of the full shape."""
     if not isinstance(bias, Tensor):
         raise ArgumentError(f"bias must be a tensor, got {bias!r}")
     if not bias.is_floating_point():
         raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
-    wide = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
-    if wide.dim() != 4 or any(have not in (1, need) for have, need in zip(wide.shape, full, strict=True)):
+    result = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
+    if result.dim() != 4 or any(size not in (1, expected) for size, expected in zip(result.shape, full, strict=True)):
         raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {full}, got {tuple(bias.shape)}")
-    return wide
+    return result
 
 
 def distribution(normalizer: Normalizer, heads: int, keys: int, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise where a normalizer of one's own says that its rows are distributions, and they are not.
+    """Raise if a caller's own normalizer claims that its rows are distributions, and they are not.
 
-    It is asked for one row of a head, once for each class; ours, which the tests hold to it, are not asked.
+    Check one row of each head, once for each class; the package's own normalizers are checked by its tests instead.
     """
     kind = type(normalizer)
     if kind in _DISTRIBUTIONS or not normalizer.is_distribution or not (heads and keys):
@@ -125,17 +125,17 @@ def distribution(normalizer: Normalizer, heads: int, keys: int, device: torch.de
     if not is_readable(scores):
         return
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
-        low, high, least = row_sums(normalizer(scores))
-    if max(1.0 - low, high - 1.0, -least) > 1e-3:
+        low, high, minimum = row_sums(normalizer(scores))
+    if max(1.0 - low, high - 1.0, -minimum) > 1e-3:
         raise ArgumentError(
             f"normalizer {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to {low:.4g} to "
-            f"{high:.4g} and the least is {least:.4g}; set is_distribution = False in the class, or normalize"
+            f"{high:.4g} and the least is {minimum:.4g}; set is_distribution = False in the class, or normalize"
         )
     _DISTRIBUTIONS.add(kind)
 
 
 def row_sums(weights: Tensor) -> tuple[float, float, float]:
-    """The least and the largest sum of a row, and the least weight."""
+    """Return the least and the largest sum of a row, and the least weight."""
     sums = weights.detach().sum(-1)
     return float(sums.min()), float(sums.max()), float(weights.detach().min())
 
@@ -151,7 +151,7 @@ def first_position(start: object, lengths: Tensor | None, batch: int, queries: i
     if isinstance(start, int) and not isinstance(start, bool):
         return start
     try:
-        # whole numbers of other makes, such as NumPy's
+        # whole numbers of other types, such as NumPy's
         return operator.index(None if isinstance(start, bool) else start)  # pyright: ignore[reportArgumentType]
     except TypeError:
         raise ArgumentError(f"query_start must be a whole number or (B,) of them, got {type(start).__name__}") from None

@@ -1,7 +1,7 @@
-"""From what a caller writes to the part that is meant: names, aliases, "my.module:Class", functions, modules.
+"""Parts of attention from what a caller passes: names, aliases, "my.module:Class", functions, modules.
 
-A part that is whole without arguments may be given by name; one with parameters, or with a value that has no default, is a
-module the caller owns, and its bare name raises.
+A part that needs no arguments may be given by name. One with parameters, or with an argument that has no default, is a module
+that the caller builds and owns; its bare name raises.
 """
 
 from __future__ import annotations
@@ -41,53 +41,51 @@ class Own(Score):
         scores = self.function(query, key)
         expected = (*query.shape[:-1], key.shape[-2])
         if not isinstance(scores, Tensor) or tuple(scores.shape) != expected:
-            came = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ShapeError(f"a score must return (B, H, Tq, Tk) = {expected}, got {came}")
+            actual = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise ShapeError(f"a score must return (B, H, Tq, Tk) = {expected}, got {actual}")
         return scores
 
 
-def _lacking(part: type[Any]) -> list[str]:
-    """The arguments that a part cannot do without."""
+def _required(part: type[Any]) -> list[str]:
+    """Return the arguments without a default."""
     parameters = inspect.signature(part).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty and parameter.kind in kinds]
 
 
-def _can(built: Any, plain: Any, part: type[Any]) -> bool:
-    """Return whether a class method builds the part: its own, or the inherited one, which passes no arguments."""
-    return built.__func__ is not plain.__func__ or not _lacking(part)
+def _can_build(method: Any, inherited: Any, part: type[Any]) -> bool:
+    """Return whether a class method can build the part: the inherited one passes no arguments."""
+    return method.__func__ is not inherited.__func__ or not _required(part)
 
 
 class _Named:
-    """The parts of one kind by name: whole ones built once, so that a compiled graph finds them ready."""
+    """The parts of one kind by name; those without arguments are built once, outside of compiled graphs."""
 
-    def __init__(self, kind: str, found: dict[str, type[Any]]) -> None:
+    def __init__(self, kind: str, parts: dict[str, type[Any]]) -> None:
         self.kind = kind
-        self.table = registry.with_aliases(found)
-        self.whole = [name for name, part in found.items() if not _lacking(part)]
-        whole = {found[name]: found[name]() for name in self.whole}
-        self.ready = {name: whole[part] for name, part in self.table.items() if part in whole}
+        self.table = registry.with_aliases(parts)
+        self.names_without_arguments = [name for name, part in parts.items() if not _required(part)]
+        built = {parts[name]: parts[name]() for name in self.names_without_arguments}
+        self.ready = {name: built[part] for name, part in self.table.items() if part in built}
 
     def part(self, name: str) -> Any:
-        """The part that a name stands for."""
-        ready = self.ready.get(name)
-        return self._other(name) if ready is None else ready
-
-    def _other(self, name: str) -> Any:
+        """Return the part of this name, built without arguments if it is a class."""
+        if name in self.ready:
+            return self.ready[name]
         part = registry.find(self.kind, name, self.table)
         if not isinstance(part, type):
             return part
-        if _lacking(part):
+        if _required(part):
             raise MissingArgumentError(
-                f"{self.kind} {name!r} has parameters or values that its bare name cannot give: pass one you keep, {self.written(name)}"
+                f"{self.kind} {name!r} has parameters or values that its bare name cannot give: pass one you keep, {self.expression(name)}"
             )
         return part()
 
-    def written(self, name: str) -> str | None:
+    def expression(self, name: str) -> str | None:
         """Return the Python expression of a part that needs arguments; None if its name is enough."""
         part = registry.find(self.kind, name, self.table)
-        lacking = _lacking(part) if isinstance(part, type) else []
-        return f"{self.kind}={part.__name__}({', '.join(lacking)})" if lacking else None
+        required = _required(part) if isinstance(part, type) else []
+        return f"{self.kind}={part.__name__}({', '.join(required)})" if required else None
 
 
 _scores, _normalizers = _Named("score", dict(SCORES)), _Named("normalizer", dict(NORMALIZERS))
@@ -103,10 +101,10 @@ def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
         name: a part's name, an alias, or "my.module:Class".
 
     Raises:
-        UnknownNameError, ArgumentError: nothing bears the name.
+        UnknownNameError, ArgumentError: the name is unknown.
     """
-    written = _kinds[kind].written(name)
-    return None if written is None else (written, _kinds[kind].whole)
+    expression = _kinds[kind].expression(name)
+    return None if expression is None else (expression, _kinds[kind].names_without_arguments)
 
 
 def ready(score: object, normalizer: object, mask: object) -> bool:
@@ -116,59 +114,63 @@ def ready(score: object, normalizer: object, mask: object) -> bool:
     return score in _scores.ready and normalizer in _normalizers.ready and (mask is None or mask in _masks.ready)
 
 
-def score(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -> Score:
-    """The score that is meant.
+def score(argument: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -> Score:
+    """Return the score of a name, a Score or a function.
 
     Raises:
-        UnknownNameError, MissingArgumentError, ArgumentError: nothing bears the name, it needs parameters, or it is no score.
+        UnknownNameError, MissingArgumentError, ArgumentError: the name is unknown, it needs parameters, or this is no score.
     """
-    found = _scores.part(given) if isinstance(given, str) else given
-    if isinstance(found, Score):
-        return found
-    if not callable(found) or isinstance(found, type):
-        raise ArgumentError(f"score must be a name, a Score or a function (query, key) → scores, got {given!r}")
-    return Own(found)  # pyright: ignore[reportArgumentType]
+    part = _scores.part(argument) if isinstance(argument, str) else argument
+    if isinstance(part, Score):
+        return part
+    if not callable(part) or isinstance(part, type):
+        raise ArgumentError(f"score must be a name, a Score or a function (query, key) → scores, got {argument!r}")
+    return Own(part)  # pyright: ignore[reportArgumentType]
 
 
-def score_for(given: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor], query_width: int, key_width: int, heads: int) -> Score:
-    """The score that is meant, built from its name by a module that knows the widths."""
-    if isinstance(given, str):
-        part = registry.find("score", given, _scores.table)
-        if isinstance(part, type) and issubclass(part, Score) and _can(part.for_widths, Score.for_widths, part):
+def score_for(
+    argument: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor], query_width: int, key_width: int, heads: int
+) -> Score:
+    """Return the score of a name, built for these widths and heads, or as `score` does."""
+    if isinstance(argument, str):
+        part = registry.find("score", argument, _scores.table)
+        if isinstance(part, type) and issubclass(part, Score) and _can_build(part.for_widths, Score.for_widths, part):
             return part.for_widths(query_width, key_width, heads)
-    return score(given)
+    return score(argument)
 
 
-def normalizer(given: str | Normalizer) -> Normalizer:
-    """The normalizer that is meant; raises as `score` does."""
-    found = _normalizers.part(given) if isinstance(given, str) else given
-    if not isinstance(found, Normalizer):
-        raise ArgumentError(f"normalizer must be a name or a Normalizer, got {given!r}")
-    return found
+def normalizer(argument: str | Normalizer) -> Normalizer:
+    """Return the normalizer of a name, or the Normalizer itself; raises as `score` does."""
+    part = _normalizers.part(argument) if isinstance(argument, str) else argument
+    if not isinstance(part, Normalizer):
+        raise ArgumentError(f"normalizer must be a name or a Normalizer, got {argument!r}")
+    return part
 
 
-def mask(given: str | Mask | None) -> Mask | None:
-    """The mask that is meant; raises as `score` does."""
-    found = _masks.part(given) if isinstance(given, str) else given
-    if found is not None and not isinstance(found, Mask):
-        raise ArgumentError(f"mask must be a name, a Mask or a boolean tensor, got {given!r}")
-    return found
+def mask(argument: str | Mask | None) -> Mask | None:
+    """Return the mask of a name, or the Mask itself; raises as `score` does."""
+    part = _masks.part(argument) if isinstance(argument, str) else argument
+    if part is not None and not isinstance(part, Mask):
+        raise ArgumentError(f"mask must be a name, a Mask or a boolean tensor, got {argument!r}")
+    return part
 
 
-def position(given: str | Position | None) -> Position | None:
-    """The position that is meant, of the kinds that act inside attention; raises as `score` does."""
-    if isinstance(given, str) and getattr(_positions.table.get(given), "added", False):
-        raise ArgumentError(f"position {given!r} is added to embeddings, before attention; inside it act rotary, alibi and relative_bias")
-    found = _positions.part(given) if isinstance(given, str) else given
-    if found is not None and not isinstance(found, Position):
-        raise ArgumentError(f"position must be a name or a Position that acts inside attention, got {given!r}")
-    return found
+def position(argument: str | Position | None) -> Position | None:
+    """Return the position of a name, or the Position itself, which must act inside attention; raises as `score` does."""
+    if isinstance(argument, str) and getattr(_positions.table.get(argument), "added", False):
+        raise ArgumentError(
+            f"position {argument!r} is added to embeddings, before attention; inside it act rotary, alibi and relative_bias"
+        )
+    part = _positions.part(argument) if isinstance(argument, str) else argument
+    if part is not None and not isinstance(part, Position):
+        raise ArgumentError(f"position must be a name or a Position that acts inside attention, got {argument!r}")
+    return part
 
 
-def position_for(given: str | Position | None, heads: int) -> Position | None:
-    """The position that is meant, built from its name by a module that knows the number of heads."""
-    if isinstance(given, str):
-        part = registry.find("position", given, _positions.table)
-        if isinstance(part, type) and issubclass(part, Position) and _can(part.for_heads, Position.for_heads, part):
+def position_for(argument: str | Position | None, heads: int) -> Position | None:
+    """Return the position of a name, built for this number of heads, or as `position` does."""
+    if isinstance(argument, str):
+        part = registry.find("position", argument, _positions.table)
+        if isinstance(part, type) and issubclass(part, Position) and _can_build(part.for_heads, Position.for_heads, part):
             return part.for_heads(heads)
-    return position(given)
+    return position(argument)

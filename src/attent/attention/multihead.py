@@ -95,12 +95,12 @@ class MultiHeadAttention(nn.Module):
         Its results agree with the original's. Remember that the original's masks mean the opposite: True there hides.
 
         Raises:
-            ArgumentError: the original has bias_k, bias_v or add_zero_attn, which add keys that are nobody's.
+            ArgumentError: the original has bias_k, bias_v or add_zero_attn, which add keys that no memory has.
         """
         if original.bias_k is not None or original.bias_v is not None or original.add_zero_attn:
             raise ArgumentError("from_torch cannot take bias_k, bias_v or add_zero_attn")
         bias = original.in_proj_bias is not None
-        ours = cls(
+        module = cls(
             original.embed_dim,
             original.num_heads,
             memory_width=original.kdim,
@@ -113,17 +113,17 @@ class MultiHeadAttention(nn.Module):
             if original.in_proj_weight is not None
             else (original.q_proj_weight, original.k_proj_weight, original.v_proj_weight)
         )
-        output = ours.output
+        output = module.output
         assert isinstance(output, nn.Linear)
         with torch.no_grad():
-            for projection, weight in zip(ours._projections(), weights, strict=True):
+            for projection, weight in zip(module._projections(), weights, strict=True):
                 projection.weight.copy_(weight)
             output.weight.copy_(original.out_proj.weight)
             if bias:
-                for projection, part in zip(ours._projections(), original.in_proj_bias.chunk(3), strict=True):
+                for projection, part in zip(module._projections(), original.in_proj_bias.chunk(3), strict=True):
                     projection.bias.copy_(part)
                 output.bias.copy_(original.out_proj.bias)
-        return ours.to(original.out_proj.weight).train(original.training)
+        return module.to(original.out_proj.weight).train(original.training)
 
     def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
         return self.query_projection, self.key_projection, self.value_projection
@@ -144,7 +144,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             query: (B, Tq, query_width).
             memory: (B, Tk, memory_width); the query itself if not given.
-            value_memory: (B, Tk, value_memory_width), where values are made of something else than keys.
+            value_memory: (B, Tk, value_memory_width), if values are projected from other features than keys.
             mask: as in attend.
             bias: as in attend.
             lengths: as in attend.
@@ -154,13 +154,13 @@ class MultiHeadAttention(nn.Module):
             (B, Tq, query_width), or as wide as `output` makes it.
         """
         if memory is None:
-            # the queries are the keys, padding and all: query i stands on key i, whatever the lengths
+            # queries and keys are the same tokens, padding included: query i is at the position of key i, whatever the lengths
             query_start = 0 if query_start is None else query_start
         query, key, value = self._split_all(query, memory, value_memory)
         return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position)
 
     def remember(self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None) -> KeyValueCache:
-        """The keys and values of a memory (B, Tk, memory_width), lowered once, behind those of a cache if one is given."""
+        """Project and lower the keys and values of a memory (B, Tk, memory_width) once, and append them to a cache if one is given."""
         key, value = self._keys_and_values(memory, value_memory)
         start = 0 if cache is None else cache.length
         if self.position is not None and self.position.rotates:
@@ -181,7 +181,7 @@ class MultiHeadAttention(nn.Module):
         lengths: Tensor | None = None,
         query_start: int | Tensor | None = None,
     ) -> Tensor:
-        """Attend from a sequence (B, Tq, query_width) to what is remembered: `forward` of the same memory, step by step."""
+        """Attend from a sequence (B, Tq, query_width) to a cache: `forward` of the same memory, step by step."""
         (query,) = self._split(query, self.query_projection)
         return self._attend(
             query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position
@@ -213,7 +213,7 @@ class MultiHeadAttention(nn.Module):
             query_start=query_start,
             lengths=lengths,
             dropout=dropout,
-            # from torch's default generator, so that a run is repeated by its seed
+            # from torch's default generator, so that the seed of a run determines it
             seed=torch.randint(2**31 - 1, (1,), device=query.device) if dropout else None,
         )
         context = run(prepared)  # (B, H, Tq, Dv)
@@ -225,7 +225,7 @@ class MultiHeadAttention(nn.Module):
         return merged if self.output is None else self.output(merged)
 
     def _split_all(self, query: Tensor, memory: Tensor | None, value_memory: Tensor | None) -> tuple[Tensor, ...]:
-        """Queries, keys and values, (B, heads, T, D) each; what reads the same features is projected together."""
+        """Project queries, keys and values, (B, heads, T, D) each; those of the same features in one product."""
         if memory is None and value_memory is None:
             return self._split(query, *self._projections())
         return *self._split(query, self.query_projection), *self._keys_and_values(query if memory is None else memory, value_memory)
@@ -242,5 +242,5 @@ class MultiHeadAttention(nn.Module):
             if features.dim() != 3 or features.shape[-1] != projection.in_features:
                 raise ShapeError(f"features must be (B, T, {projection.in_features}), got {tuple(features.shape)}")
         heads = [self.heads if projection is self.query_projection else self.key_value_heads for projection in projections]
-        found = zip(project(features, *projections), heads, strict=True)
-        return tuple(each.unflatten(-1, (number, -1)).transpose(1, 2) for each, number in found)
+        projected = zip(project(features, *projections), heads, strict=True)
+        return tuple(merged.unflatten(-1, (count, -1)).transpose(1, 2) for merged, count in projected)

@@ -18,15 +18,15 @@ from attent.ops.eligibility import is_known_true
 
 
 def unsupported(call: Call) -> str | None:
-    """The formula serves every call."""
+    """Return None: the formula serves every call."""
     return None
 
 
 def steps(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> dict[str, Tensor]:
-    """Every intermediate by name, in order: those of the score, then `scores` and what follows up to `output`.
+    """Compute every intermediate by name, in order: those of the score, then `scores` and the following ones up to `output`.
 
-    `capped`, `biased`, `masked`, `normalised` (what a weighting is yet to multiply) and `dropped` are there only where the call has
-    such a step. In `masked` a pair that may not attend is −∞.
+    `capped`, `biased`, `masked`, `normalised` (before a weighting) and `dropped` are present only if the call has such a step.
+    In `masked` a pair that may not attend is −∞.
 
     Example:
         >>> formula.steps(*prepare(query, key, value, score="dot", mask="causal"))["weights"]
@@ -52,7 +52,7 @@ def steps(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> dict[st
 
 
 def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
-    """The context of each query, (B, H, Tq, Dv)."""
+    """Compute the context of each query, (B, H, Tq, Dv)."""
     return steps(call, query, key, value)["output"].to(call.dtype)
 
 
@@ -67,17 +67,18 @@ def steps_of(
     lowered: bool,
     score_lowered: Callable[[LoweredSide, LoweredSide], Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """The steps for some rows; both sides raw or both lowered, in exact type, all heads spread, hidden keys emptied.
+    """Compute the steps for some rows.
 
-    `score_lowered` computes the scores of two lowered sides in the place of the score's own.
+    Both sides are raw or both lowered, in the accumulation type, with keys repeated for every head and hidden keys set to zero.
+    `score_lowered` replaces the score's own function of two lowered sides.
     """
-    found = weights_of(call, pairs, query, key, allowed, lowered=lowered, score_lowered=score_lowered)
-    weights = found["weights"]
+    intermediates = weights_of(call, pairs, query, key, allowed, lowered=lowered, score_lowered=score_lowered)
+    weights = intermediates["weights"]
     if call.dropout and call.seed is not None:
-        stays = keep_mask(pairs.query_index, pairs.key_index, pairs.heads, call.batch, call.dropout, call.seed)
-        found["dropped"] = weights = weights * stays / (1.0 - call.dropout)
-    found["output"] = weights @ value  # (B, H, Tq, Dv)
-    return found
+        keep = keep_mask(pairs.query_index, pairs.key_index, pairs.heads, call.batch, call.dropout, call.seed)
+        intermediates["dropped"] = weights = weights * keep / (1.0 - call.dropout)
+    intermediates["output"] = weights @ value  # (B, H, Tq, Dv)
+    return intermediates
 
 
 def weights_of(
@@ -90,39 +91,39 @@ def weights_of(
     lowered: bool,
     score_lowered: Callable[[LoweredSide, LoweredSide], Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """The steps up to the weights."""
-    found = (
+    """Compute the steps up to the weights."""
+    intermediates = (
         {"scores": (score_lowered or call.score.score_lowered)(query, key)} if lowered else call.score.steps(query.features, key.features)
     )
     if call.soft_cap is not None:
-        found["capped"] = call.soft_cap * torch.tanh(_last(found) / call.soft_cap)
+        intermediates["capped"] = call.soft_cap * torch.tanh(_last(intermediates) / call.soft_cap)
     bias = _bias(call, pairs)
     if bias is not None:
-        found["biased"] = _last(found) + bias
+        intermediates["biased"] = _last(intermediates) + bias
     if allowed is not None:
-        found["masked"] = _last(found).masked_fill(~allowed, -torch.inf)
-    weights = call.normalizer(_last(found), allowed)
+        intermediates["masked"] = _last(intermediates).masked_fill(~allowed, -torch.inf)
+    weights = call.normalizer(_last(intermediates), allowed)
     if call.weighting is not None:
-        found["normalised"] = weights
+        intermediates["normalised"] = weights
         weights = weights * call.weighting.factors(pairs).to(weights.dtype)
-    found["weights"] = weights
-    return found
+    intermediates["weights"] = weights
+    return intermediates
 
 
 def exact_keys(call: Call, key: LoweredSide) -> LoweredSide:
-    """The keys, for every query head, in the type that scores are summed in."""
+    """Return the keys, repeated for every query head, in the accumulation type."""
     return call.repeat_kv_side(key).map(lambda part: part.to(call.accumulation_dtype))
 
 
 def without_hidden(visible: Tensor, key: LoweredSide, value: Tensor) -> tuple[LoweredSide, Tensor]:
-    """Keys and values with those emptied that no query sees, so that nothing they hold, NaN even, can leak.
+    """Set keys and values to zero that no query sees, so that none of their numbers, not even NaN, can leak.
 
     Args:
         visible: (B|1, H|1, Tk), whether any query sees the key.
         key: a side of (B, H, Tk, D').
         value: (B, H, Tk, Dv).
     """
-    # a sum is finite only if every number is, and then a weight of zero is all it takes
+    # a sum is finite only if every number is, and then a weight of zero is enough
     if is_known_true(visible.all, value.device) or is_known_true(
         lambda: torch.isfinite(key.features.detach().sum() + value.detach().sum()), value.device
     ):
@@ -140,10 +141,10 @@ def _bias(call: Call, pairs: Pairs) -> Tensor | None:
     if call.bias is not None:
         bias = call.bias_term(call.bias_of(pairs, call.bias))
     if call.position is not None:
-        where = call.position.bias(pairs).to(call.accumulation_dtype)
-        bias = where if bias is None else bias + where
+        term = call.position.bias(pairs).to(call.accumulation_dtype)
+        bias = term if bias is None else bias + term
     return bias
 
 
-def _last(found: dict[str, Tensor]) -> Tensor:
-    return next(reversed(found.values()))
+def _last(intermediates: dict[str, Tensor]) -> Tensor:
+    return next(reversed(intermediates.values()))

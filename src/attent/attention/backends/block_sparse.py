@@ -95,12 +95,12 @@ def _contiguous(begin: np.ndarray, end: np.ndarray, per_pair: int, tile: int) ->
     begins, ends = (begin.tolist(), end.tolist()) if is_ascending else ([], [])
 
     def bounds(start: int, stop: int) -> tuple[int, int]:
-        least = begins[start] if is_ascending else int(begin[start:stop].min())
-        return least, max(ends[stop - 1] if is_ascending else int(end[start:stop].max()), least)
+        low = begins[start] if is_ascending else int(begin[start:stop].min())
+        return low, max(ends[stop - 1] if is_ascending else int(end[start:stop].max()), low)
 
     def fits(start: int, stop: int) -> bool:
-        least, greatest = bounds(start, stop)
-        pairs = (stop - start) * (greatest - least)
+        low, high = bounds(start, stop)
+        pairs = (stop - start) * (high - low)
         return pairs * per_pair <= tile and (pairs * per_pair <= LEAST or pairs <= WASTE * (visible[stop] - visible[start]))
 
     parts, start, rows = [], 0, 1

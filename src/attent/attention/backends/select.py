@@ -25,25 +25,26 @@ NAMES = {"dense": "short", "sdpa_dropout": "dropped", "reference": "formula"}
 # PyTorch's CPU kernel takes 3 to 10 times as long for gradients in 16 bits as in 32 below so many keys; measured with torch 2.13
 # on 2 cores with AVX-512: 30 ms against 3 at 14 keys, 10.6 against 2.4 at 64, 17.7 against 20.2 at 256, 45 against 75 at 2048.
 SIXTEEN_BIT_GRADIENTS = 256
-# PyTorch's attention computes every pair, or every other one for a causal mask alone. Band by band it skips those that a mask hides,
-# which repays the calls where they leave less than this share of the pairs, on a CPU and from so many pairs of all heads on.
+# PyTorch's attention computes all pairs, or half of them for a causal mask alone. Band by band it skips hidden pairs, which repays the
+# further calls of the kernel if less than this share of the pairs is left, on a CPU and from so many pairs of all heads on.
 SPARSE, MANY = 0.5, 2**20
-# Exponentials of every key repay themselves from so many rows on: at 1 query and 15 keys of 512 features, 136 sequences, the formula took
+# The exponentials of every key repay from so many queries on: at 1 query and 15 keys of 512 features, 136 sequences, the formula took
 # 22 ms with gradients and the fused form 31, at 4 queries 58 and 37.
 FEW = 4
-# The extension takes fewer queries than this many at the price of as many; at 1 of 32 or 128 keys, 512 heads, float32 with gradients it
+# Below so many queries the kernel costs as much as for so many; at 1 of 32 or 128 keys, 512 heads, float32 with gradients it
 # took 3.7 and 19 ms, PyTorch 3.0 and 15, at 8 queries both the same.
 ALONE = 4
-# So many keys the extension takes in less time than PyTorch's kernel: with gradients, without, and with dropout, where PyTorch makes a
-# table. Measured with torch 2.13 on a core with AVX-512 and AMX, heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256
+# Up to so many keys dense attention is quicker than PyTorch's kernel: with gradients, without, and with dropout, for which PyTorch
+# computes a table.
+# Measured with torch 2.13 on a core with AVX-512 and AMX, heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256
 # in float32 and 36 against 44 for all pairs in bfloat16, 32 each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in
 # float32.
-# Without gradients bfloat16 is left to PyTorch, which is sooner from 64 keys on: so low a limit would have a batch's padding choose.
+# Without gradients bfloat16 is left to PyTorch, which is quicker from 64 keys on: with so low a limit a batch's padding would decide.
 BRIEF, BRIEF_ALONE, BRIEF_DROPPED = 256, 1024, 2048
 
 
 def _brief(call: Call) -> int:
-    """Return the largest number of keys that dense attention takes in less time."""
+    """Return the largest number of keys for which dense attention is quicker."""
     return BRIEF_DROPPED if call.dropout else BRIEF if torch.is_grad_enabled() else BRIEF_ALONE
 
 
@@ -54,9 +55,9 @@ def has_open_sizes(call: Call) -> bool:
 
 
 def slower(name: str, call: Call) -> str | None:
-    """Why `auto` passes an implementation by at these shapes; None if it does not."""
+    """Return why "auto" passes over a backend at these shapes; None if it does not."""
     if has_open_sizes(call):
-        # no threshold may be asked about them, and no number of tiles made of them
+        # sizes that are open now can be held against no threshold
         return "the exported graph leaves sizes open, for which there is no number of tiles" if name == "tanh" else None
     if name == "formula" and row_tiles.per_row(call) * call.queries > row_tiles.WHOLE * row_tiles.TILE:
         return "it would hold the whole table of scores, which tiles do not"
