@@ -29,7 +29,7 @@ ALIASES = {"--tokens": "--batch-tokens"}
 SCORES, SHAPES = ("scaled_dot", "additive"), ("1,4,512,64",)
 
 
-class Model(StrEnum):
+class ModelKind(StrEnum):
     """The kinds of models to train."""
 
     transformer = "transformer"
@@ -89,7 +89,9 @@ def train(
     data: Annotated[
         Path | None, typer.Option(help="Multi30k's folder, or pairs in a .tsv or .jsonl, also .gz; made-up sentences unless given.")
     ] = None,
-    model: Annotated[Model, typer.Option(help="transformer, or rnn: recurrent layers with Bahdanau's attention.")] = Model.transformer,
+    model: Annotated[
+        ModelKind, typer.Option(help="transformer, or rnn: recurrent layers with Bahdanau's attention.")
+    ] = ModelKind.transformer,
     preset: Annotated[str | None, typer.Option(help="Of a transformer: tiny (unless given), small or base.")] = None,
     pieces: Annotated[int, typer.Option(min=5, help="Tokens in the vocabulary.")] = 10_000,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Target tokens of a batch, padding included.")] = 4096,
@@ -104,16 +106,16 @@ def train(
 
     Ours is the loop of attent train. Both learn from the same batches, in float32 and in bfloat16.
     """
-    if preset is not None and model is not Model.transformer:
+    if preset is not None and model is not ModelKind.transformer:
         raise ArgumentError("--preset is for --model transformer")
-    if compiled and model is not Model.transformer:
+    if compiled and model is not ModelKind.transformer:
         raise ArgumentError("--compile is for --model transformer; a loop over the words of a sentence takes too long to compile")
     import torch
 
     from attent.experiments import bench_training, corpora
 
     torch_device, all_threads = device_of(device), torch.get_num_threads()
-    settings = bench_training.transformer(preset or "tiny") if model is Model.transformer else bench_training.rnn()
+    settings = bench_training.transformer(preset or "tiny") if model is ModelKind.transformer else bench_training.rnn()
     say(f"reading {data}" if data else "making up sentences")
     pairs, tokenizer, name = corpora.load_pairs(data, pieces)
     report = bench_training.compare(
