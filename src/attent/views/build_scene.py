@@ -81,8 +81,7 @@ def build_scene(
             rows, columns, subject = labels.of_labels(kind, source.rows, source.columns)
         name, group_title = kind, TITLES[kind]
         if group_kinds.count(kind) > 1:
-            name = f"{kind}-{group_kinds[: len(groups) + 1].count(kind)}"
-            group_title = f"{group_title} ({pattern})"
+            name, group_title = f"{kind}-{group_kinds[: len(groups) + 1].count(kind)}", f"{group_title} ({pattern})"
         groups.append((kind, LayerGroup(name, group_title, rows, columns, tuple(layers), subject, kind != "cross")))
     labels.check()
     ordered = sorted(groups, key=lambda group: ORDER.index(group[0]))
