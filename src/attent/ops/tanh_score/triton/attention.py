@@ -115,7 +115,7 @@ def backward(
 
 
 def _precision() -> str:
-    """How products of float32 are computed on tensor cores: of three parts, of one where PyTorch may; "ieee" without such cores."""
+    """Return how tensor cores multiply float32: in three parts, or in one where PyTorch may; "ieee" without such cores."""
     if not ASSEMBLY:
         return "ieee"
     return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "tf32x3"
