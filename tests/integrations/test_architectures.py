@@ -336,7 +336,7 @@ def attended(architecture: Architecture, transformers: Any, eager: Any) -> str:
         message = str(refusal)
         itself = re.search(r"computes its attention itself \((.*?)\)", message)
         return f"refused: computed by {itself[1]}" if itself else "refused: " + re.search(r"has no (.*), which", message)[1]
-    partly = {found[1] for warning in caught if (found := re.search(r"what (.*) computes by itself", str(warning.message)))}
+    partly = {found[1] for warning in caught if (found := re.search(r"the attention that (.*) computes by itself", str(warning.message)))}
     return alike + "".join(f"; in part computed by {names}" for names in partly)
 
 

@@ -9,17 +9,17 @@ from importlib import import_module
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attent.attention import checks, reference
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 from attent.attention.masks import Causal
-from attent.layers.recurrent import Recurrent, RecurrentState
+from attent.ops import rnn
 
 # The function `attend` hides the module of the same name.
 attend: Any = import_module("attent.attention.attend")
-_first_position, _forward = checks.first_position, Recurrent.forward
+_first_position, _all_steps = checks.first_position, rnn.all_steps
 
 
 @contextmanager
@@ -30,12 +30,12 @@ def tracing() -> Iterator[None]:
     """
     implementations = attend.IMPLEMENTATIONS
     attend.IMPLEMENTATIONS, checks.first_position = {"graph": sys.modules[__name__]}, _position
-    Recurrent.forward = recurrent_forward
+    rnn.all_steps = traced_all_steps
     try:
         yield
     finally:
         attend.IMPLEMENTATIONS, checks.first_position = implementations, _first_position
-        Recurrent.forward = _forward
+        rnn.all_steps = _all_steps
 
 
 def unsupported(call: Call) -> str | None:
@@ -103,15 +103,11 @@ def _(inputs: Tensor, hidden: Tensor, cell: Tensor, *weights: Tensor) -> tuple[T
     return inputs.new_empty(*inputs.shape[:2], hidden.shape[1]), torch.empty_like(hidden), torch.empty_like(cell)
 
 
-def recurrent_forward(self: Recurrent, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-    """Compute `Recurrent.forward` by these operators."""
+def traced_all_steps(network: nn.GRU | nn.LSTM, inputs: Tensor, hidden: Tensor, cell: Tensor | None) -> rnn.States:
+    """Compute `ops.rnn.all_steps` by these operators."""
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-    weights = [cast(Tensor, getattr(self.network, name)) for name in names]
-    if state.cell is None:
-        outputs, last = gru(inputs, state.hidden, *weights)
-        return outputs, RecurrentState(last)
-    outputs, last, cell = lstm(inputs, state.hidden, state.cell, *weights)
-    return outputs, RecurrentState(last, cell)
+    weights = [cast(Tensor, getattr(network, name)) for name in names]
+    return (*gru(inputs, hidden, *weights), None) if cell is None else lstm(inputs, hidden, cell, *weights)
 
 
 def translations() -> dict[Any, Callable[..., Any]]:

@@ -71,22 +71,27 @@ def reference(
     a step, and a row's last bits change with its neighbors.)
     """
     steps = torch.arange(inputs.shape[1], device=inputs.device)
-    count = inputs.new_full((len(inputs),), len(steps), dtype=torch.int64) if lengths is None else lengths
+    count = inputs.new_full(inputs.shape[:1], inputs.shape[1], dtype=torch.int64) if lengths is None else lengths
     padding = None if lengths is None else (steps >= count[:, None])[..., None]  # (B, T, 1)
     order = (count[:, None] - 1 - steps).clamp(min=0)[..., None] if is_reversed else None
     if padding is not None:
         inputs = inputs.masked_fill(padding, 0.0)
     if order is not None:
         inputs = inputs.gather(1, order.expand_as(inputs))
+    outputs, hidden, cell = all_steps(network, inputs, hidden, cell)
+    if order is not None:
+        outputs = outputs.gather(1, order.expand_as(outputs))
+    return outputs if padding is None else outputs.masked_fill(padding, 0.0), hidden, cell
+
+
+def all_steps(network: nn.GRU | nn.LSTM, inputs: Tensor, hidden: Tensor, cell: Tensor | None) -> States:
+    """Run PyTorch's layer over all steps; an export to ONNX puts an operator in its place."""
     first = hidden[None].contiguous()
     if cell is None:
         outputs, last = network(inputs, first)
-    else:
-        outputs, (last, last_cell) = network(inputs, (first, cell[None].contiguous()))
-        cell = last_cell[0]
-    if order is not None:
-        outputs = outputs.gather(1, order.expand_as(outputs))
-    return outputs if padding is None else outputs.masked_fill(padding, 0.0), last[0], cell
+        return outputs, last[0], None
+    outputs, (last, last_cell) = network(inputs, (first, cell[None].contiguous()))
+    return outputs, last[0], last_cell[0]
 
 
 def forward_fused(
