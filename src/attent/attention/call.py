@@ -108,7 +108,7 @@ class Call:
 
 
 class Prepared(NamedTuple):
-    """A call and its tensors, checked: the arguments of formula.steps and of every implementation."""
+    """A call and its tensors, checked: the arguments of reference.steps and of every implementation."""
 
     call: Call
     query: Tensor  # (B, H, Tq, Dq)

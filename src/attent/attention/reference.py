@@ -29,7 +29,7 @@ def steps(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> dict[st
     In `masked` a pair that may not attend is −∞.
 
     Example:
-        >>> formula.steps(*prepare(query, key, value, score="dot", mask="causal"))["weights"]
+        >>> reference.steps(*prepare(query, key, value, score="dot", mask="causal"))["weights"]
 
     Args:
         call: what `prepare` made of the arguments of `attend`, with the three tensors that follow.
