@@ -22,6 +22,7 @@ from attent.attention.mask_info import AdditiveMask, additive
 from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
 from attent.ops.dropout import DropoutMask
 from attent.ops.eligibility import can_run_custom_function
+from attent.ops.sdpa import scaled_bmm
 
 # Pairs in memory at a time: 1 MiB of float32 for their scores, and as much for their weights.
 CHUNK = 2**18
@@ -103,16 +104,11 @@ class _Chunks:
 
     def weights(self, query: Tensor, key: Tensor, mask: AdditiveMask, scores: Tensor | None = None, out: Tensor | None = None) -> Tensor:
         """Compute the weights of a chunk before dropout, (groups, rows, Tk), in the memory `out`; its scores in `scores`."""
-        scores = _times(query, key.mT, self.scale, scores)
+        scores = scaled_bmm(query, key.mT, self.scale, scores)
         if mask.term is not None:
             scores = scores.add_(mask.term)
         weights = torch.softmax(scores, -1, out=out)
         return weights if mask.fully_masked is None else weights.masked_fill_(mask.fully_masked, 0.0)
-
-
-def _times(left: Tensor, right: Tensor, factor: float, out: Tensor | None = None) -> Tensor:
-    """Compute the products of matrices times a factor, in one pass."""
-    return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=factor, out=out)
 
 
 class _Buffers:
@@ -169,7 +165,7 @@ class _Dropped(torch.autograd.Function):
             dscores = torch._softmax_backward_data(  # pyright: ignore[reportPrivateImportUsage]
                 chunks.dropout.apply(dweights, groups, rows, dweights), weights, -1, weights.dtype, grad_input=first
             )
-            dq[groups, rows] = _times(dscores, keys, chunks.scale)
+            dq[groups, rows] = scaled_bmm(dscores, keys, chunks.scale)
             dk[groups].baddbmm_(dscores.mT, queries, alpha=chunks.scale)
         return dq, dk, dv, None
 
