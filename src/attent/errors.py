@@ -69,6 +69,17 @@ def first_fault(error: Any) -> str:
     return ": ".join(filter(None, (".".join(map(str, fault["loc"])), f"{message[:1].lower()}{message[1:]}")))
 
 
+def check_index(name: str, number: int, count: int) -> int:
+    """Return a number that counts from 0.
+
+    Raises:
+        ArgumentError: it is below 0, or not below the count.
+    """
+    if not 0 <= number < count:
+        raise ArgumentError(f"{name} must be from 0 to {count - 1}, got {number}")
+    return number
+
+
 class MissingArgumentError(ArgumentError):
     """A part that has parameters or a value without default was asked for by its bare name."""
 

@@ -100,7 +100,7 @@ def test_maps_are_of_the_vector_in_front_and_the_places() -> None:
     assert {weights.shape for weights in maps.values()} == {torch.Size((1, 2, 7, 7))}
     assert rollout([*maps.values()], [0]).sum().item() == pytest.approx(1, abs=1e-5)
     for row in (3, -1):
-        with pytest.raises(ArgumentError, match=f"^there are 3 examples, numbered from 0, got row {row}$"):
+        with pytest.raises(ArgumentError, match=f"^row must be from 0 to 2, got {row}$"):
             some.maps(np.random.rand(3, 4, 6).astype(np.float32), row=row)
 
 

@@ -69,9 +69,9 @@ def test_maps_have_the_pieces_at_both_axes(filler: FillMask) -> None:
 def test_what_cannot_be_filled_is_said(filler: FillMask) -> None:
     with pytest.raises(DataError, match=r"there is no \[MASK\], as a blank is written, in 'the dog'"):
         filler.fill("the dog")
-    with pytest.raises(ArgumentError, match="there are 2 layers, numbered from 0, got layer 2"):
+    with pytest.raises(ArgumentError, match="layer must be from 0 to 1, got 2"):
         filler.fill(TEXT, layer=2)
-    with pytest.raises(ArgumentError, match="there are 2 heads, numbered from 0, got head -1"):
+    with pytest.raises(ArgumentError, match="head must be from 0 to 1, got -1"):
         filler.fill(TEXT, head=-1)
 
 

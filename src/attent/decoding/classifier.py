@@ -20,7 +20,7 @@ from attent.data.labelled.examples import LabelledExamples, PictureRows, Rows, T
 from attent.data.labelled.inputs import INPUTS, Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.data.labelled.pictures import Pictures, read_pixels
 from attent.data.tokenizer import Tokenizer
-from attent.errors import ArgumentError, DataError, RunError
+from attent.errors import ArgumentError, DataError, RunError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.folder import read
 
@@ -148,9 +148,7 @@ class Classifier:
             ArgumentError, DataError: as `classify`, or there is no such example, or it is longer than the model can read.
         """
         rows = self._rows(self.data(examples))
-        if not 0 <= row < len(rows.lengths):
-            raise ArgumentError(f"there are {len(rows.lengths)} examples, numbered from 0, got row {row}")
-        length = int(rows.lengths[row])
+        length = int(rows.lengths[check_index("row", row, len(rows.lengths))])
         self._check_length(row, length)
         sequence = rows.read(np.array([row]), None)[:, :length]
         with watch(self.model) as maps:

@@ -17,7 +17,7 @@ from attent.data.batches import Sequences
 from attent.data.masked_lm import MaskedText, tokenize_masked
 from attent.data.tokenizer import SPECIALS, UNK, Tokenizer
 from attent.decoding.labelled import LabelledMap
-from attent.errors import ArgumentError, DataError
+from attent.errors import DataError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.folder import read
 
@@ -173,8 +173,8 @@ class FillMask:
     def _attention(self, maps: Sequence[AttentionMap], layer: int | None, head: int | None, positions: Sequence[int]) -> Tensor:
         """Return the attention of some positions, (N, T), of one or of all layers and heads."""
         for name, number, count in (("layer", layer, len(maps)), ("head", head, maps[0].shape[1])):
-            if number is not None and not 0 <= number < count:
-                raise ArgumentError(f"there are {count} {name}s, numbered from 0, got {name} {number}")
+            if number is not None:
+                check_index(name, number, count)
         layers = maps if layer is None else [maps[layer]]
         rows = torch.stack([weights[0, :, list(positions)] for weights in layers])  # (L, H, N, T)
         return rows.mean((0, 1)) if head is None else rows[:, head].mean(0)

@@ -27,7 +27,7 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, BatchSize, Sequences, cut_batches, round_up
 from attent.data.tokenizer import BOS
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, UnknownNameError, check_index
 from attent.models.model import EncoderDecoder
 
 About = Literal["produced", "read"]
@@ -67,20 +67,14 @@ class AttentionSelector:
         Raises:
             ArgumentError: there is no such layer or no such head.
         """
-        weights = list(attentions.values())[_checked("layer", self.layer, len(attentions))]
-        rows = weights.mean(0) if self.head is None else weights[_checked("head", self.head, len(weights))]
+        weights = list(attentions.values())[-1 if self.layer is None else check_index("layer", self.layer, len(attentions))]
+        rows = weights.mean(0) if self.head is None else weights[check_index("head", self.head, len(weights))]
         return rows[:-1] if self.about == "produced" else rows[1:]
 
     def __str__(self) -> str:
         layer = "last layer" if self.layer is None else f"layer {self.layer}"
         head = "mean over heads" if self.head is None else f"head {self.head}"
         return f"{layer}, {head}, rows about {ABOUT_LABELS[self.about]}"
-
-
-def _checked(name: str, number: int | None, count: int) -> int:
-    if number is not None and not 0 <= number < count:
-        raise ArgumentError(f"{name} must be from 0 to {count - 1}, got {number}")
-    return -1 if number is None else number
 
 
 @torch.no_grad()

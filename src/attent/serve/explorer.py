@@ -14,7 +14,7 @@ import torch
 from attent.data.tokenizer import EOS, respell
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, check_index
 from attent.serve.loaded_run import LoadedRun
 from attent.serve.lru_cache import LRUCache
 from attent.serve.requests import ColumnRequest, ExampleRequest, HeadRequest, RowRequest, TextRequest, TileRequest, TranslateRequest
@@ -107,9 +107,9 @@ class Explorer:
         view = self._view(scene, request)
         match request:
             case RowRequest():
-                return self._now(lambda: view.row(_checked(request.query, view.shape[0], "query")))
+                return self._now(lambda: view.row(check_index("query", request.query, view.shape[0])))
             case ColumnRequest():
-                return self._now(lambda: view.column(_checked(request.key, view.shape[1], "key")))
+                return self._now(lambda: view.column(check_index("key", request.key, view.shape[1])))
             case TileRequest():
                 return self.tiles.tile(view, request.level, request.y, request.x, request.reduction)
             case _:
@@ -209,13 +209,13 @@ class Explorer:
 
     def _view(self, scene: int, request: HeadRequest) -> HeadView:
         group = self.scenes[scene].group(request.group)
-        layer = _checked(request.layer, len(group.layers), "layer")
+        layer = check_index("layer", request.layer, len(group.layers))
         return HeadView((scene, group.name, layer), group.layers[layer], request.head)
 
     def _run(self, number: int, task: str) -> LoadedRun:
         if not self.runs:
             raise ArgumentError("no run is open: what is shown cannot be changed")
-        run = self.runs[_checked(number, len(self.runs), "run")]
+        run = self.runs[check_index("run", number, len(self.runs))]
         if run.task != task:
             raise ArgumentError(f"{run.name} is for the task {run.task}, not for {task}")
         return run
@@ -223,12 +223,6 @@ class Explorer:
     def _check_length(self, tokens: int, name: str = "text") -> None:
         if tokens > self.longest:
             raise DataError(f"the {name} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here")
-
-
-def _checked(number: int, count: int, name: str) -> int:
-    if number >= count:
-        raise ArgumentError(f"{name} must be from 0 to {count - 1}, got {number}")
-    return number
 
 
 def _last_weights(decoding: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:

@@ -15,7 +15,7 @@ from attent.attention.base import Normalizer, Score
 from attent.data.labelled.arrays import VectorSequences
 from attent.data.labelled.pictures import Pictures
 from attent.decoding.loading import load
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, check_index
 from attent.runs.config import Task, read_config
 
 
@@ -52,9 +52,7 @@ class LoadedRun:
         """
         if self.examples is None:
             raise ArgumentError("there are no examples to choose from")
-        if not 0 <= row < len(self.examples):
-            raise ArgumentError(f"row must be from 0 to {len(self.examples) - 1}, got {row}")
-        return self.examples.select([row])
+        return self.examples.select([check_index("row", row, len(self.examples))])
 
 
 def load_run(

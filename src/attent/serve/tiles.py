@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.maps.statistics import HEAD_STATISTICS, HeadStatistics
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, UnknownNameError, check_index
 from attent.serve.lru_cache import LRUCache
 from attent.serve.pooling import BlockPooler, block_count, mean_rows, next_level
 from attent.serve.scheduler import Scheduler
@@ -195,8 +195,7 @@ class TilePyramid:
         """
         if reduction not in REDUCTIONS:
             raise UnknownNameError("way of pooling", reduction, REDUCTIONS)
-        if not 0 <= level <= view.top_level:
-            raise ArgumentError(f"level must be from 0 to {view.top_level}, got {level}")
+        check_index("level", level, view.top_level + 1)
         for name, number, length in (("y", y, view.shape[0]), ("x", x, view.shape[1])):
             count = -(-block_count(length, level) // TILE_SIDE)
             if not 0 <= number < count:

@@ -11,7 +11,7 @@ from torch import Tensor
 from attent.attention.capture.captured_maps import ConcatenatedMap
 from attent.attention.maps.attention_map import AttentionMap
 from attent.decoding.labelled import LabelledMap
-from attent.errors import ArgumentError, ShapeError
+from attent.errors import ArgumentError, ShapeError, check_index
 from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene
 from attent.views.scene_labels import TITLES, About, Kind, SceneLabels, kinds
 
@@ -150,8 +150,7 @@ def _weights(layer: Weights | LabelledMap) -> Weights:
 
 def _layers(maps: Mapping[str, Weights | LabelledMap], sequence: int) -> list[LayerWeights]:
     batches = {path: _batch(_weights(layer)) for path, layer in maps.items()}
-    if not 0 <= sequence < (largest := max(batches.values())):
-        raise ArgumentError(f"sequence must be from 0 to {largest - 1}, got {sequence}")
+    check_index("sequence", sequence, max(batches.values()))
     # a beam search reads a source once and writes several hypotheses
     layers = [LayerWeights(path, _weights(layer), min(sequence, batches[path] - 1)) for path, layer in maps.items()]
     for layer in layers:

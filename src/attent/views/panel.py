@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap
 from attent.decoding.labelled import LabelledMap
-from attent.errors import ArgumentError, ShapeError, UnknownNameError
+from attent.errors import ArgumentError, ShapeError, UnknownNameError, check_index
 from attent.views.scene import Scene
 
 Kind = Literal["cross", "encoder", "decoder"]
@@ -74,10 +74,10 @@ def panel(
         ArgumentError: there is no such head.
     """
     dense = dense_heads(weights)
-    if head is not None and not 0 <= head < len(dense):
-        raise ArgumentError(f"head must be from 0 to {len(dense) - 1}, got {head}")
-    mean_title = f"mean over {len(dense)} heads" if len(dense) > 1 else ""
-    matrix, head_title = (dense.mean(0), mean_title) if head is None else (dense[head], f"head {head}")
+    if head is None:
+        matrix, head_title = dense.mean(0), f"mean over {len(dense)} heads" if len(dense) > 1 else ""
+    else:
+        matrix, head_title = dense[check_index("head", head, len(dense))], f"head {head}"
     return Panel(matrix, tuple(rows), tuple(columns), ", ".join(filter(None, (title, head_title))), reading)
 
 
@@ -123,9 +123,7 @@ def choose(maps: Mapping[str, Map], kind: str = "cross", layer: int | None = Non
     names = [name for name in maps if kind_of(name) == kind]
     if not names:
         raise ArgumentError(f"this model has no {kind} attention; it has {', '.join(maps) or 'none at all'}")
-    if layer is not None and not 0 <= layer < len(names):
-        raise ArgumentError(f"layer must be from 0 to {len(names) - 1}, got {layer}")
-    name = names[-1 if layer is None else layer]
+    name = names[-1 if layer is None else check_index("layer", layer, len(names))]
     return name, maps[name]
 
 

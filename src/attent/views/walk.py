@@ -19,7 +19,7 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import ScaledDot
 from attent.decoding.translator import Translator
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, check_index
 from attent.registry import keyword_aliases
 from attent.views.panel import choose
 from attent.views.render_walk import Walk
@@ -106,8 +106,7 @@ def walk_run(translator: Translator, text: str, *, kind: str = "encoder", layer:
     name, attention = choose(modules, kind, layer)
     if not isinstance(attention, MultiHeadAttention):
         raise ArgumentError(f"{name} is a {type(attention).__name__}; a walk needs a MultiHeadAttention")
-    if not 0 <= head < attention.heads:
-        raise ArgumentError(f"head must be from 0 to {attention.heads - 1}, got {head}")
+    check_index("head", head, attention.heads)
     if reason := translator.refusal(text):
         raise ArgumentError(reason)
     target = translator.translate(text)

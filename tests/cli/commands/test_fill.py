@@ -65,8 +65,8 @@ def test_words_are_read_as_the_model_knows_them(attent, filling_folder: Path) ->
     [
         (["the dog"], "there is no [MASK], as a blank is written, in 'the dog'"),
         (["the un[MASK]"], "[MASK] stands for a whole word: put spaces around it in ' un[MASK]'"),
-        ([TEXT, "--layer", "1"], "there are 1 layers, numbered from 0, got layer 1"),
-        ([TEXT, "--head", "2"], "there are 2 heads, numbered from 0, got head 2"),
+        ([TEXT, "--layer", "1"], "layer must be from 0 to 0, got 1"),
+        ([TEXT, "--head", "2"], "head must be from 0 to 1, got 2"),
     ],
 )
 def test_what_cannot_be_filled_is_said_in_one_line(attent, filling_folder: Path, arguments: list[str], says: str) -> None:
