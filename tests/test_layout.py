@@ -197,6 +197,20 @@ def test_no_two_modules_import_each_other() -> None:
         pytest.fail("a circle of imports: " + " → ".join(error.args[1]))
 
 
+def test_ops_alone_choose_their_fast_version() -> None:
+    """Whoever calls an op does not ask whether it is fast; attention's backends are the fast versions of `attend`."""
+    choices = {"can_run_native", "can_use_amx", "can_run_triton"}
+    wrong: list[str] = []
+    for path in sources():
+        if path.relative_to(PACKAGE).as_posix().startswith(("ops/", "attention/backends/")):
+            continue
+        for node in ast.walk(tree(path)):
+            names = {alias.name for alias in node.names} if isinstance(node, ast.ImportFrom) else set[str]()
+            names |= {node.attr} if isinstance(node, ast.Attribute) else set()
+            wrong += [f"{where(path, node)}: {name}" for name in sorted(names & choices)]  # pyright: ignore[reportArgumentType]
+    assert_none(wrong)
+
+
 def test_every_module_is_tested_in_its_folder() -> None:
     """Tests mirror folders: of what src/attent/runs/ holds, tests/runs/ names a function or class, or has a file of the module's name."""
     defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -1,14 +1,16 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from attent.attention.capture.watch import watch
 from attent.attention.normalizers.sparsemax import Sparsemax
-from attent.models import transformer_packing
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer, TransformerState
-from attent.models.transformer_packing import ANGLE_BLOCK, IncrementalState, is_packable
-from attent.ops import native
+from attent.models.transformer_packing import ANGLE_BLOCK, has_packed_form
+from attent.ops import native, transformer
+from attent.ops.transformer import IncrementalState
 
 pytestmark = pytest.mark.needs_native
 SMALL = {"encoder_layers": 2, "decoder_layers": 2, "width": 36, "feed_forward": 67, "heads": 3, "maximum_length": 101}
@@ -76,27 +78,39 @@ def test_each_row_is_computed_alone_on_any_number_of_threads(variant: dict[str, 
 @torch.inference_mode()
 def test_what_was_exchanged_or_is_listened_to_goes_the_general_way() -> None:
     model = make({})
-    assert is_packable(model.encoder)
+    assert has_packed_form(model.encoder)
     with watch(model):
-        assert not is_packable(model.encoder)
+        assert not has_packed_form(model.encoder)
     heard = model.encoder.layers[1].feed_forward.register_forward_hook(lambda *_: None)
-    assert not is_packable(model.encoder)
+    assert not has_packed_form(model.encoder)
     heard.remove()
-    assert is_packable(model.encoder)
+    assert has_packed_form(model.encoder)
     model.decoder.layers[0].cross_attention.normaliser = Sparsemax()
-    assert not is_packable(model.decoder)
+    assert not has_packed_form(model.decoder)
     model.encoder.layers[0].feed_forward.widen = nn.Sequential(nn.Linear(36, 67))
-    assert not is_packable(model.encoder)
+    assert not has_packed_form(model.encoder)
     assert not model.batch_invariant
 
 
-def test_without_inference_mode_gradients_may_be_wanted() -> None:
-    model = make({})
+def test_without_inference_mode_gradients_may_be_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = native.run
+
+    def checked(name: str, *operands: Any) -> None:
+        assert not name.startswith("attent_transformer")
+        run(name, *operands)
+
+    monkeypatch.setattr(native, "run", checked)
+    model, source = make({}), some_source()
     with torch.no_grad():
-        assert not is_packable(model.encoder)
+        assert not model.batch_invariant
+        model.encode(source, LENGTHS)
     with torch.inference_mode():
-        assert not is_packable(model.train().encoder)
-        assert not is_packable(model.eval().bfloat16().encoder)
+        assert not model.train().batch_invariant
+        model.encode(source, LENGTHS)
+        assert not model.eval().bfloat16().batch_invariant
+        model.encode(source, LENGTHS)
+        with pytest.raises(AssertionError):
+            model.float().encode(source, LENGTHS)
 
 
 def test_weights_that_were_learnt_since_are_used() -> None:
@@ -141,7 +155,7 @@ def begun(model: Transformer) -> IncrementalState:
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that more has to be made."""
-    monkeypatch.setattr(transformer_packing, "BUFFER_BLOCK", ANGLE_BLOCK)
+    monkeypatch.setattr(transformer, "BUFFER_BLOCK", ANGLE_BLOCK)
 
 
 @pytest.mark.parametrize("variant", STEPPED, ids=str)

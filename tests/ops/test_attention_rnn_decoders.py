@@ -13,7 +13,7 @@ from attent.models.model import Memory
 from attent.models.rnn import RNN
 from attent.models.rnn_decoder import DECODERS, AttendingDecoder
 from attent.models.settings import RnnSettings
-from attent.ops import native
+from attent.ops import attention_rnn, native
 
 pytestmark = pytest.mark.needs_native
 LENGTHS = torch.tensor([4, 11, 1, 9, 7])
@@ -78,7 +78,7 @@ def test_agrees_with_the_formula(variant: dict[str, Any], half: bool, level: int
             nn.init.normal_(parameter)
     exact = exactly(decoder, *given)
     found = learnt(decoder, *given, half=half)
-    monkeypatch.setattr(rnn_decoder, "can_run_native", lambda *tensors, **options: False)
+    monkeypatch.setattr(attention_rnn, "can_run_native", lambda *tensors, **options: False)
     plain = learnt(decoder, *given, half=half)
     for ours, theirs, right in zip(found, plain, exact, strict=True):
         assert error(ours, right) < max(3 * error(theirs, right), 0.05 if half else 5e-6)

@@ -132,8 +132,9 @@ class RecurrentAttention(nn.Module):
         """Return the contexts (B, T, memory_width) of queries (B, T, query_width)."""
         return run(prepared._replace(query=queries[:, None].to(prepared.query.dtype)))[:, 0]
 
-    def native_parameters(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
-        """Return W, b and v of v·tanh(W q + b + k'), or W of W q·k', under a global softmax; None for any other attention."""
+    @property
+    def fused_parameters(self) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
+        """W, b and v of v·tanh(W q + b + k'), or W of W q·k', under a global softmax; None for any other attention."""
         score = self.score
         if self.local is not None or not isinstance(self.normaliser, Softmax):
             return None

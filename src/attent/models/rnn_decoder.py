@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,9 @@ from attent.layers.recurrent import RecurrentStack, RecurrentState, ends
 from attent.models.model import Memory
 from attent.models.rnn_attention import Local, RecurrentAttention
 from attent.models.settings import RnnSettings
+from attent.ops import attention_rnn
 from attent.ops.attention_rnn import Layer, Source, bahdanau, luong
-from attent.ops.eligibility import can_run_native
-from attent.ops.rnn import DTYPES, product_dtype
+from attent.ops.rnn import product_dtype
 from attent.types import Features
 
 
@@ -152,16 +153,25 @@ class AttendingDecoder(RnnDecoder):
         steps = None if self.cross_attention.local is None else torch.zeros_like(memory.lengths)
         return RnnState(self.first_states(ends(memory.features, memory.lengths)), input_feed, memory.lengths, source, steps)
 
-    def native_operands(self, embedded: Features, memory: Memory) -> tuple[Source, list[Layer]] | None:
-        """Return the operands of `attent.ops.attention_rnn`, in training where the compiled library can run; else None."""
-        parameters = self.cross_attention.native_parameters()
-        if parameters is None or not self.training or is_watched():
-            return None
-        if not can_run_native(embedded, memory.features, *self.parameters(), dtypes=DTYPES, in_training=True):
-            return None
-        if any(parameter.dtype != torch.float32 for parameter in self.parameters()):
-            return None
-        values = memory.features.to(product_dtype(memory.features))
+    @property
+    def has_fused_form(self) -> bool:
+        """True if `fused` computes what the steps do."""
+        return self.cross_attention.fused_parameters is not None
+
+    @abstractmethod
+    def fused(self, embedded: Features, source: Source, layers: list[Layer]) -> Features:
+        """Return `forced` of an attention and recurrent layers, by `attent.ops.attention_rnn`."""
+
+    def forced(self, embedded: Features, memory: Memory) -> Features:
+        reference = partial(super().forced, embedded, memory)
+        if not self.training or not self.has_fused_form or is_watched():
+            return reference()
+        inputs = embedded, memory.features
+        return attention_rnn.decode(lambda: self.fused(embedded, *self._operands(memory)), reference, inputs, self.parameters())
+
+    def _operands(self, memory: Memory) -> tuple[Source, list[Layer]]:
+        parameters, values = self.cross_attention.fused_parameters, memory.features.to(product_dtype(memory.features))
+        assert parameters is not None
         source = Source(values, self.cross_attention.score.lower_key(values).features, memory.lengths, *parameters)
         states = self.first_states(ends(memory.features, memory.lengths))
         layers = zip(self.recurrent.layers, states, strict=True)
@@ -213,13 +223,10 @@ class BahdanauDecoder(AttendingDecoder):
         self.report_map(queries, state)
         return self.output(torch.stack(states, 1), embedded, torch.stack(contexts, 1)), replace(state, layers=layers)
 
-    def forced(self, embedded: Features, memory: Memory) -> Features:
-        operands = self.native_operands(embedded, memory)
-        if operands is None:
-            return super().forced(embedded, memory)
-        inputs = embedded.transpose(0, 1).to(operands[0].values.dtype)  # (T, B, embedding_width)
-        query_terms = None if self.asked is None else torch.matmul(self.asked(inputs), operands[0].weight)
-        states, contexts = bahdanau(inputs, *operands, query_terms)
+    def fused(self, embedded: Features, source: Source, layers: list[Layer]) -> Features:
+        inputs = embedded.transpose(0, 1).to(source.values.dtype)  # (T, B, embedding_width)
+        query_terms = None if self.asked is None else torch.matmul(self.asked(inputs), source.weight)
+        states, contexts = bahdanau(inputs, source, layers, query_terms)
         return self.output(states, inputs, contexts).transpose(0, 1)
 
 
@@ -247,12 +254,12 @@ class LuongDecoder(AttendingDecoder):
             attention.report_map(queries, source, state.lengths, steps)
         return self.output(contexts, queries), state.advance(layers, count)
 
-    def forced(self, embedded: Features, memory: Memory) -> Features:
-        is_native = self.feedback_width and isinstance(self.norm, nn.Identity)
-        operands = self.native_operands(embedded, memory) if is_native else None
-        if operands is None:
-            return super().forced(embedded, memory)
-        return luong(embedded.transpose(0, 1), *operands, self.readout.weight, self.readout.bias).transpose(0, 1)
+    @property
+    def has_fused_form(self) -> bool:
+        return self.feedback_width > 0 and isinstance(self.norm, nn.Identity) and super().has_fused_form
+
+    def fused(self, embedded: Features, source: Source, layers: list[Layer]) -> Features:
+        return luong(embedded.transpose(0, 1), source, layers, self.readout.weight, self.readout.bias).transpose(0, 1)
 
     def _forward_stepwise(self, embedded: Features, state: RnnState, steps: Tensor | None) -> tuple[Features, RnnState]:
         layers, input_feed, attention, source = state.layers, state.beside, self.cross_attention, source_of(state)

@@ -14,8 +14,8 @@ from attent.models import transformer_packing
 from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, Embedding, Encoder
-from attent.models.transformer_packing import IncrementalState
-from attent.ops.eligibility import can_run_native
+from attent.ops import packed_linear
+from attent.ops.transformer import IncrementalState
 from attent.types import Features, Lengths, Tokens
 
 
@@ -83,8 +83,8 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     @property
     def batch_invariant(self) -> bool:
-        is_packed = transformer_packing.is_packable(self.encoder) and transformer_packing.is_packable(self.decoder)
-        return is_packed and can_run_native(self.to_logits.weight, in_inference=True)
+        is_packed = transformer_packing.has_packed_form(self.encoder) and transformer_packing.has_packed_form(self.decoder)
+        return is_packed and packed_linear.is_batch_invariant(self.to_logits)
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
@@ -102,16 +102,14 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         """
         if source.dim() != 2 or lengths.shape != source.shape[:1]:
             raise ShapeError(f"source must be (B, Tk) and lengths (B,), got {tuple(source.shape)} and {tuple(lengths.shape)}")
-        if source.numel() and transformer_packing.is_packable(self.encoder):
-            return Memory(transformer_packing.encode(self.encoder, self.source_embedding, source, lengths), lengths)
-        return self.encoder(self.source_embedding(source), lengths)
+        return Memory(transformer_packing.encode(self.encoder, self.source_embedding, source, lengths), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
         layers = len(self.decoder.layers)
         return self.decoder(self.target_embedding(tokens), (None,) * layers, (memory.features,) * layers, memory.lengths)[0]
 
     def start(self, memory: Memory) -> TransformerState | IncrementalState:
-        return transformer_packing.start(self.decoder, memory) or self._start(memory)
+        return transformer_packing.start(self.decoder, memory, lambda: self._start(memory))
 
     def step(self, state: TransformerState | IncrementalState, tokens: Tensor) -> tuple[Tensor, TransformerState | IncrementalState]:
         if isinstance(state, IncrementalState):

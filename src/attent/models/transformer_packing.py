@@ -1,15 +1,13 @@
 """A Transformer's modules read into packed weights, with which `attent.ops.transformer` encodes and decodes on a CPU.
 
-This replaces the modules in inference mode for dot products, softmax and float32, while nothing watches. Keys and values stay where
-they are written: a search that reorders its hypotheses moves row indices only.
+They replace the modules in inference mode for dot products, softmax and float32, while nothing watches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import cast
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,76 +23,19 @@ from attent.attention.scores.scaled_dot import ScaledDot
 from attent.models.model import Memory
 from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
-from attent.ops.eligibility import can_run_native
-from attent.ops.transformer import PackedEmbedding, PackedStack
+from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
+
+S = TypeVar("S")
 
 # Positions for which rotary angles are computed at a time.
 ANGLE_BLOCK = 16
-# Positions by which a buffer grows; on a CPU memory that is not written yet costs nothing.
-BUFFER_BLOCK = 32
 
 
-class KVBuffer:
-    """Every layer's keys and values of the target, with capacity for more, (L, C, S, 2·G·D).
-
-    Args:
-        tensor: the buffer.
-        length: positions written. A state with fewer positions that takes a step writes into a copy.
-    """
-
-    def __init__(self, tensor: Tensor, length: int = 0) -> None:
-        self.tensor, self.length = tensor, length
-
-    def reserve(self, length: int, rows: int) -> KVBuffer:
-        """Return a buffer in which this many rows can write position `length`: this one, or a larger copy."""
-        layers, capacity, row_capacity, width = self.tensor.shape
-        if length == self.length and length < capacity and rows <= row_capacity:
-            self.length += 1
-            return self
-        shape = layers, length // BUFFER_BLOCK * BUFFER_BLOCK + BUFFER_BLOCK, max(rows, row_capacity), width
-        copy = KVBuffer(self.tensor.new_empty(shape), length + 1)
-        copy.tensor[:, :length, :row_capacity] = self.tensor[:, :length]
-        return copy
-
-
-@dataclass(frozen=True)
-class IncrementalState:
-    """Immutable decoder state. `select` permutes row indices only; cached keys and values are never copied.
-
-    Args:
-        length: tokens read, BOS included.
-        buffer: their keys and values.
-        rows: the buffer's row of each of them, (B, length).
-        memory: every layer's keys and values of the memory, (L, S, Tk, 2·G·D).
-        memory_rows: the index in S of each row's memory, (B, 1).
-        lengths: the number of real source tokens, (B,).
-        stack: the decoder's packed weights.
-    """
-
-    length: int
-    buffer: KVBuffer
-    rows: Tensor
-    memory: Tensor
-    memory_rows: Tensor
-    lengths: Tensor
-    stack: PackedStack
-
-    def select(self, rows: Tensor) -> IncrementalState:
-        """Return these rows of the batch, in this order; rows may repeat."""
-        indices = (tensor.index_select(0, rows) for tensor in (self.rows, self.memory_rows, self.lengths))
-        return replace(self, **dict(zip(("rows", "memory_rows", "lengths"), indices, strict=True)))
-
-    def reorder(self, rows: Tensor) -> IncrementalState:
-        """Return these rows' pasts, as `select` does, where every row keeps its source."""
-        return replace(self, rows=self.rows.index_select(0, rows))
-
-
-def is_packable(stack: Encoder | Decoder) -> bool:
-    """Return whether the packed stack can replace the modules."""
+def has_packed_form(stack: Encoder | Decoder) -> bool:
+    """Return whether the packed stack computes what the modules do now."""
     if stack.training or is_watched() or _has_hooks(stack) or not all(map(_is_unmodified, stack.layers)):
         return False
-    attentions = [attention for layer in stack.layers for attention in _attentions(layer)]
-    return can_run_native(stack.layers[0].feed_forward.widen.weight, in_inference=True) and all(map(_is_plain, attentions))
+    return all(_is_plain(attention) for layer in stack.layers for attention in _attentions(layer))
 
 
 def _is_plain(attention: MultiHeadAttention) -> bool:
@@ -205,41 +146,32 @@ def _cosine_and_sine(base: float, width: int, start: int, count: int, device: to
 
 
 def encode(encoder: Encoder, embedding: Embedding, source: Tensor, lengths: Tensor) -> Tensor:
-    """Return the memory's features (B, Tk, E) of a right-padded source (B, Tk) of which lengths (B,) are real; zeros at padding."""
-    length = source.shape[1]
-    angle_count = packed_linear.padded(length)
-    packed = _packed_embedding(embedding, encoder.layers[0].self_attention, 0, length, angle_count)
-    return transformer.encode(pack(encoder), packed, source, lengths)
+    """Return the memory's features (B, Tk, E) of a right-padded source (B, Tk) of which lengths (B,) are real."""
+
+    def reference() -> Tensor:
+        return encoder(embedding(source), lengths).features
+
+    def operands() -> tuple[PackedStack, PackedEmbedding]:
+        length, attention = source.shape[1], encoder.layers[0].self_attention
+        return pack(encoder), _packed_embedding(embedding, attention, 0, length, packed_linear.padded(length))
+
+    if not has_packed_form(encoder):
+        return reference()
+    return transformer.encode(_weight(encoder), operands, source, lengths, reference)
 
 
-def start(decoder: Decoder, memory: Memory) -> IncrementalState | None:
-    """Return the state before the first token, or None if the packed decoder cannot continue from this memory."""
-    features = memory.features
-    # The library expects every query to see a key.
-    if not is_packable(decoder) or features.dtype != torch.float32 or not features.numel() or not bool(memory.lengths.min() > 0):
-        return None
-    lengths, stack = memory.lengths.long().contiguous(), pack(decoder)
-    # Columns that are padding in every row are left out.
-    keys_values = transformer.memory_keys_values(stack, features[:, : int(lengths.max())])
-    rows = torch.arange(len(features), device=features.device)[:, None]
-    # The first token determines the number of rows.
-    buffer = KVBuffer(features.new_empty(len(keys_values), 0, 0, keys_values.shape[-1]))
-    return IncrementalState(0, buffer, rows[:, :0], keys_values, rows, lengths, stack)
+def start(decoder: Decoder, memory: Memory, reference: Callable[[], S]) -> IncrementalState | S:
+    """Return the state before the first token: of the packed decoder, or the reference."""
+    if not has_packed_form(decoder):
+        return reference()
+    return transformer.start(_weight(decoder), partial(pack, decoder), memory.features, memory.lengths, reference)
 
 
 def decode_step(decoder: Decoder, embedding: Embedding, state: IncrementalState, tokens: Tensor) -> tuple[Tensor, IncrementalState]:
     """Return the features (B, E) of one more token (B,), and the state that includes it."""
-    length, batch = state.length, len(tokens)
-    rows = torch.cat((state.rows, torch.arange(batch, device=tokens.device)[:, None]), 1)
-    after = replace(state, length=length + 1, buffer=state.buffer.reserve(length, batch), rows=rows)
-    features = transformer.decode_step(
-        state.stack,
-        _packed_embedding(embedding, decoder.layers[0].self_attention, length, 1, ANGLE_BLOCK),
-        tokens,
-        keys_values=after.buffer.tensor,
-        rows=rows,
-        memory=state.memory,
-        memory_rows=state.memory_rows,
-        lengths=state.lengths,
-    )
-    return features, after
+    packed = _packed_embedding(embedding, decoder.layers[0].self_attention, state.length, 1, ANGLE_BLOCK)
+    return transformer.decode_step(packed, state, tokens)
+
+
+def _weight(stack: Encoder | Decoder) -> Tensor:
+    return stack.layers[0].feed_forward.widen.weight

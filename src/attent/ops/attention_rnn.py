@@ -1,10 +1,11 @@
 """Recurrent decoders with attention over a known target, in training: all steps of one as a function, by the compiled library.
 
-The loops of `models.rnn_decoder` are the reference, and serve elsewhere.
+The loops of `models.rnn_decoder` are the reference, and serve elsewhere; `decode` picks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from attent.ops import native
-from attent.ops.rnn import GateSlice, RnnSteps
+from attent.ops.eligibility import can_run_native
+from attent.ops.rnn import DTYPES, GateSlice, RnnSteps
 
 # Features are padded to a multiple of this, so that they end with whole registers.
 LANES = 16
@@ -211,6 +213,21 @@ class StackSteps:
             gradients += [hidden, cell, weight, matrices[: self.gates], bias, sums[: self.gates]]
             weight, bias = matrices[self.gates :], sums[self.gates :]
         return gradients, weight, bias
+
+
+def decode(fused: Callable[[], Tensor], reference: Callable[[], Tensor], inputs: Iterable[Tensor], parameters: Iterable[Tensor]) -> Tensor:
+    """Return a decoder's output for a known target: `fused` where the library can record gradients, else `reference`.
+
+    Args:
+        fused: calls `bahdanau` or `luong`.
+        reference: computes the same step by step in plain PyTorch.
+        inputs: of the decoder, float32 or bfloat16.
+        parameters: the decoder's; the library takes float32.
+    """
+    parameters = (*parameters,)
+    if can_run_native(*parameters) and can_run_native(*inputs, *parameters, dtypes=DTYPES, in_training=True):
+        return fused()
+    return reference()
 
 
 def bahdanau(embedded: Tensor, source: Source, layers: list[Layer], query_terms: Tensor | None = None) -> tuple[Tensor, Tensor]:

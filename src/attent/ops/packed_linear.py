@@ -79,9 +79,14 @@ def panels(weight: Tensor, bias: Tensor | None) -> list[Tensor]:
     return [packed.flatten(), vector(bias, columns)]
 
 
+def is_batch_invariant(layer: nn.Linear, *features: Tensor) -> bool:
+    """Return whether a row of `linear` is now independent of the others; search then need not fill up its batches."""
+    return type(layer) is nn.Linear and can_run_native(layer.weight, *features, in_inference=True)
+
+
 def linear(layer: nn.Linear, features: Tensor) -> Tensor:
     """Return `layer(features)`, (…, K) → (…, N); in the library each row is independent of the others."""
-    if type(layer) is not nn.Linear or not can_run_native(layer.weight, features, in_inference=True):
+    if not is_batch_invariant(layer, features):
         return layer(features)
     weights = packed_weights(layer, lambda: panels(layer.weight, layer.bias))
     return product(weights, features, features.new_empty(*features.shape[:-1], layer.out_features))

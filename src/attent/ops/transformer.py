@@ -1,17 +1,26 @@
 """A Transformer's encoder, and a decoding step, each in one call of the compiled library.
 
-Every row goes through all layers by itself and without padding, so that its numbers do not depend on the rest of the batch.
-`attent.models.transformer_packing` reads modules into these operands.
+Every row goes through all layers by itself and without padding, so that its numbers do not depend on the rest of the batch. Keys and
+values stay where they are written: a search that reorders its hypotheses moves row indices only.
+`attent.models.transformer_packing` reads modules into these operands; the modules are the reference.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from attent.ops import native, packed_linear
+from attent.ops.eligibility import can_run_native
+
+# Positions by which a buffer grows; on a CPU memory that is not written yet costs nothing.
+BUFFER_BLOCK = 32
+
+S = TypeVar("S")
 
 
 class PackedStack(NamedTuple):
@@ -44,14 +53,113 @@ class PackedEmbedding(NamedTuple):
     angles: tuple[Tensor, Tensor] | tuple[None, None]
 
 
-def encode(stack: PackedStack, embedding: PackedEmbedding, token_ids: Tensor, lengths: Tensor) -> Tensor:
-    """Return the features (B, T, E) of right-padded tokens (B, T) of which lengths (B,) are real; zeros at padding."""
+class KVBuffer:
+    """Every layer's keys and values of the target, with capacity for more, (L, C, S, 2·G·D).
+
+    Args:
+        tensor: the buffer.
+        length: positions written. A state with fewer positions that takes a step writes into a copy.
+    """
+
+    def __init__(self, tensor: Tensor, length: int = 0) -> None:
+        self.tensor, self.length = tensor, length
+
+    def reserve(self, length: int, rows: int) -> KVBuffer:
+        """Return a buffer in which this many rows can write position `length`: this one, or a larger copy."""
+        layers, capacity, row_capacity, width = self.tensor.shape
+        if length == self.length and length < capacity and rows <= row_capacity:
+            self.length += 1
+            return self
+        shape = layers, length // BUFFER_BLOCK * BUFFER_BLOCK + BUFFER_BLOCK, max(rows, row_capacity), width
+        copy = KVBuffer(self.tensor.new_empty(shape), length + 1)
+        copy.tensor[:, :length, :row_capacity] = self.tensor[:, :length]
+        return copy
+
+
+@dataclass(frozen=True)
+class IncrementalState:
+    """Immutable decoder state. `select` permutes row indices only; cached keys and values are never copied.
+
+    Args:
+        length: tokens read, BOS included.
+        buffer: their keys and values.
+        rows: the buffer's row of each of them, (B, length).
+        memory: every layer's keys and values of the memory, (L, S, Tk, 2·G·D).
+        memory_rows: the index in S of each row's memory, (B, 1).
+        lengths: the number of real source tokens, (B,).
+        stack: the decoder's packed weights.
+    """
+
+    length: int
+    buffer: KVBuffer
+    rows: Tensor
+    memory: Tensor
+    memory_rows: Tensor
+    lengths: Tensor
+    stack: PackedStack
+
+    def select(self, rows: Tensor) -> IncrementalState:
+        """Return these rows of the batch, in this order; rows may repeat."""
+        indices = (tensor.index_select(0, rows) for tensor in (self.rows, self.memory_rows, self.lengths))
+        return replace(self, **dict(zip(("rows", "memory_rows", "lengths"), indices, strict=True)))
+
+    def reorder(self, rows: Tensor) -> IncrementalState:
+        """Return these rows' pasts, as `select` does, where every row keeps its source."""
+        return replace(self, rows=self.rows.index_select(0, rows))
+
+    def extend(self, batch: int) -> IncrementalState:
+        """Return the state with room for one more token of this many rows."""
+        rows = torch.cat((self.rows, torch.arange(batch, device=self.rows.device)[:, None]), 1)
+        return replace(self, length=self.length + 1, buffer=self.buffer.reserve(self.length, batch), rows=rows)
+
+
+def encode(
+    weight: Tensor,
+    operands: Callable[[], tuple[PackedStack, PackedEmbedding]],
+    token_ids: Tensor,
+    lengths: Tensor,
+    reference: Callable[[], Tensor],
+) -> Tensor:
+    """Return the features (B, T, E) of right-padded tokens (B, T) of which lengths (B,) are real; the library's are zero at padding.
+
+    Args:
+        weight: one of the encoder's; the library takes float32 on a CPU, in inference mode.
+        operands: packs the encoder and the embedding, if the library computes.
+        token_ids: the tokens.
+        lengths: the number of real tokens.
+        reference: computes the same by modules.
+    """
+    if not token_ids.numel() or not can_run_native(weight, in_inference=True):
+        return reference()
+    stack, (table, scale, positions, angles) = operands()
     batch, length = token_ids.shape
     features = torch.zeros(batch, length, stack.sizes[0])
-    table, scale, positions, angles = embedding
     tensors = (_int64(token_ids), table, positions, *angles, stack.weights, _int64(lengths), features)
     native.run("attent_transformer_encoder", tensors, batch, length, *stack.sizes, scale, *stack.numbers)
     return features
+
+
+def start(
+    weight: Tensor, pack: Callable[[], PackedStack], memory: Tensor, lengths: Tensor, reference: Callable[[], S]
+) -> IncrementalState | S:
+    """Return the decoder's state before the first token.
+
+    Args:
+        weight: one of the decoder's; the library takes float32 on a CPU, in inference mode.
+        pack: packs the decoder, if the library computes.
+        memory: the encoder's features, (B, Tk, E).
+        lengths: the number of real positions of the memory, (B,). The library expects every query to see a key.
+        reference: starts the modules.
+    """
+    if not memory.numel() or not can_run_native(weight, memory, in_inference=True) or not bool(lengths.min() > 0):
+        return reference()
+    lengths, stack = _int64(lengths), pack()
+    # Columns that are padding in every row are left out.
+    keys_values = memory_keys_values(stack, memory[:, : int(lengths.max())])
+    rows = torch.arange(len(memory), device=memory.device)[:, None]
+    # The first token determines the number of rows.
+    buffer = KVBuffer(memory.new_empty(len(keys_values), 0, 0, keys_values.shape[-1]))
+    return IncrementalState(0, buffer, rows[:, :0], keys_values, rows, lengths, stack)
 
 
 def memory_keys_values(stack: PackedStack, features: Tensor) -> Tensor:
@@ -67,37 +175,17 @@ def memory_keys_values(stack: PackedStack, features: Tensor) -> Tensor:
     return result
 
 
-def decode_step(
-    stack: PackedStack,
-    embedding: PackedEmbedding,
-    token_ids: Tensor,
-    *,
-    keys_values: Tensor,
-    rows: Tensor,
-    memory: Tensor,
-    memory_rows: Tensor,
-    lengths: Tensor,
-) -> Tensor:
-    """Return the features (B, E) of the next token (B,), and write its keys and values.
-
-    Args:
-        stack: the decoder.
-        embedding: of this position.
-        token_ids: the tokens.
-        keys_values: every layer's keys and values of the target, (L, C, S, 2·G·D).
-        rows: the index in S of each position's keys and values, (B, t + 1); the last column is where this step writes.
-        memory: every layer's keys and values of the memory, (L, S, Tk, 2·G·D).
-        memory_rows: the index in S of each row's memory, (B, 1).
-        lengths: the number of real keys in each row's memory, (B,).
-    """
-    batch, length = rows.shape
-    features = torch.empty(batch, stack.sizes[0])
-    table, scale, positions, angles = embedding
-    tensors = (_int64(token_ids), table, positions, *angles, stack.weights, keys_values, rows, memory_rows, lengths, memory, features)
+def decode_step(embedding: PackedEmbedding, state: IncrementalState, token_ids: Tensor) -> tuple[Tensor, IncrementalState]:
+    """Return the features (B, E) of one more token (B,), and the state that includes it; the embedding is of its position."""
+    batch, stack, memory, (table, scale, positions, angles) = len(token_ids), state.stack, state.memory, embedding
+    state = state.extend(batch)
+    keys_values, rows, features = state.buffer.tensor, state.rows, torch.empty(batch, stack.sizes[0])
+    caches = (keys_values, rows, state.memory_rows, state.lengths, memory)
+    tensors = (_int64(token_ids), table, positions, *angles, stack.weights, *caches, features)
     layer_stride, position_stride, row_stride, _ = keys_values.stride()
-    strides = (batch, length - 1, rows.stride(0), layer_stride, row_stride, position_stride, memory.shape[1], memory.shape[2])
+    strides = (batch, state.length - 1, rows.stride(0), layer_stride, row_stride, position_stride, memory.shape[1], memory.shape[2])
     native.run("attent_transformer_step", tensors, *strides, *stack.sizes, scale, *stack.numbers)
-    return features
+    return features, state
 
 
 def _int64(numbers: Tensor) -> Tensor:
