@@ -18,7 +18,8 @@ AttentError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -110,3 +111,18 @@ class DataError(AttentError, ValueError):
 
 class RunError(AttentError):
     """A run folder that is missing, damaged, written by a newer version, or in the use of another process."""
+
+
+@contextmanager
+def needs(need: str, extra: str, kind: type[AttentError] = AttentError) -> Iterator[None]:
+    """Import optional packages in the block, or say by which extra of ours they are installed.
+
+    Args:
+        need: the beginning of the message, such as "pictures need matplotlib".
+        extra: the name of the extra.
+        kind: of the error.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise kind(f"{need}: pip install 'attent[{extra}]' ({error})") from error

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from attent.errors import AttentError
+from attent.errors import needs
 from attent.runs.durable import new_file
 
 # Wong (2011), "Points of view: Color blindness", https://doi.org/10.1038/nmeth.1618
@@ -93,10 +93,8 @@ def plot(figure: Figure) -> Any:
     Raises:
         AttentError: matplotlib is not installed.
     """
-    try:
+    with needs("pictures need matplotlib", "plot"):
         from matplotlib.figure import Figure as Picture
-    except ImportError as error:
-        raise AttentError("pictures need matplotlib: pip install 'attent[plot]'") from error
     x_values = list(dict.fromkeys(point.x for series in figure.series for point in series.points))
     names = [str(x) for x in x_values] if figure.kind == "dots" else []
     picture = Picture(figsize=(max(6.4, 1.5 + 0.62 * len(names)), 4.2), layout="constrained")

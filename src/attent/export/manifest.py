@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from attent.bounded import open_regular, read_json
-from attent.errors import ArgumentError, AttentError, DataError, RunError
+from attent.errors import ArgumentError, DataError, RunError, needs
 from attent.runs.config import CONFIG, LARGEST, read_config, versions
 from attent.runs.durable import write_text
 from attent.runs.folder import MODEL, tokenizer_file
@@ -131,10 +131,8 @@ def package(module: str, name: str, extra: str) -> Any:
     Raises:
         AttentError: it is not installed.
     """
-    try:
+    with needs(f"this needs {name}", extra):
         return import_module(module)
-    except ImportError as error:
-        raise AttentError(f"this needs {name}: pip install 'attent[{extra}]' ({error})") from error
 
 
 def version_of(package: str) -> str:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.data.tokenizer import BOS
-from attent.errors import AttentError
+from attent.errors import AttentError, needs
 from attent.export.manifest import StateSide, StateTensor
 from attent.export.onnx_tracing import tracing, translations
 from attent.models.model import EncoderDecoder
@@ -154,6 +154,7 @@ def _axes(first: Tensor, second: Tensor) -> dict[int, str]:
     return {axis: names[pair] for axis, pair in enumerate(zip(first.shape, second.shape, strict=True)) if pair[0] != pair[1]}
 
 
+@needs("this needs ONNX", "onnx")
 def _export(
     module: nn.Module, arguments: tuple[Tensor, ...], axes: tuple[Any, ...], inputs: list[str], outputs: list[str], file: Path
 ) -> None:
@@ -179,8 +180,6 @@ def _export(
             )
         assert program is not None
         program.save(file)
-    except ImportError as error:
-        raise AttentError(f"this needs ONNX: pip install 'attent[onnx]' ({error})") from error
     except (RuntimeError, ValueError, NotImplementedError, torch.onnx.errors.OnnxExporterError) as error:
         raise AttentError(f"this model cannot be written as ONNX: {str(error).splitlines()[0]}") from error
 

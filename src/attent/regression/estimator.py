@@ -10,17 +10,15 @@ import torch
 
 from attent.attention.attend import attend
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, AttentError, UnknownNameError
+from attent.errors import ArgumentError, UnknownNameError, needs
 from attent.regression.bandwidth import learn_bandwidth, rule_of_thumb
 from attent.regression.kernels import Kernel, get_kernel
 from attent.regression.smoother import Smoother
 
-try:
+with needs("AttentionRegressor needs scikit-learn", "regression"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise AttentError("AttentionRegressor needs scikit-learn: pip install 'attent[regression]'") from error
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 

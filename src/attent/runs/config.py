@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from attent import bounded, registry
 from attent.data.settings import VectorsSettings
@@ -49,7 +49,7 @@ def _is_file_name(name: str) -> bool:
     return Path(name).name == name and name not in ("", "..") and not set("\\:\0") & set(name)
 
 
-class RunConfig(BaseModel):
+class RunConfig(BaseModel, extra="forbid"):
     """Content of config.json.
 
     Args:
@@ -71,8 +71,6 @@ class RunConfig(BaseModel):
         training: the settings of training, and its own choices, such as the precision.
         results: scores by name.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     format: int = FORMAT
     state: Literal["unfinished", "finished"] = "finished"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap
 from attent.decoding.labelled import LabelledMap
-from attent.errors import ArgumentError, AttentError
+from attent.errors import ArgumentError, needs
 from attent.serve.explorer import Explorer
 from attent.views.build_scene import build_scene
 from attent.views.scene import Scene
@@ -21,7 +21,6 @@ from attent.views.scene import Scene
 HOST, PORT = "127.0.0.1", 8765
 # Seconds until a server must answer.
 START_TIMEOUT = 30.0
-INSTALL = "attent explore needs starlette and uvicorn: pip install 'attent[explore]'"
 
 
 def explore(
@@ -73,13 +72,11 @@ class ExploreServer:
     """
 
     def __init__(self, explorer: Explorer, *, host: str = HOST, port: int = PORT) -> None:
-        try:
+        with needs("attent explore needs starlette and uvicorn", "explore"):
             import uvicorn
 
             from attent.serve.app import application
             from attent.serve.security import DeadlineProtocol
-        except ImportError as error:
-            raise AttentError(INSTALL) from error
         if host in ("", "0.0.0.0", "::", "*"):
             raise ArgumentError(f"host must be the one name or address that browsers ask by, got {host!r}")
         self.explorer, self.token = explorer, secrets.token_urlsafe(24)

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from attent.bounded import text_of
 from attent.data.dates import DatesSettings
@@ -46,7 +46,7 @@ def _default_model(tables: dict[str, Any]) -> Any:
     return SETTINGS[values.get("kind", "transformer")].model_validate(values)
 
 
-class RunSettings(BaseModel):
+class RunSettings(BaseModel, extra="forbid", frozen=True):
     """All settings of a run.
 
     Args:
@@ -60,8 +60,6 @@ class RunSettings(BaseModel):
         model: `[model]`; may name a preset and change parts of it.
         training: `[training]`.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: Task = "translate"
     dates: DatesSettings = DatesSettings.model_validate({})

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
 from attent.bounded import read_text
@@ -43,7 +43,7 @@ STATE = "state.json"
 MAX_STATE_BYTES = 2**22
 
 
-class TrainingState(BaseModel):
+class TrainingState(BaseModel, extra="forbid"):
     """The state of training, apart from weights, moments and averages.
 
     Args:
@@ -60,8 +60,6 @@ class TrainingState(BaseModel):
         processes: the number of processes.
         sharded: whether they divide the weights among them.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     update: int = 0
     place: tuple[int, int] = (0, 0)

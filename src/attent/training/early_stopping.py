@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from attent.errors import UnknownNameError
 from attent.training.settings import TrainingSettings
@@ -12,7 +12,7 @@ from attent.training.settings import TrainingSettings
 LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
 
 
-class EarlyStoppingState(BaseModel):
+class EarlyStoppingState(BaseModel, extra="forbid"):
     """The state of early stopping, as checkpoints store it.
 
     Args:
@@ -24,8 +24,6 @@ class EarlyStoppingState(BaseModel):
         scores: the last validation's scores.
         best_scores: the best validation's scores.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     best: list[tuple[float, int]] = []
     waiting: int = 0

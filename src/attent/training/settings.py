@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from attent.devices import AUTO, check_name
 
@@ -18,7 +18,7 @@ CHANGEABLE_ON_RESUME = frozenset(
 )
 
 
-class TrainingSettings(BaseModel):
+class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     """The settings of a training run.
 
     Training ends after `updates`, after `minutes`, or when `patience` is exhausted, whichever comes first; schedules that
@@ -64,8 +64,6 @@ class TrainingSettings(BaseModel):
         tensorboard: whether to write scores and speed for TensorBoard too.
         seed: of the data order and dropout; on one machine it determines the result.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     updates: int | None = Field(default=None, ge=1)
     minutes: float | None = Field(default=None, gt=0)

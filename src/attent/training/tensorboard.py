@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, needs
 
 FOLDER = "tensorboard"
 
@@ -18,10 +18,8 @@ def check_installed() -> None:
     Raises:
         ArgumentError: it is missing.
     """
-    try:
+    with needs("training.tensorboard needs TensorBoard", "tensorboard", ArgumentError):
         import_module("torch.utils.tensorboard")
-    except ImportError as error:
-        raise ArgumentError(f"training.tensorboard needs TensorBoard: pip install 'attent[tensorboard]' ({error})") from error
 
 
 class TensorBoard:

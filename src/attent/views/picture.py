@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attent.errors import ArgumentError, AttentError
+from attent.errors import ArgumentError, needs
 from attent.views.labels import legend, visible
 from attent.views.panel import Panel
 
@@ -78,10 +78,8 @@ def new_figure(width: float, height: float) -> Figure:
     Raises:
         AttentError: matplotlib is not installed.
     """
-    try:
+    with needs("pictures need matplotlib", "plot"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise AttentError("pictures need matplotlib: pip install 'attent[plot]'") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from torch import Tensor
 
 from attent.data.labelled.arrays import VectorSequences
@@ -24,7 +24,7 @@ MAX_SIDE = 2**14
 BLOCK_SIZE = 2**18
 
 
-class PictureInputs(BaseModel):
+class PictureInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Pictures as sequences of patches, with each channel standardized to mean 0 and variance 1.
 
     Args:
@@ -36,8 +36,6 @@ class PictureInputs(BaseModel):
         mean: of each channel, where pixels are from 0 to 1.
         deviation: the standard deviation of each channel.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["pictures"] = "pictures"
     height: Annotated[int, Field(le=MAX_SIDE)]
@@ -83,7 +81,7 @@ class PictureInputs(BaseModel):
         return patches((pictures - torch.tensor(self.mean)) / torch.tensor(self.deviation), self.patch)
 
 
-class VectorInputs(BaseModel):
+class VectorInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Sequences of vectors, with each feature standardized to mean 0 and variance 1.
 
     Args:
@@ -91,8 +89,6 @@ class VectorInputs(BaseModel):
         mean: of each feature.
         deviation: the standard deviation of each feature.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["vectors"] = "vectors"
     mean: tuple[float, ...]
@@ -121,27 +117,23 @@ class VectorInputs(BaseModel):
         return (vectors - torch.tensor(self.mean)) / torch.tensor(self.deviation)
 
 
-class TextInputs(BaseModel):
+class TextInputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Texts as the tokens of the run's tokenizer.
 
     Args:
         kind: of the inputs in a file.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
     kind: Literal["texts"] = "texts"
 
 
-class Inputs(BaseModel):
+class Inputs(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Preprocessing of examples, and the names of the classes.
 
     Args:
         labels: in the order of the model's outputs.
         inputs: make the model's input.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     labels: tuple[str, ...]
     inputs: PictureInputs | VectorInputs | TextInputs = Field(discriminator="kind")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attent.errors import ArgumentError, AttentError, DataError
+from attent.errors import ArgumentError, DataError, needs
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -111,10 +111,8 @@ def load_digits() -> Pictures:
     Raises:
         AttentError: scikit-learn is not installed.
     """
-    try:
+    with needs("the digits come with scikit-learn", "images"):
         from sklearn import datasets
-    except ImportError as error:
-        raise AttentError("the digits come with scikit-learn: pip install 'attent[images]'") from error
     content: Any = datasets.load_digits()
     pixels = (content.images / DIGITS_TOP).astype(np.float32)[..., None]
     return Pictures(pixels, content.target.astype(np.int64), tuple(map(str, content.target_names)))
@@ -188,10 +186,8 @@ def open_picture(file: Path) -> Image:
         AttentError: Pillow is not installed.
         DataError: it cannot be read.
     """
-    try:
+    with needs("pictures need Pillow", "images"):
         from PIL import Image, ImageOps
-    except ImportError as error:
-        raise AttentError("pictures need Pillow: pip install 'attent[images]'") from error
     try:
         with warnings.catch_warnings():
             # refuse decompression bombs like damaged pictures
@@ -228,18 +224,13 @@ def _to_opaque(picture: Image) -> Image:
 
 def _split_files(path: Path) -> tuple[list[Path], list[Path]]:
     """Return the files of a folder with endings of pictures, and the others."""
-    endings = _endings()
+    with needs("pictures need Pillow", "images"):
+        from PIL import Image
+
+    endings = Image.registered_extensions()
     files = sorted(file for file in path.rglob("*") if _is_visible(file))
     return [file for file in files if file.suffix.lower() in endings], [file for file in files if file.suffix.lower() not in endings]
 
 
 def _is_visible(file: Path) -> bool:
     return file.is_file() and not file.name.startswith(".")
-
-
-def _endings() -> frozenset[str]:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise AttentError("pictures need Pillow: pip install 'attent[images]'") from error
-    return frozenset(Image.registered_extensions())
