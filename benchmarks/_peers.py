@@ -1,4 +1,4 @@
-"""Other projects beside ours: each in an environment of its own, which scripts/peers makes, on the same pieces in the same batches."""
+"""Peers: other projects, each in its own environment (made by scripts/peers), given the same pieces in the same batches as attent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from attent.decoding.hypothesis import Translation
 from attent.experiments.bench_training import ModelSettings
 
 HERE = Path(__file__).parent
-# Where scripts/peers puts them, unless PEERS says otherwise.
+# Where scripts/peers puts them, unless the variable PEERS names another folder.
 FOLDER = Path(os.environ.get("PEERS", HERE.parent / ".peers"))
-# What is run, and in whose environment; by the kind of our model.
+# The environment and the script of each peer, by the kind of attent's model.
 TRAINED: dict[str, dict[str, tuple[str, str]]] = {
     "transformer": {"Marian": ("transformers", "marian.py"), "eole": ("eole", "eole_train.py"), "JoeyNMT": ("joeynmt", "joeynmt_train.py")},
     "rnn": {"JoeyNMT": ("joeynmt", "joeynmt_train.py")},
@@ -27,53 +27,59 @@ GENERATED = {"Marian, generate": ("transformers", "marian_generate.py")}
 
 
 class Peers:
-    """Those peers whose environments have been made.
+    """Peers whose environments exist.
 
     Args:
-        of: the environment and the script of each, by name.
+        scripts: the environment and the script of each peer, by name.
 
     Attributes:
-        notes: why others are left out.
-        failed: those that have failed, which are not asked again.
+        available: those of `scripts` whose environment exists.
+        notes: why peers are left out.
+        failed: peers that failed once, which are not run again.
+        versions: a sentence with the versions of each peer that ran.
     """
 
-    def __init__(self, of: Mapping[str, tuple[str, str]]) -> None:
-        self.there = {name: place for name, place in of.items() if python(place[0]).exists()}
-        self.notes = [f"{name} is left out: scripts/peers {of[name][0]} makes its environment." for name in of if name not in self.there]
+    def __init__(self, scripts: Mapping[str, tuple[str, str]]) -> None:
+        self.available = {name: script for name, script in scripts.items() if python(script[0]).exists()}
+        self.notes = [
+            f"{name} is left out: scripts/peers {environment} makes its environment."
+            for name, (environment, _) in scripts.items()
+            if name not in self.available
+        ]
         self.failed: set[str] = set()
         self.versions: dict[str, str] = {}
 
-    def said(self, name: str, *arguments: object) -> dict[str, Any] | None:
-        """What a peer's script says in its last line; None if it fails, which is noted."""
+    def run(self, name: str, *arguments: object) -> dict[str, Any] | None:
+        """Return the JSON that a peer's script prints in its last line; None if the script fails, which is noted."""
         if name in self.failed:
             return None
-        environment, script = self.there[name]
+        environment, script = self.available[name]
         command = [str(python(environment)), str(HERE / "peers" / script), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""})
-        lines = done.stdout.splitlines()
-        if done.returncode or not lines:
+        process = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": ""})
+        lines = process.stdout.splitlines()
+        if process.returncode or not lines:
             self.failed.add(name)
-            self.notes.append(f"{name} failed: {(done.stderr.splitlines() or ['it said nothing'])[-1]}")
+            self.notes.append(f"{name} failed: {(process.stderr.splitlines() or ['it printed nothing'])[-1]}")
             return None
-        found = json.loads(lines[-1])
-        self.versions[name] = f"{name}: {found['package']} {found['version']} with torch {found['torch']}."
-        return found
+        result = json.loads(lines[-1])
+        self.versions[name] = f"{name}: {result['package']} {result['version']} with torch {result['torch']}."
+        return result
 
 
 def python(environment: str) -> Path:
-    """The interpreter of a peer's environment."""
+    """Return the interpreter of a peer's environment."""
     return FOLDER / environment / "bin" / "python"
 
 
 def write(folder: Path, data: Bitext, model: ModelSettings, pieces: int, tokens: int, batches: int) -> None:
-    """Write what is to be trained on: the pairs of so many of attent's batches, in their order; the vocabulary; the model."""
+    """Write the training data: the pairs of attent's first batches, in their order; the vocabulary; the settings of the model."""
     order = data.stream(BatchSize(tokens=tokens), 1)
     rows = [order.next_rows() for _ in range(batches)]
-    (folder / "batches.json").write_text(json.dumps([len(some) for some in rows]), encoding="utf-8")
-    every = list(itertools.chain.from_iterable(rows))
+    (folder / "batches.json").write_text(json.dumps([len(batch) for batch in rows]), encoding="utf-8")
+    sentence_rows = list(itertools.chain.from_iterable(rows))
     # targets are kept with BOS and EOS
     for name, of, ends in (("source", data.source, slice(None)), ("target", data.target, slice(1, -1))):
-        sentences = (of.tokens[of.starts[row] : of.starts[row] + of.lengths[row]][ends].tolist() for row in every)
+        sentences = (of.tokens[of.starts[row] : of.starts[row] + of.lengths[row]][ends].tolist() for row in sentence_rows)
         _lines(folder / f"{name}.txt", sentences)
     _model(folder, model, pieces)
 
@@ -85,21 +91,21 @@ def write_lines(
     model: ModelSettings,
     pieces: int,
 ) -> None:
-    """Write what is to be translated, from the shortest line to the longest.
+    """Write the lines to translate, from the shortest to the longest.
 
     Args:
-        folder: where to.
+        folder: where to write.
         lines: the pieces of each line.
-        searches: by name: the beam, our own translation of each line, the numbers of lines side by side to try.
-        model: ours.
+        searches: by name: the beam, attent's own translation of each line, and the batch sizes to try, in lines.
+        model: settings of attent's model.
         pieces: tokens in the vocabulary.
     """
     order = sorted(range(len(lines)), key=lambda row: len(lines[row]))
     _lines(folder / "lines.txt", (lines[row] for row in order))
     # EOS is a step too
     values = {
-        name: {"beam": beam, "batches": list(batches), "steps": [len(ours[row].tokens) + 1 for row in order]}
-        for name, (beam, ours, batches) in searches.items()
+        name: {"beam": beam, "batches": list(batches), "steps": [len(translations[row].tokens) + 1 for row in order]}
+        for name, (beam, translations, batches) in searches.items()
     }
     (folder / "searches.json").write_text(json.dumps(values), encoding="utf-8")
     _model(folder, model, pieces)
@@ -116,5 +122,5 @@ def _model(folder: Path, model: ModelSettings, pieces: int) -> None:
 
 
 def named(token: int) -> str:
-    """The name of a piece: a letter and its id, for the toolkits are given pieces, and are not to cut text."""
+    """Return the name of a piece, a letter and its id: toolkits read whole pieces, so that they need not tokenize."""
     return f"p{token}"

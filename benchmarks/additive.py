@@ -24,13 +24,13 @@ from attent.ops import native
 
 
 def textbook(query: Tensor, key: Tensor, value: Tensor, w1: Tensor, w2: Tensor, bias: Tensor, v: Tensor) -> Tensor:
-    """As it stands in tutorials: every sum of a query and a key at once."""
+    """Compute additive attention as tutorials do, with the sums of all queries and keys in one tensor."""
     hidden = torch.tanh((query @ w1 + bias)[..., :, None, :] + (key @ w2)[..., None, :, :])
     return torch.softmax(hidden @ v, -1) @ value
 
 
 def short(compiled: bool) -> None:
-    """T = 512, D = 256."""
+    """Measure T = 512, D = 256."""
     head("Additive attention, B = 1, H = 1, T = 512, D = 256, float32")
     query, key, value = (torch.randn(1, 1, 512, 256, requires_grad=True) for _ in range(3))
     score, up = Additive(256, 256, 256), torch.randn(1, 1, 512, 256)
@@ -38,17 +38,17 @@ def short(compiled: bool) -> None:
     weights = (score.query_weight, score.key_weight, score.bias, score.v)
     whole = torch.compile(textbook) if compiled else None
 
-    def ours() -> Tensor:
+    def fused() -> Tensor:
         return attend(query, key, value, score=score)
 
-    def without() -> Tensor:
+    def plain() -> Tensor:
         with patch.object(native, "library", lambda: None):
-            return ours()
+            return fused()
 
     forward: dict[str, Callable[[], Tensor]] = {
         "textbook": lambda: textbook(query, key, value, *weights),
-        "attent": ours,
-        "attent, no compiler": without,
+        "attent": fused,
+        "attent, no compiler": plain,
         "dot product": lambda: F.scaled_dot_product_attention(query, key, value),
     }
     if whole is not None:
@@ -57,11 +57,11 @@ def short(compiled: bool) -> None:
     def gradients(work: Callable[[], Tensor], inputs: list[Tensor]) -> Work:
         return lambda: torch.autograd.grad(work(), inputs, up)
 
-    every = [query, key, value, *weights]
-    both = {name: gradients(work, every[:3] if name == "dot product" else every) for name, work in forward.items()}
+    tensors = [query, key, value, *weights]
+    backward = {name: gradients(work, tensors[:3] if name == "dot product" else tensors) for name, work in forward.items()}
     with torch.no_grad():
         once = milliseconds({**forward}, seconds=15)
-    twice = milliseconds(both, seconds=25)
+    twice = milliseconds(backward, seconds=25)
     table(
         ["", "forward, ms", "× attent", "forward + backward, ms", "× attent"],
         [
@@ -73,27 +73,27 @@ def short(compiled: bool) -> None:
 
 
 def errors(query: Tensor, key: Tensor, value: Tensor, score: Additive, up: Tensor) -> None:
-    """How far from float64, as a multiple of the textbook line's distance."""
+    """Print the largest errors of the textbook line and of attent against float64."""
     inputs = [query, key, value, *score.parameters()]
     exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
 
-    def all_of(work: Callable[..., Tensor], given: list[Tensor]) -> list[Tensor]:
-        context = work(*given)
-        return [context.detach(), *torch.autograd.grad(context, given, up.to(context.dtype))]
+    def all_of(work: Callable[..., Tensor], inputs: list[Tensor]) -> list[Tensor]:
+        context = work(*inputs)
+        return [context.detach(), *torch.autograd.grad(context, inputs, up.to(context.dtype))]
 
     def line(query: Tensor, key: Tensor, value: Tensor, *parameters: Tensor) -> Tensor:
         return textbook(query, key, value, *parameters)
 
     right = all_of(line, exact)
-    far = [
-        max(((a.double() - b).abs().max() / b.abs().max()).item() for a, b in zip(found, right, strict=True))
-        for found in (all_of(line, inputs), all_of(lambda q, k, v, *_: attend(q, k, v, score=score), inputs))
+    distances = [
+        max(((a.double() - b).abs().max() / b.abs().max()).item() for a, b in zip(results, right, strict=True))
+        for results in (all_of(line, inputs), all_of(lambda q, k, v, *_: attend(q, k, v, score=score), inputs))
     ]
-    print(f"\nLargest relative error against float64, gradients included: textbook {far[0]:.1e}, attent {far[1]:.1e}.")
+    print(f"\nLargest relative error against float64, gradients included: textbook {distances[0]:.1e}, attent {distances[1]:.1e}.")
 
 
 def first_call() -> None:
-    """How long a fresh process waits for its first result."""
+    """Print how long a fresh process takes to its first result."""
     code = """
 import time, torch
 from attent.attention import attend
@@ -101,12 +101,12 @@ from attent.attention.scores import Additive
 query = torch.randn(1, 1, 512, 256); score = Additive(256, 256, 256)
 started = time.perf_counter(); attend(query, query, query, score=score); print(time.perf_counter() - started)
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    print(f"\nFirst call of a fresh process: {float(said.stdout):.2f} s.")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    print(f"\nFirst call of a fresh process: {float(process.stdout):.2f} s.")
 
 
 def one_length(length: int) -> None:
-    """Forward and backward at one length, in a process of its own so that its memory is its own."""
+    """Run forward and backward at one length; the caller starts a process for each length, to measure its memory."""
     query, key, value = (torch.randn(1, 1, length, 64, requires_grad=True) for _ in range(3))
     score = Additive(64, 64, 64)
     small = torch.randn(1, 1, 64, 64, requires_grad=True)
@@ -117,12 +117,12 @@ def one_length(length: int) -> None:
 
 
 def lengths() -> None:
-    """Time and memory by length."""
+    """Measure time and memory by length."""
     head("Additive attention by length, B = 1, H = 1, D = 64, float32, forward + backward")
     rows = []
     for length in (2048, 4096, 8192, 16384):
-        said = subprocess.run([sys.executable, __file__, "--length", str(length)], capture_output=True, text=True, check=True)
-        seconds, grown = map(float, said.stdout.split())
+        process = subprocess.run([sys.executable, __file__, "--length", str(length)], capture_output=True, text=True, check=True)
+        seconds, grown = map(float, process.stdout.split())
         rows.append(
             [f"{length:,}", f"{seconds:.2f}", f"{1e9 * seconds / length**2:.2f}", f"{grown:.0f}", f"{4 * length**2 * 64 / 2**20:,.0f}"]
         )
@@ -133,11 +133,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--length", type=int)
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out, which takes a minute")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
-    if asked.length:
-        one_length(asked.length)
+    if options.length:
+        one_length(options.length)
     else:
-        short(not asked.no_compile)
+        short(not options.no_compile)
         first_call()
         lengths()

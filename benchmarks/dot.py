@@ -1,4 +1,4 @@
-"""Dot forms on a CPU beside PyTorch's scaled_dot_product_attention: plain, 16 bits, dropout, short shapes, a window, one's own score."""
+"""Dot forms on a CPU beside PyTorch's scaled_dot_product_attention: plain, 16 bits, dropout, short shapes, a window, a user's score."""
 
 from __future__ import annotations
 
@@ -22,50 +22,52 @@ def backward(work: Callable[[], Tensor], inputs: list[Tensor]) -> Work:
     return lambda: torch.autograd.grad(work(), inputs, up)
 
 
-def row(name: str, theirs: Callable[[], Tensor], ours: Callable[[], Tensor], inputs: list[Tensor], *, rounds: int = 15) -> list[str]:
+def row(name: str, pytorch: Callable[[], Tensor], attent: Callable[[], Tensor], inputs: list[Tensor], *, rounds: int = 15) -> list[str]:
     with torch.no_grad():
-        once = milliseconds({"theirs": theirs, "ours": ours}, rounds=rounds)
-    twice = milliseconds({"theirs": backward(theirs, inputs), "ours": backward(ours, inputs)}, rounds=rounds)
-    cells = [f"{times[side]:.3g}" for times in (once, twice) for side in ("theirs", "ours")]
-    return [name, *cells[:2], f"{once['theirs'] / once['ours']:.2f}", *cells[2:], f"{twice['theirs'] / twice['ours']:.2f}"]
+        once = milliseconds({"pytorch": pytorch, "attent": attent}, rounds=rounds)
+    twice = milliseconds({"pytorch": backward(pytorch, inputs), "attent": backward(attent, inputs)}, rounds=rounds)
+    cells = [f"{times[side]:.3g}" for times in (once, twice) for side in ("pytorch", "attent")]
+    return [name, *cells[:2], f"{once['pytorch'] / once['attent']:.2f}", *cells[2:], f"{twice['pytorch'] / twice['attent']:.2f}"]
 
 
 COLUMNS = ["", "PyTorch, ms", "attent, ms", "×", "with gradients: PyTorch, ms", "attent, ms", "×"]
 
 
 def plain() -> None:
-    """float32, bfloat16, dropout."""
+    """Measure float32, bfloat16 and dropout."""
     head("Dot product, forward and forward + backward")
     rows = []
     for shape in ((8, 8, 256, 64), (1, 8, 1024, 64), (1, 8, 2048, 64), (1, 4, 4096, 64)):
         for dtype in (torch.float32, torch.bfloat16):
             for causal in (False, True):
-                some = tensors(*shape, dtype=dtype)
+                inputs = tensors(*shape, dtype=dtype)
                 name = f"{shape} {str(dtype).removeprefix('torch.')}{' causal' if causal else ''}"
-                theirs, ours = (
-                    lambda some=some, causal=causal: F.scaled_dot_product_attention(*some, is_causal=causal),
-                    lambda some=some, causal=causal: attend(*some, mask="causal" if causal else None),
+                pytorch, attent = (
+                    lambda inputs=inputs, causal=causal: F.scaled_dot_product_attention(*inputs, is_causal=causal),
+                    lambda inputs=inputs, causal=causal: attend(*inputs, mask="causal" if causal else None),
                 )
-                rows.append(row(name, theirs, ours, some))
+                rows.append(row(name, pytorch, attent, inputs))
     for shape in ((8, 8, 256, 64), (1, 8, 1024, 64), (32, 4, 64, 32)):
-        some = tensors(*shape)
-        theirs, ours = (
-            lambda some=some: F.scaled_dot_product_attention(*some, dropout_p=0.1),
-            lambda some=some: attend(*some, dropout=0.1, seed=1),
+        inputs = tensors(*shape)
+        pytorch, attent = (
+            lambda inputs=inputs: F.scaled_dot_product_attention(*inputs, dropout_p=0.1),
+            lambda inputs=inputs: attend(*inputs, dropout=0.1, seed=1),
         )
-        rows.append(row(f"{shape} float32 dropout 0.1", theirs, ours, some))
+        rows.append(row(f"{shape} float32 dropout 0.1", pytorch, attent, inputs))
     table(COLUMNS, rows)
 
 
 def errors() -> None:
-    """16 bits against float64."""
+    """Print the errors of bfloat16 against float64."""
     head("Largest error in bfloat16 against float64, (1, 8, 1024, 64)")
     rows = []
     for size in (1.0, 3.0):
-        some = tensors(1, 8, 1024, 64, dtype=torch.bfloat16, size=size, gradients=False)
-        right = F.scaled_dot_product_attention(*(tensor.double() for tensor in some))
-        far = [(found.double() - right).abs().max().item() for found in (F.scaled_dot_product_attention(*some), attend(*some))]
-        rows.append([f"{size:g}", f"{far[0]:.2e}", f"{far[1]:.2e}", f"{far[1] / far[0]:.2f}"])
+        inputs = tensors(1, 8, 1024, 64, dtype=torch.bfloat16, size=size, gradients=False)
+        right = F.scaled_dot_product_attention(*(tensor.double() for tensor in inputs))
+        distances = [
+            (context.double() - right).abs().max().item() for context in (F.scaled_dot_product_attention(*inputs), attend(*inputs))
+        ]
+        rows.append([f"{size:g}", f"{distances[0]:.2e}", f"{distances[1]:.2e}", f"{distances[1] / distances[0]:.2f}"])
     table(["standard deviation", "PyTorch", "attent", "attent / PyTorch"], rows)
 
 
@@ -74,19 +76,19 @@ def products(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def brief() -> None:
-    """Where PyTorch's backward is slower than plain products: against the better of the two."""
+    """Measure shapes where PyTorch's backward is slower than plain products, against the faster of the two."""
     head("Short shapes: the best direct call of PyTorch's, which is scaled_dot_product_attention or plain products")
     rows = []
     for groups, length in ((64, 16), (128, 16), (64, 32), (128, 32), (64, 64), (128, 64), (64, 128), (128, 128)):
-        some = tensors(groups // 8, 8, length, 32)
+        inputs = tensors(groups // 8, 8, length, 32)
         sides = {
-            "sdpa": lambda some=some: F.scaled_dot_product_attention(*some),
-            "products": lambda some=some: products(*some),
-            "attent": lambda some=some: attend(*some),
+            "sdpa": lambda inputs=inputs: F.scaled_dot_product_attention(*inputs),
+            "products": lambda inputs=inputs: products(*inputs),
+            "attent": lambda inputs=inputs: attend(*inputs),
         }
         with torch.no_grad():
             once = milliseconds(sides, rounds=200, seconds=2)
-        twice = milliseconds({name: backward(work, some) for name, work in sides.items()}, rounds=200, seconds=2)
+        twice = milliseconds({name: backward(work, inputs) for name, work in sides.items()}, rounds=200, seconds=2)
         cells = [f"{1000 * times[name]:.0f}" for times in (once, twice) for name in sides]
         more = [1000 * (times["attent"] - min(times["sdpa"], times["products"])) for times in (once, twice)]
         rows.append([f"B·H = {groups}, T = {length}", *cells[:3], f"{more[0]:+.0f}", *cells[3:], f"{more[1]:+.0f}"])
@@ -95,31 +97,33 @@ def brief() -> None:
 
 
 def window() -> None:
-    """A window of 256 keys in 16,384."""
+    """Measure a window of 256 keys in 16,384."""
     head("A window of 256 keys, T = 16,384, B = 1, H = 1, D = 64, float32")
-    some, mask = tensors(1, 1, 16384, 64), Window(255, 0)
-    rows = [row("dense against window", lambda: F.scaled_dot_product_attention(*some), lambda: attend(*some, mask=mask), some, rounds=5)]
+    inputs, mask = tensors(1, 1, 16384, 64), Window(255, 0)
+    rows = [
+        row("dense against window", lambda: F.scaled_dot_product_attention(*inputs), lambda: attend(*inputs, mask=mask), inputs, rounds=5)
+    ]
     table(COLUMNS, rows)
-    table_ = torch.ones(2048, 2048, dtype=torch.bool).tril().triu(-255)
-    few = [tensor[:, :, :2048].detach() for tensor in some]
-    far = (F.scaled_dot_product_attention(*few, attn_mask=table_) - attend(*few, mask=mask)).abs().max()
+    dense = torch.ones(2048, 2048, dtype=torch.bool).tril().triu(-255)
+    first = [tensor[:, :, :2048].detach() for tensor in inputs]
+    far = (F.scaled_dot_product_attention(*first, attn_mask=dense) - attend(*first, mask=mask)).abs().max()
     print(f"\nLargest difference from PyTorch's with the same mask as a table, T = 2,048: {far:.1e}.")
 
 
 def own() -> None:
-    """A score in the user's own words, in training."""
-    head("One's own score, −|q − k|² by products, T = 4,096, B = 1, H = 1, D = 64, forward + backward")
-    some = tensors(1, 1, 4096, 64)
+    """Measure a score that the user defines, in training."""
+    head("A user-defined score, −|q − k|² by products, T = 4,096, B = 1, H = 1, D = 64, forward + backward")
+    inputs = tensors(1, 1, 4096, 64)
 
     def score(query: Tensor, key: Tensor) -> Tensor:
         return 2 * query @ key.mT - query.square().sum(-1)[..., None] - key.square().sum(-1)[..., None, :]
 
     def eager() -> Tensor:
-        return torch.softmax(score(some[0], some[1]), -1) @ some[2]
+        return torch.softmax(score(inputs[0], inputs[1]), -1) @ inputs[2]
 
-    times = milliseconds({"eager": backward(eager, some), "attent": backward(lambda: attend(*some, score=score), some)}, rounds=7)
+    times = milliseconds({"eager": backward(eager, inputs), "attent": backward(lambda: attend(*inputs, score=score), inputs)}, rounds=7)
     table(
-        ["materialised, ms", "attent, ms", "attent / materialised"],
+        ["materialized, ms", "attent, ms", "attent / materialized"],
         [[f"{times['eager']:.0f}", f"{times['attent']:.0f}", f"{times['attent'] / times['eager']:.2f}"]],
     )
 

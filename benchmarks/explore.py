@@ -1,9 +1,9 @@
-"""attent explore on a long text: when the first tile is there, how long a pan and a zoom take, and how much memory the server takes.
+"""attent explore on a long text: time to the first tile, time of a pan and of a zoom, and memory of the server.
 
     scripts/bench explore --tokens 20000 --heads 12
 
-A page is opened in Chromium as a reader would open it (`chromium` on the path, or the one that CHROMIUM names). Times are from the
-moment that the page is asked to move until all that is seen is drawn; beside them what the server computed, in seconds of a processor.
+A page is opened in Chromium (`chromium` on the path, or the one that CHROMIUM names). Times run from an event in the page until all
+visible tiles are drawn; in parentheses stands the processor time of the server, in seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attent.attention.call import prepare
 from attent.experiments.machine import memory_growth, peak_memory
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-# Move, and say after how many milliseconds all that is seen has been drawn.
+# Move, and return the milliseconds until all visible tiles are drawn, with the level of the zoom.
 MOVED = """async ([kind, x, y]) => {
     const canvas = document.querySelector(".zoom canvas");
     const box = canvas.getBoundingClientRect();
@@ -55,43 +55,43 @@ FIRST = """async () => {
 
 
 def main() -> None:
-    """Print what is measured."""
+    """Measure the page and the server, and print the lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--width", type=int, default=64, help="of a head")
     parser.add_argument("--head", default="0", help="a number, or mean")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
-    query, key = torch.randn(2, 1, asked.heads, asked.tokens, asked.width)
+    query, key = torch.randn(2, 1, options.heads, options.tokens, options.width)
     weights = attent.AttentionMap.of(prepare(query, key, key[..., :0]))
-    print(f"{asked.heads} heads, {asked.tokens:,} x {asked.tokens:,} weights each, {torch.get_num_threads()} threads")
-    found: list[str] = []
+    print(f"{options.heads} heads, {options.tokens:,} x {options.tokens:,} weights each, {torch.get_num_threads()} threads")
+    lines: list[str] = []
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    # what drives the browser is no part of the server
+    # the driver of the browser is started before, so that its memory does not count as the server's
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=FLAGS)
-        more = memory_growth(lambda: found.extend(_looked(weights, asked.head, browser)))
+        more = memory_growth(lambda: lines.extend(_measure(weights, options.head, browser)))
         browser.close()
-    print("\n".join(found))
+    print("\n".join(lines))
     print(
-        f"server memory: {more:.0f} MiB more than before it was started, {peak_memory():.0f} MiB in all"
+        f"server memory: {more:.0f} MiB more than before it started, {peak_memory():.0f} MiB in all"
         if more is not None
-        else "no memory to be had"
+        else "server memory: unknown on this system"
     )
 
 
-def _looked(weights: attent.AttentionMap, head: str, browser: Any) -> list[str]:
+def _measure(weights: attent.AttentionMap, head: str, browser: Any) -> list[str]:
     lines: list[str] = []
     with attent.explore(weights, title="long") as exploring:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         (first, whole), computed = _timed(lambda: (page.goto(exploring.address), page.evaluate(FIRST))[1])
-        lines.append(f"opened: first tile {first:6.0f} ms, all that is seen {whole:6.0f} ms  (server {computed:.2f} s)")
+        lines.append(f"opened: first tile {first:6.0f} ms, all visible tiles {whole:6.0f} ms  (server {computed:.2f} s)")
         page.locator(".choices select").nth(2).select_option(head)
         time.sleep(0.2)
         (milliseconds, _), computed = _timed(lambda: page.evaluate(MOVED, ["out", 300, 300]))
-        lines.append(f"head {head} chosen: all that is seen {milliseconds + 200:6.0f} ms  (server {computed:.2f} s)")
-        for name in ("at once", "after the exact numbers are there"):
+        lines.append(f"head {head} chosen: all visible tiles {milliseconds + 200:6.0f} ms  (server {computed:.2f} s)")
+        for name in ("at once", "with the exact numbers computed"):
             lines += _moves(page, name)
             exploring.explorer.scheduler.settle(600)
             while page.evaluate(MOVED, ["out", 300, 300])[1] < 5:
@@ -107,9 +107,9 @@ def _moves(page: Any, name: str) -> list[str]:
             (milliseconds, level), computed = _timed(lambda move=move: page.evaluate(MOVED, [move, 350, 350]))
             took[kind].append((milliseconds, computed, level))
     lines = [f"{name}:"]
-    for kind, each in took.items():
-        times = [one[0] for one in each]
-        levels = ", ".join(f"level {level} {milliseconds:.0f} ms ({computed:.2f} s)" for milliseconds, computed, level in each)
+    for kind, samples in took.items():
+        times = [sample[0] for sample in samples]
+        levels = ", ".join(f"level {level} {milliseconds:.0f} ms ({computed:.2f} s)" for milliseconds, computed, level in samples)
         lines.append(f"  {kind}: median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms; {levels}")
     return lines
 

@@ -1,7 +1,7 @@
 """Additive attention on a GPU: attent, the textbook line eager and under torch.compile, and dot-product attention of the same shape.
 
-Milliseconds forward, and forward with gradients, for T from 512 to 8,192 and D from 64 to 256; where the table of every sum of a
-query and a key would not fit, the textbook line is left out.
+Milliseconds forward, and forward with gradients, for T from 512 to 8,192 and D from 64 to 256. The textbook line is left out where its
+tensor of all sums of a query and a key does not fit into memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARE = 0.6
 
 
 def milliseconds(sides: dict[str, Work], rounds: int = 20, seconds: float = 4.0) -> dict[str, float]:
-    """The least time of each side on the GPU, the sides in turn, each run twice before."""
+    """Return the shortest time of each side on the GPU; the sides alternate, after two runs of each to warm up."""
     best = dict.fromkeys(sides, float("inf"))
     for work in sides.values():
         for _ in range(2):
@@ -48,7 +48,7 @@ def milliseconds(sides: dict[str, Work], rounds: int = 20, seconds: float = 4.0)
 
 
 def one_shape(heads: int, tokens: int, width: int, dtype: torch.dtype, causal: bool) -> list[list[str]]:
-    """A row for each side."""
+    """Measure one shape, and return a table row for each side."""
     device = torch.device("cuda")
     query, key, value = (torch.randn(1, heads, tokens, width, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
     up = torch.randn(1, heads, tokens, width, device=device, dtype=dtype)
@@ -66,10 +66,10 @@ def one_shape(heads: int, tokens: int, width: int, dtype: torch.dtype, causal: b
         # the sums, their tanh, and the gradients of both
         if 4 * heads * tokens**2 * width * dtype.itemsize < SHARE * torch.cuda.get_device_properties(device).total_memory:
             forward["textbook"] = lambda: textbook(query, key, value, *weights)
-    every = [query, key, value, *weights]
+    tensors = [query, key, value, *weights]
 
     def gradients(name: str) -> Work:
-        inputs = every[:3] if name == "dot product" else every
+        inputs = tensors[:3] if name == "dot product" else tensors
         return lambda: torch.autograd.grad(forward[name](), inputs, up)
 
     def timed(sides: dict[str, Work]) -> dict[str, float]:
@@ -86,7 +86,7 @@ def one_shape(heads: int, tokens: int, width: int, dtype: torch.dtype, causal: b
         once = timed({**forward})
     torch.cuda.reset_peak_memory_stats()
     forward["attent"]().backward(up)
-    held = torch.cuda.max_memory_allocated() / 2**20
+    peak = torch.cuda.max_memory_allocated() / 2**20
     twice = timed({name: gradients(name) for name in forward})
     shape = f"H = {heads}, T = {tokens}, D = {width}" + (", causal" if causal else "")
     return [
@@ -94,14 +94,14 @@ def one_shape(heads: int, tokens: int, width: int, dtype: torch.dtype, causal: b
             shape,
             name,
             *(f"{of[name]:.3f}" if name in of else "out of memory" for of in (once, twice)),
-            f"{held:.0f}" if name == "attent" else "",
+            f"{peak:.0f}" if name == "attent" else "",
         ]
         for name in forward
     ]
 
 
 def errors(dtype: torch.dtype) -> None:
-    """How far from float64, as relative distances, gradients included."""
+    """Print the largest relative errors against float64, gradients included."""
     inputs = [torch.randn(1, 2, 333, 96, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)]
     score = Additive(96, 96, 96).to("cuda", dtype)
     inputs += list(score.parameters())
@@ -112,28 +112,28 @@ def errors(dtype: torch.dtype) -> None:
         of = dict(zip(order, tensors[3:], strict=True))
         return textbook(*tensors[:3], *(of[name] for name in names))
 
-    def all_of(work: Callable[[list[Tensor]], Tensor], given: list[Tensor]) -> list[Tensor]:
-        context = work(given)
-        return [context.detach(), *torch.autograd.grad(context.square().sum(), given)]
+    def all_of(work: Callable[[list[Tensor]], Tensor], inputs: list[Tensor]) -> list[Tensor]:
+        context = work(inputs)
+        return [context.detach(), *torch.autograd.grad(context.square().sum(), inputs)]
 
     right = all_of(line, [tensor.detach().double().requires_grad_() for tensor in inputs])
-    for name, work in (("textbook", line), ("attent", lambda given: attend(*given[:3], score=score, implementation="tanh"))):
-        far = max(((a.double() - b).abs().max() / b.abs().max()).item() for a, b in zip(all_of(work, inputs), right, strict=True))
-        print(f"largest relative error of {name}, {dtype}: {far:.1e}")
+    for name, work in (("textbook", line), ("attent", lambda inputs: attend(*inputs[:3], score=score, implementation="tanh"))):
+        distance = max(((a.double() - b).abs().max() / b.abs().max()).item() for a, b in zip(all_of(work, inputs), right, strict=True))
+        print(f"largest relative error of {name}, {dtype}: {distance:.1e}")
 
 
 def main() -> None:
-    """Measure, or say why not."""
+    """Measure, or print why that is impossible."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, nargs="+", default=[512, 2048, 8192])
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256])
     parser.add_argument("--heads", type=int, default=8)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if not torch.cuda.is_available():
-        print("Nothing measured: it takes a CUDA device, and torch sees none.")
+        print("Nothing measured: this benchmark needs a CUDA device, and torch finds none.")
         return
     if not TRITON_INSTALLED:
-        print("Nothing measured: it takes Triton, which comes with torch for CUDA.")
+        print("Nothing measured: this benchmark needs Triton, which comes with torch for CUDA.")
         return
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
     print(f"\n## Additive attention on a GPU\n\n{torch.cuda.get_device_name()}, {versions}, commit {commit()}.\n")
@@ -143,10 +143,10 @@ def main() -> None:
         print(f"\nB = 1, {dtype}\n")
         rows = [
             row
-            for tokens in asked.tokens
-            for width in asked.widths
+            for tokens in options.tokens
+            for width in options.widths
             for causal in (False, True)
-            for row in one_shape(asked.heads, tokens, width, dtype, causal)
+            for row in one_shape(options.heads, tokens, width, dtype, causal)
         ]
         table(["shape", "", "forward, ms", "forward + backward, ms", "peak of attent, MiB"], rows)
 

@@ -2,8 +2,8 @@
 
     scripts/bench links --source SOURCE --target TARGET [--more-source FILE --more-target FILE] > links.txt
 
-The pairs are aligned in both directions, together with more of their kind, if given, from which the aligner learns. Links of both
-directions are sure, those of one are possible. Sentences are lines, also .gz, whose words are parted by spaces.
+The aligner is trained in both directions on the pairs, and on the additional pairs of --more-source and --more-target. Links found in
+both directions are sure, links found in one are possible. Files hold a sentence a line, words separated by spaces, and may be .gz.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from attent.evaluation.symmetrization import symmetrize
 
 
 def main() -> None:
-    """Write a line of links a pair."""
+    """Print the links of each pair in a line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--more-source")
     parser.add_argument("--more-target")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     aligner = python("eflomal").parent / "eflomal-align"
     if not aligner.is_file():
         sys.exit("there is no eflomal: scripts/peers eflomal makes its environment")
-    if (asked.more_source is None) != (asked.more_target is None):
+    if (options.more_source is None) != (options.more_target is None):
         sys.exit("--more-source and --more-target go together")
     try:
-        pairs = _pairs(asked.source, asked.target)
-        every = pairs if asked.more_source is None else pairs + _pairs(asked.more_source, asked.more_target)
+        pairs = _pairs(options.source, options.target)
+        corpus = pairs if options.more_source is None else pairs + _pairs(options.more_source, options.more_target)
     except DataError as error:
         sys.exit(str(error))
     if not pairs:
-        sys.exit(f"there are no lines in {asked.source}")
-    forward, backward = _aligned(aligner, every)
+        sys.exit(f"there are no lines in {options.source}")
+    forward, backward = _align(aligner, corpus)
     for number in range(len(pairs)):
-        one, other = parse(forward[number]).sure, parse(backward[number]).sure
-        sure = symmetrize(one, other, "intersection")
-        print(pharaoh(sure, symmetrize(one, other, "union")))
+        forward_links, backward_links = parse(forward[number]).sure, parse(backward[number]).sure
+        sure = symmetrize(forward_links, backward_links, "intersection")
+        print(pharaoh(sure, symmetrize(forward_links, backward_links, "union")))
 
 
 def _pairs(source: str, target: str) -> list[tuple[str, str]]:
@@ -56,8 +56,8 @@ def _pairs(source: str, target: str) -> list[tuple[str, str]]:
         raise DataError(f"{source} and {target} do not have as many lines") from None
 
 
-def _aligned(aligner: Path, pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Links of each pair by each direction's model, both as source-target."""
+def _align(aligner: Path, pairs: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Return the links of each pair by the model of each direction, both as source-target."""
     with tempfile.TemporaryDirectory() as folder:
         names = {side: Path(folder, side) for side in ("source", "target", "forward", "backward")}
         for side, texts in zip(("source", "target"), zip(*pairs, strict=True), strict=True):

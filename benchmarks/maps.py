@@ -1,4 +1,4 @@
-"""What a map's statistics cost beside the forward they are of, and what watching a model costs."""
+"""The time of a map's statistics relative to the forward of attend, and the overhead of watching a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attent.attention.scores import Additive
 
 
 def statistics() -> None:
-    """Every statistic beside attend."""
+    """Measure each statistic beside attend."""
     head("Statistics of a map beside the forward of the same shape")
     rows = []
     for name, shape, arguments in (
@@ -54,12 +54,12 @@ def statistics() -> None:
         _, long = attend(query[:, :, :1], query, query[..., :1], return_map=True)
         started = time.perf_counter()
         row = long[0, :, 0]
-        taken = 1000 * (time.perf_counter() - started)
-        print(f"\nOne row of a 100,000-token map, 8 heads, the first look: {taken:.0f} ms, {tuple(row.shape)}.")
+        elapsed = 1000 * (time.perf_counter() - started)
+        print(f"\nOne row of a 100,000-token map, 8 heads, first access: {elapsed:.0f} ms, {tuple(row.shape)}.")
 
 
 def watching() -> None:
-    """A Hugging Face encoder and a decoder's generate(), watched and not, nothing asked of the maps."""
+    """Measure a Hugging Face encoder and a decoder's generate(), with and without watch; no map is read."""
     import transformers
 
     head(f"Watching, transformers {transformers.__version__}")

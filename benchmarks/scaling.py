@@ -1,8 +1,8 @@
-"""How the time of training grows: microseconds a source or target token by the tokens of a batch, the vocabulary and the sentences' length.
+"""The time of training by size: microseconds a source or target token by the tokens of a batch, the vocabulary and the sentence length.
 
     benchmarks/scaling.py [--out docs] [--preset tiny] [--tokens N ...] [--pieces N ...] [--lengths N ...] [--threads N ...] [--rounds N]
 
-On made-up sentences, in float32 and in bfloat16, on one thread and on all. Writes scaling.md, with a figure in figures/ as PNG and SVG.
+On random sentences, in float32 and in bfloat16, on one thread and on all. Writes scaling.md, with a figure in figures/ as PNG and SVG.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ from attent.models.settings import TRANSFORMER_PRESETS
 from attent.training.autotune import ComputeConfig
 from attent.training.memory import limit_heap
 
-# What stays as it is while one of them grows; lengths then differ as those of captions do.
+# Default sizes, while one of them grows; lengths are spread as those of captions are.
 TOKENS, PIECES, LENGTH = 4096, 10_000, 14
-# By the name of what grows: what a table and a figure call it.
+# Titles in tables and figures, by the name of the size that grows.
 TITLES = {"tokens": "target tokens of a batch", "pieces": "pieces of the vocabulary", "length": "tokens of a sentence"}
 INCHES = (13, 4)
 DOTS = 150
 
 
 def point(
-    asked: Namespace, paces: Sequence[ComputeConfig], *, tokens: int = TOKENS, pieces: int = PIECES, length: int | None = None
+    options: Namespace, paces: Sequence[ComputeConfig], *, tokens: int = TOKENS, pieces: int = PIECES, length: int | None = None
 ) -> Row:
-    """Microseconds a token each way to compute, of the fastest round; sentences of one length, or as captions have them."""
-    # enough for batches of their own in each update, or every pair comes again and again
-    number = max(2 * asked.updates * tokens // (length or LENGTH), 64)
+    """Return microseconds a token for each pace, of the fastest round; sentences have one length, or lengths spread as captions'."""
+    # enough pairs for different batches in each update
+    number = max(2 * options.updates * tokens // (length or LENGTH), 64)
     spread = corpora.SPREAD if length is None else 0.0
     pairs = corpora.synthetic_pairs(pieces, number=number, length=length or LENGTH, spread=spread)
     data = corpora.bitext(pairs, tokenizers.learn("word", corpora.both_sides(pairs), pieces))
     torch.manual_seed(0)
-    model = bench_training.transformer(asked.preset)
+    model = bench_training.transformer(options.preset)
     sides = [bench_training.Side(str(pace), pace, bench_training.attent_update(model, pieces, pace, data, tokens)) for pace in paces]
-    found = bench_training.measure(sides, data.stream(BatchSize(tokens=tokens), 1), asked.rounds, asked.updates)
-    return {name: 1e6 / max(rates) for name, rates in found.items()}
+    results = bench_training.measure(sides, data.stream(BatchSize(tokens=tokens), 1), options.rounds, options.updates)
+    return {name: 1e6 / max(rates) for name, rates in results.items()}
 
 
-def series(asked: Namespace, paces: Sequence[ComputeConfig]) -> dict[str, list[Row]]:
-    """A row for each size of what grows, by its name."""
-    grown: dict[str, list[int]] = {"tokens": asked.tokens, "pieces": asked.pieces, "length": asked.lengths}
-    found: dict[str, list[Row]] = {}
-    for name, sizes in grown.items():
-        found[name] = []
+def series(options: Namespace, paces: Sequence[ComputeConfig]) -> dict[str, list[Row]]:
+    """Measure each size, and return table rows by the name of the size that grows."""
+    variables: dict[str, list[int]] = {"tokens": options.tokens, "pieces": options.pieces, "length": options.lengths}
+    points: dict[str, list[Row]] = {}
+    for name, sizes in variables.items():
+        points[name] = []
         for size in sizes:
             print(f"{size:,} {TITLES[name]}", file=sys.stderr, flush=True)
-            found[name].append({name: size} | point(asked, paces, **{name: size}))
-    return found
+            points[name].append({name: size} | point(options, paces, **{name: size}))
+    return points
 
 
-def draw(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], out: Path) -> None:
-    """A panel for each of what grows."""
+def draw(points: dict[str, list[Row]], paces: Sequence[ComputeConfig], out: Path) -> None:
+    """Draw a panel for each size that grows."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -70,8 +70,8 @@ def draw(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], out: Path)
 
     # the same values give the same file
     with pyplot.rc_context({"svg.hashsalt": "attent", "svg.fonttype": "none"}):
-        figure, panels = pyplot.subplots(1, len(found), figsize=INCHES, sharey=True, layout="constrained")
-        for panel, (name, rows) in zip(panels, found.items(), strict=True):
+        figure, panels = pyplot.subplots(1, len(points), figsize=INCHES, sharey=True, layout="constrained")
+        for panel, (name, rows) in zip(panels, points.items(), strict=True):
             sizes = [row[name] for row in rows]
             for pace in paces:
                 panel.plot(sizes, [row[str(pace)] for row in rows], marker="o", label=str(pace))
@@ -87,30 +87,31 @@ def draw(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], out: Path)
         pyplot.close(figure)
 
 
-def page(found: dict[str, list[Row]], paces: Sequence[ComputeConfig], asked: Namespace) -> str:
-    """The page in Markdown: the figure, and its values as tables."""
+def page(points: dict[str, list[Row]], paces: Sequence[ComputeConfig], options: Namespace) -> str:
+    """Return the page in Markdown: the figure, and its values as tables."""
     tables = [
         ResultTable(
             f"By {TITLES[name]}, microseconds a token",
             [Column(name, TITLES[name], ",d"), *(Column(str(pace), str(pace), ".1f") for pace in paces)],
             rows,
         )
-        for name, rows in found.items()
+        for name, rows in points.items()
     ]
     notes = [
         "Source and target tokens together, padding not counted, on made-up sentences; of the fastest of",
-        f"{asked.rounds} rounds of {asked.updates} updates. What does not grow: {TOKENS:,} target tokens a batch, {PIECES:,} pieces, and",
+        f"{options.rounds} rounds of {options.updates} updates. "
+        f"What does not grow: {TOKENS:,} target tokens a batch, {PIECES:,} pieces, and",
         f"{LENGTH} tokens a sentence on average, their lengths as uneven as those of captions; where length grows, all sentences are of",
         "one length. Measured by `scripts/bench scaling`.",
     ]
-    report = Report(f"How training scales: a Transformer of preset {asked.preset}", machine_info(), tables)
+    report = Report(f"How training scales: a Transformer of preset {options.preset}", machine_info(), tables)
     _, title, *rest = report.lines(commit())
     figure = "![Microseconds a token by what grows](figures/scaling.svg)"
     return "\n".join([title.removeprefix("#"), *rest[:2], "", *notes, "", figure, *rest[2:], ""])
 
 
 def main() -> None:
-    """What the command line asks for."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs", help="the folder to write to")
     parser.add_argument("--preset", default="tiny", choices=TRANSFORMER_PRESETS)
@@ -120,16 +121,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, torch.get_num_threads()}))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=4, help="in a round")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     limit_heap()
-    most = torch.get_num_threads()
-    paces = [ComputeConfig(precision, number) for number in asked.threads for precision in bench_training.PRECISIONS]
-    found = series(asked, paces)
-    # said of the page is how many the process had
-    torch.set_num_threads(most)
-    draw(found, paces, asked.out / "figures")
-    (asked.out / "scaling.md").write_text(page(found, paces, asked), encoding="utf-8")
-    print(asked.out / "scaling.md")
+    threads = torch.get_num_threads()
+    paces = [ComputeConfig(precision, number) for number in options.threads for precision in bench_training.PRECISIONS]
+    points = series(options, paces)
+    # the page reports the process' own number of threads
+    torch.set_num_threads(threads)
+    draw(points, paces, options.out / "figures")
+    (options.out / "scaling.md").write_text(page(points, paces, options), encoding="utf-8")
+    print(options.out / "scaling.md")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Translation by our own engine, by ONNX's runtime under our search, and by CTranslate2 in float32, in turn in one process.
+"""The speed of translation by attent, by ONNX Runtime under attent's search, and by CTranslate2 in float32, alternating in one process.
 
     benchmarks/translate.py RUN FILE [--lines N] [--rounds N] [--threads N]
 
-RUN is a run folder; an engine whose package is not installed, or which has no export in RUN/export, is left out. Hugging Face's `generate`
-of a Marian model as large as RUN's takes part where RUN holds a Transformer and scripts/peers has made the environment: its weights are
-random, and each batch takes as many steps as the longest of attent's own translations of its lines. Where RUN has an export to CTranslate2
-it is also said how many lines its int8 translates otherwise than its float32.
+RUN is a run folder. An engine is left out if its package is not installed or RUN/export has no export for it. Hugging Face's `generate` of
+a Marian model as large as RUN's takes part if RUN holds a Transformer and scripts/peers has made the environment: its weights are random,
+and each batch takes as many steps as the longest of attent's own translations of its lines. If RUN has an export to CTranslate2, a table
+also gives the share of lines that differ between its int8 and its float32.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from attent.runs.config import read_config
 
 
 def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tuple[list[ResultTable], list[str]]:
-    """A table of the peers for each search, the best of some rounds; and what else is to be known."""
+    """Return a table of the peers for each search, of the fastest round, and notes."""
     model, translator = read_config(run).model, load(run)
     if model.kind != "transformer":
         return [], []
@@ -47,8 +47,8 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
     best: dict[str, dict[str, dict[str, float]]] = {name: {} for name in searches}
     with tempfile.TemporaryDirectory() as folder:
         write_lines(Path(folder), [own.encode(text) for text in texts], searches, model, own.size)
-        for name in [peer for _ in range(rounds) for peer in peers.there]:
-            for search, rates in ((peers.said(name, folder, "--threads", threads) or {}).get("lines_per_second") or {}).items():
+        for name in [peer for _ in range(rounds) for peer in peers.available]:
+            for search, rates in ((peers.run(name, folder, "--threads", threads) or {}).get("lines_per_second") or {}).items():
                 before = best[search].setdefault(name, {"engine": name})  # pyright: ignore[reportArgumentType]
                 before |= {f"batch {batch}": max(rate, before.get(f"batch {batch}", 0.0)) for batch, rate in rates.items()}
     tables = [
@@ -63,19 +63,19 @@ def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tup
     return tables, [*peers.versions.values(), *peers.notes]
 
 
-def quantised(run: Path, texts: Sequence[str]) -> list[ResultTable]:
-    """The share of lines that CTranslate2 translates otherwise once its weights are int8; nothing where it cannot be had."""
+def quantized(run: Path, texts: Sequence[str]) -> list[ResultTable]:
+    """Return a table with the share of lines that CTranslate2 translates differently in int8; no table if it has no export."""
     try:
         exact = exported(run, "ctranslate2")
     except AttentError:
         return []
     with tempfile.TemporaryDirectory() as folder:
         out, _ = export(run, "ctranslate2", Path(folder) / "int8", quantization="int8")
-        found = comparison.compare(exact, exported(run, "ctranslate2", out), texts)
-    shares = {name: 100 * len(lines) / found.lines for name, lines in found.differences.items()}
+        differences = comparison.compare(exact, exported(run, "ctranslate2", out), texts)
+    shares = {name: 100 * len(lines) / differences.lines for name, lines in differences.differences.items()}
     return [
         ResultTable(
-            "lines that ctranslate2 translates otherwise in int8 than in float32, per cent",
+            "lines that ctranslate2 translates differently in int8 and in float32, per cent",
             [Column(name, name, ".1f") for name in shares],
             [shares],
         )
@@ -83,19 +83,19 @@ def quantised(run: Path, texts: Sequence[str]) -> list[ResultTable]:
 
 
 def main() -> None:
-    """What the command line asks for."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    texts = list(islice((line for line in read_lines(given.file) if line), given.lines))
-    report = compare(given.run, texts, rounds=given.rounds, say=lambda line: print(line, file=sys.stderr, flush=True))
-    tables, notes = generated(given.run, texts, given.threads, given.rounds)
-    show(replace(report, tables=[*report.tables, *tables, *quantised(given.run, texts)], notes=[*report.notes, *notes]))
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    texts = list(islice((line for line in read_lines(options.file) if line), options.lines))
+    report = compare(options.run, texts, rounds=options.rounds, say=lambda line: print(line, file=sys.stderr, flush=True))
+    tables, notes = generated(options.run, texts, options.threads, options.rounds)
+    show(replace(report, tables=[*report.tables, *tables, *quantized(options.run, texts)], notes=[*report.notes, *notes]))
 
 
 if __name__ == "__main__":

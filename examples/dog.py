@@ -27,24 +27,24 @@ tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrai
 inputs = tokenizer(SENTENCE, return_tensors="pt")
 words = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
 
-with torch.no_grad(), attent.watch(model) as seen:
+with torch.no_grad(), attent.watch(model) as maps:
     model(**inputs)
 
-weights = torch.cat([each.dense()[0] for each in seen.values()])  # (layers · H, Tq, Tk)
+weights = torch.cat([layer.dense()[0] for layer in maps.values()])  # (layers · H, Tq, Tk)
 row, column = words.index(FROM), words.index(TO)
-here = weights[:, row, column]
+pair_weights = weights[:, row, column]
 along = weights.diagonal(column - row, -2, -1)  # every pair at this offset
-elsewhere = (along.sum(-1) - here) / (along.shape[-1] - 1)
-others = (weights[:, :, column].sum(-1) - here) / (len(words) - 1)
+elsewhere = (along.sum(-1) - pair_weights) / (along.shape[-1] - 1)
+others = (weights[:, :, column].sum(-1) - pair_weights) / (len(words) - 1)
 
-print(seen)
+print(maps)
 print(f"\n{FROM} → {TO}, {column - row} tokens on\n\nlayer  head   here  same offset  others → {TO}")
-best, heads = here.topk(SHOWN).indices.tolist(), len(weights) // len(seen)
-for which in best:
-    print(f"{which // heads:>5}  {which % heads:>4}  {here[which]:5.3f}  {elsewhere[which]:11.3f}  {others[which]:13.3f}")
+best, heads = pair_weights.topk(SHOWN).indices.tolist(), len(weights) // len(maps)
+for head in best:
+    print(f"{head // heads:>5}  {head % heads:>4}  {pair_weights[head]:5.3f}  {elsewhere[head]:11.3f}  {others[head]:13.3f}")
 
 if len(sys.argv) > 1:
-    names = [f"layer {which // heads}, head {which % heads}" for which in best]
-    panels = {name: panel(weights[which], words, words, title=name) for name, which in zip(names, best, strict=True)}
+    names = [f"layer {head // heads}, head {head % heads}" for head in best]
+    panels = {name: panel(weights[head], words, words, title=name) for name, head in zip(names, best, strict=True)}
     picture(panels, sys.argv[1])
     print(f"\n{sys.argv[1]}")

@@ -23,9 +23,9 @@ print("\nTurned round: each of the equal keys has its share.\n")
 print(attent.lookup(["physics", "mathematics", "law"], MAJORS, inverse=True))
 
 print("\nSoftly: names as somebody wrote them down.\n")
-found = attent.lookup(["chiara lunt", "Ben Okafore", "Farid"], MAJORS, method="soft")
-print(found)
+answer = attent.lookup(["chiara lunt", "Ben Okafore", "Farid"], MAJORS, method="soft")
+print(answer)
 
 print("\nWho answered for the first of them:\n")
-for name, major, weight in found.votes(0, 3):
+for name, major, weight in answer.votes(0, 3):
     print(f"{weight:.3f}  {name}, {major}")

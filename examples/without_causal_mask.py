@@ -55,12 +55,12 @@ def judged() -> dict[str, float]:
 
 def main() -> None:
     """Train both and print what they reach."""
-    found = {"with the causal mask": judged()}
+    results = {"with the causal mask": judged()}
     # the decoder asks for its mask by this name
     with mock.patch("attent.models.transformer_layers.Causal", lambda: None):
-        found["without it"] = judged()
+        results["without it"] = judged()
     print(f"{'':22}loss, given the target    dates written right")
-    for name, scores in found.items():
+    for name, scores in results.items():
         print(f"{name:22}{scores['loss']:.4f} nats a token       {scores['exact match']:5.1f} %")
 
 

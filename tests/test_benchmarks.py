@@ -74,25 +74,25 @@ def test_what_is_written_is_what_attent_learns_from(peers: ModuleType, data: Bit
 
 
 def test_lines_are_written_by_length_with_the_steps_of_our_own_translations(peers: ModuleType, tmp_path: Path) -> None:
-    ours = [Translation(tuple(range(4, 4 + length)), 0.0, 1.0, "") for length in (3, 1)]
-    peers.write_lines(tmp_path, [[7, 8, 9], [5]], {"greedy": (1, ours, (8, 16))}, SMALL, PIECES)
+    translations = [Translation(tuple(range(4, 4 + length)), 0.0, 1.0, "") for length in (3, 1)]
+    peers.write_lines(tmp_path, [[7, 8, 9], [5]], {"greedy": (1, translations, (8, 16))}, SMALL, PIECES)
     assert (tmp_path / "lines.txt").read_text() == "p5\np7 p8 p9\n"
     assert json.loads((tmp_path / "searches.json").read_text()) == {"greedy": {"beam": 1, "batches": [8, 16], "steps": [2, 4]}}
 
 
 def test_a_peer_without_an_environment_is_left_out(peers: ModuleType, tmp_path: Path) -> None:
     environment("here", tmp_path)
-    some = peers.Peers({"Here": ("here", "a.py"), "There": ("there", "b.py")})
-    assert list(some.there) == ["Here"]
-    assert some.notes == ["There is left out: scripts/peers there makes its environment."]
+    installed = peers.Peers({"Here": ("here", "a.py"), "There": ("there", "b.py")})
+    assert list(installed.available) == ["Here"]
+    assert installed.notes == ["There is left out: scripts/peers there makes its environment."]
 
 
 def test_a_peer_that_fails_is_noted_and_not_asked_again(peers: ModuleType, tmp_path: Path) -> None:
     environment("here", tmp_path)
-    some = peers.Peers({"Here": ("here", "no_such_script.py")})
-    assert some.said("Here") is None
-    assert some.said("Here") is None
-    (note,) = some.notes
+    installed = peers.Peers({"Here": ("here", "no_such_script.py")})
+    assert installed.run("Here") is None
+    assert installed.run("Here") is None
+    (note,) = installed.notes
     assert note.startswith("Here failed: ")
     assert "no_such_script.py" in note
 
@@ -102,18 +102,18 @@ def test_marian_learns_from_what_was_written_and_translates_it(peers: ModuleType
     pytest.importorskip("transformers", reason="transformers is not installed")
     environment("transformers", tmp_path)
     peers.write(tmp_path, data, SMALL, PIECES, TOKENS, 2)
-    some = peers.Peers({"trained": peers.TRAINED["transformer"]["Marian"], **peers.GENERATED})
-    found = some.said("trained", tmp_path, "--updates", 2, "--warmup", 1, "--threads", 1)
-    assert some.notes == []
+    installed = peers.Peers({"trained": peers.TRAINED["transformer"]["Marian"], **peers.GENERATED})
+    found = installed.run("trained", tmp_path, "--updates", 2, "--warmup", 1, "--threads", 1)
+    assert installed.notes == []
     assert found["package"] == "transformers"
     assert found["tokens_per_second"] > 0
-    ours = [Translation((4, 5), 0.0, 1.0, "")] * 4
+    translations = [Translation((4, 5), 0.0, 1.0, "")] * 4
     lines = [data.source.tokens[: 2 + row].tolist() for row in range(4)]
-    peers.write_lines(tmp_path, lines, {"greedy": (1, ours, (2, 4)), "beam 2": (2, ours, (2,))}, SMALL, PIECES)
-    rates = some.said("Marian, generate", tmp_path, "--threads", 1)["lines_per_second"]
+    peers.write_lines(tmp_path, lines, {"greedy": (1, translations, (2, 4)), "beam 2": (2, translations, (2,))}, SMALL, PIECES)
+    rates = installed.run("Marian, generate", tmp_path, "--threads", 1)["lines_per_second"]
     assert {name: sorted(of) for name, of in rates.items()} == {"greedy": ["2", "4"], "beam 2": ["2"]}
     assert all(rate > 0 for of in rates.values() for rate in of.values())
-    assert some.versions["trained"].startswith("trained: transformers ")
+    assert installed.versions["trained"].startswith("trained: transformers ")
 
 
 def test_the_clock_counts_between_the_starts_of_updates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""eole's own trainer on the pairs of attent's batches, which it sorts by length and cuts into batches of as many tokens by itself."""
+"""eole's own trainer on the pairs of attent's batches, from which it makes its own batches of the same number of tokens."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from _measured import Clock, Enough, arguments, model_in, quietly, say
 
 
-def settings(asked: Namespace, out: Path) -> dict[str, Any]:
-    """What a configuration file of eole's says: as large as attent's Transformer, with one embedding."""
-    like = model_in(asked.folder)
-    lines = sum(1 for _ in (asked.folder / "source.txt").open(encoding="utf-8"))
-    pieces = sum(1 for _ in (asked.folder / "vocabulary.txt").open(encoding="utf-8"))
+def settings(options: Namespace, out: Path) -> dict[str, Any]:
+    """Return eole's configuration of a Transformer as large as attent's, with one embedding."""
+    like = model_in(options.folder)
+    lines = sum(1 for _ in (options.folder / "source.txt").open(encoding="utf-8"))
+    pieces = sum(1 for _ in (options.folder / "vocabulary.txt").open(encoding="utf-8"))
     training = {
         "world_size": 1,
         "gpu_ranks": [],
         "batch_type": "tokens",
-        "batch_size": asked.tokens,
+        "batch_size": options.tokens,
         "batch_size_multiple": 8,
         "normalization": "tokens",
         "bucket_size": lines,
@@ -55,19 +55,19 @@ def settings(asked: Namespace, out: Path) -> dict[str, Any]:
     return {
         "seed": 1,
         "share_vocab": True,
-        "src_vocab": str(asked.folder / "vocabulary.txt"),
+        "src_vocab": str(options.folder / "vocabulary.txt"),
         "src_vocab_size": pieces,
         "tgt_vocab_size": pieces,
         "vocab_size_multiple": 1,
         "report_every": 10**6,
-        "data": {"pairs": {"path_src": str(asked.folder / "source.txt"), "path_tgt": str(asked.folder / "target.txt")}},
+        "data": {"pairs": {"path_src": str(options.folder / "source.txt"), "path_tgt": str(options.folder / "target.txt")}},
         "training": training,
         "model": model,
     }
 
 
-def train(asked: Namespace, clock: Clock) -> None:
-    """Train until the clock has counted enough."""
+def train(options: Namespace, clock: Clock) -> None:
+    """Train until the clock stops it."""
     from eole import trainer
     from eole.bin.run import train as command
     from eole.config.run import TrainConfig
@@ -75,24 +75,24 @@ def train(asked: Namespace, clock: Clock) -> None:
     own = trainer.Trainer._train_step
 
     def timed(self: Any, batches: Any, *rest: Any, **named: Any) -> Any:
-        # targets begin with a token that is given, not told
+        # targets begin with a token that the model does not predict
         clock.begin(sum(int(batch["srclen"].sum() + (batch["tgtlen"] - 1).sum()) for batch in batches))
         return own(self, batches, *rest, **named)
 
     trainer.Trainer._train_step = timed
     with tempfile.TemporaryDirectory() as out:
-        command.train(TrainConfig(**settings(asked, Path(out))))
+        command.train(TrainConfig(**settings(options, Path(out))))
 
 
 def main() -> None:
-    """Train, and say how fast."""
-    asked = arguments(__doc__)
-    clock = Clock(asked.warmup, asked.updates)
+    """Train, and print the speed."""
+    options = arguments(__doc__)
+    clock = Clock(options.warmup, options.updates)
     try:
         with quietly():
-            train(asked, clock)
+            train(options, clock)
     except Enough:
-        say("eole", tokens_per_second=clock.rate, tokens=clock.tokens, updates=asked.updates, threads=asked.threads)
+        say("eole", tokens_per_second=clock.rate, tokens=clock.tokens, updates=options.updates, threads=options.threads)
 
 
 if __name__ == "__main__":

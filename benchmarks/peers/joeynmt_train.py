@@ -15,13 +15,13 @@ SOURCE, TARGET = "source", "target"
 
 
 def side(name: str, folder: Path) -> dict[str, Any]:
-    """How one side of the data is read."""
+    """Return how JoeyNMT reads one side of the data."""
     vocabulary = str(folder / "vocabulary.txt")
     return {"lang": name, "level": "word", "lowercase": False, "voc_file": vocabulary}
 
 
 def transformer(like: dict[str, Any]) -> dict[str, Any]:
-    """As large as attent's Transformer, with one embedding."""
+    """Return settings of a Transformer as large as attent's, with one embedding."""
     layers = {
         "type": "transformer",
         "num_heads": like["heads"],
@@ -36,9 +36,9 @@ def transformer(like: dict[str, Any]) -> dict[str, Any]:
 
 
 def rnn(like: dict[str, Any]) -> dict[str, Any]:
-    """As large as attent's recurrent network with Bahdanau's attention, as far as it can be said.
+    """Return settings of a recurrent network with Bahdanau's attention as large as attent's, as far as JoeyNMT allows.
 
-    Inside, its attention is only as wide as the decoder's state, and what the pieces are told from is made as Luong's is.
+    Its attention is only as wide as the decoder's state, and its output layer reads an attentional vector as Luong's does.
     """
     layers = {
         "type": "recurrent",
@@ -57,8 +57,8 @@ def rnn(like: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def settings(asked: Namespace, out: Path) -> dict[str, Any]:
-    """What a configuration file of JoeyNMT's says."""
+def settings(options: Namespace, out: Path) -> dict[str, Any]:
+    """Return JoeyNMT's configuration."""
     training = {
         "optimizer": "adamw",
         "adam_betas": [0.9, 0.98],
@@ -69,7 +69,7 @@ def settings(asked: Namespace, out: Path) -> dict[str, Any]:
         "loss": "crossentropy",
         "normalization": "tokens",
         "batch_type": "token",
-        "batch_size": asked.tokens,
+        "batch_size": options.tokens,
         "batch_multiplier": 1,
         "epochs": 10**6,
         "logging_freq": 10**6,
@@ -77,13 +77,13 @@ def settings(asked: Namespace, out: Path) -> dict[str, Any]:
         "shuffle": False,
     }
     data = {
-        "train": str(asked.folder / "train"),
-        "dev": str(asked.folder / "train"),
+        "train": str(options.folder / "train"),
+        "dev": str(options.folder / "train"),
         "dataset_type": "plain",
-        "src": side(SOURCE, asked.folder),
-        "trg": side(TARGET, asked.folder),
+        "src": side(SOURCE, options.folder),
+        "trg": side(TARGET, options.folder),
     }
-    like = model_in(asked.folder)
+    like = model_in(options.folder)
     model = {"transformer": transformer, "rnn": rnn}[like["kind"]](like)
     return {
         "name": "measured",
@@ -97,43 +97,43 @@ def settings(asked: Namespace, out: Path) -> dict[str, Any]:
     }
 
 
-def train(asked: Namespace, clock: Clock) -> None:
-    """Train until the clock has counted enough."""
+def train(options: Namespace, clock: Clock) -> None:
+    """Train until the clock stops it."""
     from joeynmt import datasets, training
 
-    rows = json.loads((asked.folder / "batches.json").read_text())
+    rows = json.loads((options.folder / "batches.json").read_text())
 
-    def given(sampler: object) -> Iterator[list[int]]:
+    def batches(sampler: object) -> Iterator[list[int]]:
         first = 0
         for number in rows:
             yield list(range(first, first := first + number))
 
-    datasets.TokenBatchSampler.__iter__ = given
+    datasets.TokenBatchSampler.__iter__ = batches
     own = training.TrainManager._train_step
 
     def timed(manager: Any, batch: Any) -> Any:
-        # its sources end with a token of its own
+        # JoeyNMT appends a token to each source
         clock.begin(int(batch.src_length.sum()) - batch.nseqs + int(batch.ntokens))
         return own(manager, batch)
 
     training.TrainManager._train_step = timed
     with tempfile.TemporaryDirectory() as out:
-        training.train(rank=0, world_size=1, cfg=settings(asked, Path(out)), skip_test=True)
+        training.train(rank=0, world_size=1, cfg=settings(options, Path(out)), skip_test=True)
 
 
 def main() -> None:
-    """Train, and say how fast."""
-    asked = arguments(__doc__)
+    """Train, and print the speed."""
+    options = arguments(__doc__)
     for name in (SOURCE, TARGET):
-        there = asked.folder / f"train.{name}"
-        if not there.exists():
-            there.symlink_to(asked.folder / f"{name}.txt")
-    clock = Clock(asked.warmup, asked.updates)
+        link = options.folder / f"train.{name}"
+        if not link.exists():
+            link.symlink_to(options.folder / f"{name}.txt")
+    clock = Clock(options.warmup, options.updates)
     try:
         with quietly():
-            train(asked, clock)
+            train(options, clock)
     except Enough:
-        say("joeynmt", tokens_per_second=clock.rate, tokens=clock.tokens, updates=asked.updates, threads=asked.threads)
+        say("joeynmt", tokens_per_second=clock.rate, tokens=clock.tokens, updates=options.updates, threads=options.threads)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ PAD, BOS, EOS = 0, 2, 3
 
 
 def model_of(like: dict[str, Any], pieces: int) -> MarianMTModel:
-    """As large as attent's Transformer, with one embedding."""
+    """Return a Marian model as large as attent's Transformer, with one embedding."""
     sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in of_each(like, side).items()}
     return MarianMTModel(
         MarianConfig(
@@ -37,41 +37,41 @@ def model_of(like: dict[str, Any], pieces: int) -> MarianMTModel:
 
 
 def of_each(like: dict[str, Any], side: str) -> dict[str, int]:
-    """What Marian's settings call the sizes of an encoder or a decoder."""
+    """Return the sizes of an encoder or a decoder by Marian's names."""
     return {"layers": like[f"{side}_layers"], "ffn_dim": like["feed_forward"], "attention_heads": like["heads"]}
 
 
 def padded(rows: list[list[int]]) -> torch.Tensor:
-    """Rows side by side."""
+    """Return rows padded to one tensor."""
     return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
 
 
 def main() -> None:
-    """Train, and say how fast."""
-    asked = arguments(__doc__)
-    sources, targets = (ids(asked.folder / f"{side}.txt") for side in ("source", "target"))
-    rows = json.loads((asked.folder / "batches.json").read_text())
+    """Train, and print the speed."""
+    options = arguments(__doc__)
+    sources, targets = (ids(options.folder / f"{side}.txt") for side in ("source", "target"))
+    rows = json.loads((options.folder / "batches.json").read_text())
     batches, first = [], 0
     for number in rows:
         these = slice(first, first := first + number)
         whole = padded([[BOS, *target, EOS] for target in targets[these]])
         batches.append((padded(sources[these]), whole[:, :-1], whole[:, 1:]))
-    pieces = len((asked.folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines())
-    model = model_of(model_in(asked.folder), pieces).train()
+    pieces = len((options.folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines())
+    model = model_of(model_in(options.folder), pieces).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), fused=True)
-    clock = Clock(asked.warmup, asked.updates)
+    clock = Clock(options.warmup, options.updates)
     try:
-        for turn in count():
-            source, target, expected = batches[turn % len(batches)]
+        for update in count():
+            source, target, expected = batches[update % len(batches)]
             clock.begin(int((source != PAD).sum() + (expected != PAD).sum()))
-            found = model(input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target, use_cache=False)
-            loss = F.cross_entropy(found.logits.flatten(0, 1), expected.flatten(), ignore_index=PAD, label_smoothing=0.1)
+            output = model(input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target, use_cache=False)
+            loss = F.cross_entropy(output.logits.flatten(0, 1), expected.flatten(), ignore_index=PAD, label_smoothing=0.1)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
     except Enough:
-        say("transformers", tokens_per_second=clock.rate, tokens=clock.tokens, updates=asked.updates, threads=asked.threads)
+        say("transformers", tokens_per_second=clock.rate, tokens=clock.tokens, updates=options.updates, threads=options.threads)
 
 
 if __name__ == "__main__":
