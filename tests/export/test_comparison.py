@@ -5,6 +5,7 @@ from attent.data.dates import DatesSettings, dates
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Engine
 from attent.export.comparison import LINES, Comparison, Difference, compare, sample_of
 from attent.models.settings import TransformerSettings
 from attent.runs.folder import RunConfig
@@ -12,16 +13,17 @@ from attent.runs.folder import RunConfig
 LETTERS = CharTokenizer("abc")
 
 
-class Echo:
+class Echo(Engine):
     """Says what it reads, in capitals where its beam is wide."""
 
-    source_tokenizer = target_tokenizer = LETTERS
-    longest_source = None
-
     def __init__(self, capitals: int) -> None:
+        super().__init__(tokenizer := CharTokenizer("abcB"), tokenizer)
         self.capitals = capitals
 
-    def search(self, texts: Sequence[str], settings: SearchSettings, **_: object) -> list[list[Translation]]:
+    def search_encoded(
+        self, sources: Sequence[Sequence[int]], prefixes: object, settings: SearchSettings, batch: object
+    ) -> list[list[Translation]]:
+        texts = map(self.source_tokenizer.decode, sources)
         return [[Translation((), 0.0, 1.0, text.upper() if settings.beam >= self.capitals else text)] for text in texts]
 
 

@@ -11,7 +11,7 @@ from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, AttentError, RunError
 from attent.export.manifest import Manifest
-from attent.export.onnx import OnnxModel, OnnxTranslator, load, write
+from attent.export.onnx import OnnxModel, load, write
 from attent.runs.folder import Run, read
 
 # lengths that leave padding, an empty text, and a character that nobody knows
@@ -24,12 +24,12 @@ SEARCHES = [
 ]
 
 
-def both(run: Run, folder: Path, manifest: Manifest) -> tuple[Translator, OnnxTranslator]:
+def both(run: Run, folder: Path, manifest: Manifest) -> tuple[Translator, Translator]:
     tokenizers = run.source_tokenizer, run.target_tokenizer
     return Translator(run.model, *tokenizers), load(folder, manifest, *tokenizers)
 
 
-def alike(ours: Translator, theirs: OnnxTranslator, settings: SearchSettings, **more: Any) -> None:
+def alike(ours: Translator, theirs: Translator, settings: SearchSettings, **more: Any) -> None:
     for mine, other in zip(ours.search(TEXTS, settings, **more), theirs.search(TEXTS, settings, **more), strict=True):
         assert [one.tokens for one in other] == [one.tokens for one in mine]
         assert [one.log_probability for one in other] == pytest.approx([one.log_probability for one in mine], abs=1e-3)

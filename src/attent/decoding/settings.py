@@ -59,14 +59,20 @@ class SearchSettings(BaseModel):
             raise ValueError(f"minimum_length must be at most maximum_length = {self.maximum_length}, got {self.minimum_length}")
         return self
 
-    def limits(self, lengths: np.ndarray) -> np.ndarray:
-        """Return the most tokens of each translation, from its own source's length alone: (B,) → (B,)."""
-        if self.maximum_length is None and self.maximum_factor is None:
-            return 2 * lengths + 32
-        limits = np.full_like(lengths, np.iinfo(np.int64).max if self.maximum_length is None else self.maximum_length)
+    def limits(self, lengths: np.ndarray, longest: int | None = None) -> np.ndarray:
+        """Return the most tokens of each translation, from its own source's length alone: (B,) → (B,).
+
+        Args:
+            lengths: tokens of each source, (B,).
+            longest: the most tokens that the model can read, BOS included; None if there is no limit.
+        """
         if self.maximum_factor is not None:
-            limits = np.minimum(limits, np.clip(self.maximum_factor * lengths, 1, MAX_TOKENS).astype(np.int64))
-        return limits
+            limits = np.clip(self.maximum_factor * lengths, 1, self.maximum_length or MAX_TOKENS).astype(np.int64)
+        elif self.maximum_length is not None:
+            limits = np.full_like(lengths, self.maximum_length)
+        else:
+            limits = 2 * lengths + 32
+        return limits if longest is None else np.minimum(limits, longest - 1)
 
 
 GREEDY = SearchSettings()

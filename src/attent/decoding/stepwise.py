@@ -85,16 +85,14 @@ class StepwiseDecoding:
         self.sources = translator.source_tokenizer.encode(text)
         self.labels = tuple(translator.source_tokenizer.pieces(text))
         self.tokens: list[int] = []
-        longest, size = translator.longest_source, translator.target_tokenizer.size
+        size = translator.target_tokenizer.size
         if not self.sources:
             raise ArgumentError("there is nothing to translate: the text is empty")
-        if longest is not None and len(self.sources) > longest:
-            raise ArgumentError(f"the text has {len(self.sources):,} tokens, more than the {longest:,} that this model can read")
-        if translator.input_check and (reason := translator.input_check(text)):
+        if reason := translator.refusal(text):
             raise ArgumentError(reason)
         # BOS takes a position too
-        if translator.model.longest is not None and len(self.prefix) >= translator.model.longest:
-            limit = translator.model.longest - 1
+        if translator.longest is not None and len(self.prefix) >= translator.longest:
+            limit = translator.longest - 1
             raise ArgumentError(f"the prefix has {len(self.prefix):,} tokens, more than the {limit:,} that this model can write")
         if wrong := [token for token in self.prefix if token in (PAD, BOS, EOS) or not 0 <= token < size]:
             raise ArgumentError(f"a prefix is of ids of words from {UNK} to {size - 1}, got {wrong[0]}")
@@ -108,9 +106,8 @@ class StepwiseDecoding:
         model, device = self.translator.model, self.translator.device
         sequences = Sequences([self.sources])
         copies = 1 if model.batch_invariant or len(self.sources) > MAX_REPEATED_SOURCE else ROW_MULTIPLE
-        limit = np.iinfo(np.int64).max if model.longest is None else model.longest - 1
         with torch.inference_mode():
-            limits = torch.from_numpy(np.minimum(GREEDY.limits(sequences.lengths), limit)).to(device)
+            limits = torch.from_numpy(GREEDY.limits(sequences.lengths, model.longest)).to(device)
             constraints = Constraints.of(limits, [self.prefix])
             source = torch.from_numpy(sequences.pad(np.zeros(copies, np.int64), KEY_MULTIPLE)).to(device)
             state = model.start(model.encode(source, torch.from_numpy(sequences.lengths).to(device).repeat(copies)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,42 +36,33 @@ EOS_LABEL = "</s>"
 BOS_LABEL = "<s>"
 
 
-class Translator:
-    """Translates text with a model and its tokenizers.
+class Engine(ABC):
+    """Translates text within the limits of a model: base of `Translator`, and of engines that run exported models.
 
     Args:
-        model: keeps the contract of `attent.models.model`; put into evaluation mode.
         source_tokenizer: for the text to translate.
         target_tokenizer: for the translation.
         input_check: gives the reason why a text is no input of this model; None if any text is.
+        longest: the most tokens that the model can read; None if there is no limit.
     """
 
     def __init__(
-        self,
-        model: EncoderDecoder[Any],
-        source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
-        input_check: InputCheck | None = None,
+        self, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, input_check: InputCheck | None = None, longest: int | None = None
     ) -> None:
-        model.eval()
-        self.model, self.source_tokenizer, self.target_tokenizer, self.input_check = model, source_tokenizer, target_tokenizer, input_check
-        self.device = next(model.parameters()).device
+        self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
+        self.input_check, self.longest = input_check, longest
 
     @property
     def longest_source(self) -> int | None:
         """Return the most tokens that a source may have; None if there is no limit."""
-        return None if self.model.longest is None else self.model.longest // KEY_MULTIPLE * KEY_MULTIPLE
+        return None if self.longest is None else self.longest // KEY_MULTIPLE * KEY_MULTIPLE
 
     def refusal(self, text: str) -> str | None:
-        """Return the reason why a non-empty text is not translated; None if it is."""
-        return refusal(text, self.source_tokenizer, self.longest_source, self.input_check)
-
-    def can_read(self, source: str, target: str) -> bool:
-        """Return whether the model can read a source, and a target of it after BOS."""
-        longest, longest_source = self.model.longest, self.longest_source
-        if longest is None or longest_source is None:
-            return True
-        return len(self.source_tokenizer.encode(source)) <= longest_source and len(self.target_tokenizer.encode(target)) < longest
+        """Return the reason why a non-empty text is not translated; None if it is, or is empty."""
+        longest = self.longest_source
+        if longest is not None and (tokens := len(self.source_tokenizer.encode(text))) > longest:
+            return f"not translated: {tokens} tokens, more than the {longest} that this model can read"
+        return self.input_check(text) if text and self.input_check else None
 
     @overload
     def translate(  # pyright: ignore[reportOverlappingOverload]
@@ -138,35 +130,95 @@ class Translator:
         ]
         if any(isinstance(token, str) for tokens in forced for token in tokens):
             raise ArgumentError(f"a prefix must be a string or the ids of its tokens, got {prefixes}")
-        encoded = encode_sources(texts, self.source_tokenizer, self.input_check)
-        sources = Sequences(encoded)
-        # BOS takes one of the model's positions
-        max_tokens = np.iinfo(np.int64).max if self.model.longest is None else self.model.longest - 1
+        encoded = [self.source_tokenizer.encode("" if self.input_check and self.input_check(text) else text) for text in texts]
+        return self.search_encoded(encoded, forced, settings, batch)
+
+    @abstractmethod
+    def search_encoded(
+        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], settings: SearchSettings, batch: int | BatchSize
+    ) -> list[list[Translation]]:
+        """Return the n_best translations of each source; an empty one has an empty translation.
+
+        Args:
+            sources: ids of the tokens of each text.
+            prefixes: ids of the tokens that each translation begins with.
+            settings: of the search.
+            batch: size of a batch, an int in texts.
+        """
+
+    def length_batches(self, lengths: np.ndarray, batch: int | BatchSize) -> Iterator[np.ndarray]:
+        """Cut sources into batches of similar length, the shortest first; empty and overlong sources are left out.
+
+        Args:
+            lengths: tokens of each source.
+            batch: size of a batch, an int in texts.
+
+        Returns:
+            The indices of each batch's sources.
+        """
+        order = np.argsort(lengths, kind="stable")
+        order = order[(lengths[order] > 0) & (lengths[order] <= (self.longest_source or np.inf))]
+        return cut_batches(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
+
+
+class Translator(Engine):
+    """Translates text with a model and its tokenizers.
+
+    Args:
+        model: keeps the contract of `attent.models.model`; put into evaluation mode.
+        source_tokenizer: for the text to translate.
+        target_tokenizer: for the translation.
+        input_check: gives the reason why a text is no input of this model; None if any text is.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder[Any],
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        input_check: InputCheck | None = None,
+    ) -> None:
+        super().__init__(source_tokenizer, target_tokenizer, input_check, model.longest)
+        self.model = model.eval()
+        # the graphs of an exported model are no parameters
+        self.device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+    def can_read(self, source: str, target: str) -> bool:
+        """Return whether the model can read a source, and a target of it after BOS."""
+        longest, longest_source = self.longest, self.longest_source
+        if longest is None or longest_source is None:
+            return True
+        return len(self.source_tokenizer.encode(source)) <= longest_source and len(self.target_tokenizer.encode(target)) < longest
+
+    def search_encoded(
+        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], settings: SearchSettings, batch: int | BatchSize
+    ) -> list[list[Translation]]:
+        padded = Sequences(sources)
 
         def search_batch(rows: np.ndarray) -> list[list[Hypothesis]]:
-            limits = torch.from_numpy(np.minimum(settings.limits(sources.lengths[rows]), max_tokens)).to(self.device)
+            limits = torch.from_numpy(settings.limits(padded.lengths[rows], self.longest)).to(self.device)
             constraints = Constraints.of(
                 limits,
-                [forced[row] for row in rows],
+                [prefixes[row] for row in rows],
                 minimum_length=settings.minimum_length,
                 no_repeat_ngram=settings.no_repeat_ngram,
             )
             sampler = None
             if settings.sample:
-                numbers = uniforms(settings.seed, [encoded[row] for row in rows], settings.n_best, int(constraints.limits.max()) + 1)
+                numbers = uniforms(settings.seed, [sources[row] for row in rows], settings.n_best, int(constraints.limits.max()) + 1)
                 sampler = TokenSampler(numbers.to(self.device), settings.temperature, settings.top_k, settings.top_p)
             return search(
                 self.model,
-                torch.from_numpy(sources.pad(rows, KEY_MULTIPLE)).to(self.device),
-                torch.from_numpy(sources.lengths[rows]).to(self.device),
+                torch.from_numpy(padded.pad(rows, KEY_MULTIPLE)).to(self.device),
+                torch.from_numpy(padded.lengths[rows]).to(self.device),
                 constraints,
                 settings,
                 sampler,
             )
 
-        translations = [[Translation((), 0.0, 1.0, "")]] * len(texts)
+        translations = [[Translation((), 0.0, 1.0, "")]] * len(sources)
         # the longest sources first, as they take longest
-        batches = [*length_batches(sources.lengths, self.longest_source, batch)][::-1]
+        batches = [*self.length_batches(padded.lengths, batch)][::-1]
         with torch.inference_mode():
             # a model that computes each row by itself does not depend on the number of threads either
             results = (parallel_map if self.model.batch_invariant else map)(search_batch, batches)
@@ -255,41 +307,6 @@ def _as_pair(pair: object) -> Pair:
         case (str() as source, str() as target):
             return Pair(source, target)
     raise ArgumentError(f"a pair must be (source, target), got {pair!r}")
-
-
-def refusal(text: str, tokenizer: Tokenizer, longest: int | None, input_check: InputCheck | None) -> str | None:
-    """Return the reason why a text is not translated; None if it is, or is empty.
-
-    Args:
-        text: the source.
-        tokenizer: encodes it.
-        longest: the most tokens that it may have; None if there is no limit.
-        input_check: as of a `Translator`.
-    """
-    if longest is not None and (tokens := len(tokenizer.encode(text))) > longest:
-        return f"not translated: {tokens} tokens, more than the {longest} that this model can read"
-    return input_check(text) if text and input_check else None
-
-
-def encode_sources(texts: Sequence[str], tokenizer: Tokenizer, input_check: InputCheck | None) -> list[list[int]]:
-    """Return the ids of each text; none for a text that fails the check."""
-    return [tokenizer.encode("" if input_check and input_check(text) else text) for text in texts]
-
-
-def length_batches(lengths: np.ndarray, longest: int | None, batch: int | BatchSize) -> Iterator[np.ndarray]:
-    """Cut sources into batches of similar length, the shortest first; empty and overlong sources are left out.
-
-    Args:
-        lengths: tokens of each source.
-        longest: the most tokens of a source; None if there is no limit.
-        batch: size of a batch, an int in texts.
-
-    Returns:
-        The indices of each batch's sources.
-    """
-    order = np.argsort(lengths, kind="stable")
-    order = order[(lengths[order] > 0) & (lengths[order] <= (longest or np.inf))]
-    return cut_batches(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
 
 
 def parallel_map(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:

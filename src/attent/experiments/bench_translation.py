@@ -10,11 +10,12 @@ from pathlib import Path
 import torch
 
 from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Engine
 from attent.decoding.translator import load as load_translator
 from attent.errors import AttentError
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, ResultTable, Row
-from attent.export.comparison import SEARCHES, Engine
+from attent.export.comparison import SEARCHES
 from attent.export.exporting import ENGINES, load
 
 # Lines of a batch: a search with a beam holds that many times as many.

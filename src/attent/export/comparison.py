@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from attent.data.batches import BatchSize
 from attent.data.dates import DatesSettings, dates
 from attent.data.readers import read_lines, read_pairs
 from attent.data.report import ReadReport
 from attent.data.tokenizer import SPECIALS, Tokenizer
-from attent.decoding.hypothesis import Translation
 from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Engine
 from attent.errors import AttentError
 from attent.runs.config import RunConfig
 
@@ -25,28 +24,6 @@ LINES = 64
 SEARCHES = {"greedy": SearchSettings(), "beam 5": SearchSettings(beam=5)}
 # The most tokens of a random line, for runs whose own text is not available.
 MAX_RANDOM_TOKENS = 12
-
-
-class Engine(Protocol):
-    """Interface of a translator: `attent.decoding.translator.Translator`, or another engine in its place."""
-
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
-
-    @property
-    def longest_source(self) -> int | None:
-        """Return the most tokens that a source may have; None if there is no limit."""
-        ...
-
-    def refusal(self, text: str) -> str | None:
-        """Return the reason why a non-empty text is not translated; None if it is."""
-        ...
-
-    def search(
-        self, texts: Sequence[str], settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
-    ) -> list[list[Translation]]:
-        """Return the n_best translations of each text with their scores, the best first; see Translator."""
-        ...
 
 
 @dataclass(frozen=True)

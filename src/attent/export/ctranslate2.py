@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,12 +17,12 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.learned import Learned
 from attent.attention.positions.sinusoidal import waves
 from attent.attention.scores import Dot, ScaledDot
-from attent.data.batches import KEY_MULTIPLE, BatchSize, Sequences
+from attent.data.batches import BatchSize, Sequences
 from attent.data.dates.checks import InputCheck
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.decoding.hypothesis import Translation, length_penalty
-from attent.decoding.settings import GREEDY, SearchSettings
-from attent.decoding.translator import BATCH, encode_sources, length_batches, refusal
+from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Engine
 from attent.errors import ArgumentError, RunError
 from attent.evaluation.unk_replacement import token_texts
 from attent.export.manifest import Manifest, package
@@ -73,7 +73,7 @@ def write(run: Run, name: str, folder: Path, quantization: str | None) -> Manife
     return manifest
 
 
-class CTranslate2Engine:
+class CTranslate2Engine(Engine):
     """Translates like `Translator`, by CTranslate2's search.
 
     Its beam search ends when K hypotheses have ended, and we rank these by our length penalty; our own search goes on until no
@@ -100,8 +100,7 @@ class CTranslate2Engine:
         target_tokenizer: Tokenizer,
         input_check: InputCheck | None = None,
     ) -> None:
-        self.source_tokenizer, self.target_tokenizer, self.input_check = source_tokenizer, target_tokenizer, input_check
-        self._longest = manifest.longest
+        super().__init__(source_tokenizer, target_tokenizer, input_check, manifest.longest)
         ctranslate2 = package(NAME, "CTranslate2", NAME)
         try:
             shared = folder / "shared_vocabulary.json"
@@ -115,61 +114,35 @@ class CTranslate2Engine:
             raise RunError(f"{folder} is damaged: {error}") from error
         self._targets = {name: token for token, name in enumerate(targets)}
 
-    @property
-    def longest_source(self) -> int | None:
-        """Return the most tokens that a source may have; None if there is no limit."""
-        return None if self._longest is None else self._longest // KEY_MULTIPLE * KEY_MULTIPLE
-
-    def refusal(self, text: str) -> str | None:
-        """Return the reason why a non-empty text is not translated; None if it is."""
-        return refusal(text, self.source_tokenizer, self.longest_source, self.input_check)
-
-    @overload
-    def search(  # pyright: ignore[reportOverlappingOverload]
-        self, texts: str, settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
-    ) -> list[Translation]: ...
-    @overload
-    def search(
-        self, texts: Sequence[str], settings: SearchSettings = ..., *, prefixes: Sequence[str] | None = ..., batch: int | BatchSize = ...
-    ) -> list[list[Translation]]: ...
-    def search(
-        self,
-        texts: str | Sequence[str],
-        settings: SearchSettings = GREEDY,
-        *,
-        prefixes: Sequence[str] | None = None,
-        batch: int | BatchSize = BATCH,
-    ) -> list[Translation] | list[list[Translation]]:
-        """Return the n_best translations of a text, or of each text of a list, the best first; see `Translator.search`.
+    def search_encoded(
+        self, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], settings: SearchSettings, batch: int | BatchSize
+    ) -> list[list[Translation]]:
+        """Return the n_best translations of each source, the best first; see `Engine.search_encoded`.
 
         Raises:
             ArgumentError: `settings` ask for samples, or there are prefixes.
         """
         if settings.sample:
             raise ArgumentError("the engine ctranslate2 does not draw samples as attent does; leave --engine out, or take onnx")
-        if any(prefixes or ()):
+        if any(prefixes):
             raise ArgumentError("the engine ctranslate2 does not score what it is made to say; leave --engine out, or take onnx")
-        if isinstance(texts, str):
-            return self.search([texts], settings, batch=batch)[0]
-        encoded = encode_sources(texts, self.source_tokenizer, self.input_check)
-        lengths = Sequences(encoded).lengths
-        limits = np.minimum(settings.limits(lengths), np.iinfo(np.int64).max if self._longest is None else self._longest - 1)
-        translations = [[Translation((), 0.0, 1.0, "")]] * len(texts)
+        lengths = Sequences(sources).lengths
+        limits = settings.limits(lengths, self.longest)
+        translations = [[Translation((), 0.0, 1.0, "")]] * len(sources)
         # a batch has one limit: sources whose translations exceed their own are translated again, by equal limits
         over_limit: dict[int, list[int]] = {}
         # start all batches before waiting for the first, so that every thread has work
         batches = [
-            self._translate_batch(encoded, rows.tolist(), int(limits[rows].max()), settings)
-            for rows in length_batches(lengths, self.longest_source, batch)
+            self._translate_batch(sources, rows.tolist(), int(limits[rows].max()), settings) for rows in self.length_batches(lengths, batch)
         ]
         for row, result in chain.from_iterable(batches):
             if max(map(len, result.hypotheses)) > limits[row]:
                 over_limit.setdefault(int(limits[row]), []).append(row)
             else:
                 translations[row] = self._rank(result, settings)
-        for limit, sources in over_limit.items():
-            for indices in length_batches(lengths[sources], self.longest_source, batch):
-                for row, result in self._translate_batch(encoded, [sources[index] for index in indices], limit, settings):
+        for limit, rows in over_limit.items():
+            for indices in self.length_batches(lengths[rows], batch):
+                for row, result in self._translate_batch(sources, [rows[index] for index in indices], limit, settings):
                     translations[row] = self._rank(result, settings)
         return translations
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import ModuleType
 
 from attent.data.dates.checks import input_check
-from attent.decoding.translator import Translator
+from attent.decoding.translator import Engine, Translator
 from attent.errors import RunError, UnknownNameError
 from attent.export import manifest as manifests
-from attent.export.comparison import Comparison, Engine, compare, sample_of
+from attent.export.comparison import Comparison, compare, sample_of
 from attent.export.manifest import EXPORTS, MANIFEST
 from attent.runs.config import must_do, read_config
 from attent.runs.durable import check_links, new_folder

@@ -175,26 +175,8 @@ def _take(tensors: Arrays, names: Sequence[str], rows: np.ndarray) -> None:
         tensors[name] = tensors[name][rows]
 
 
-class OnnxTranslator(Translator):
-    """Our own search over ONNX's graphs; it has no attention maps.
-
-    Args:
-        model: the graphs.
-        source_tokenizer: for the text to translate.
-        target_tokenizer: for the translation.
-        input_check: as of a `Translator`.
-    """
-
-    def __init__(
-        self, model: OnnxModel, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, input_check: InputCheck | None = None
-    ) -> None:
-        # not the base class's __init__: the model has no parameters to take the device from
-        self.model, self.source_tokenizer, self.target_tokenizer, self.input_check = model, source_tokenizer, target_tokenizer, input_check
-        self.device = torch.device("cpu")
-
-
 def load(
     folder: Path, manifest: Manifest, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, input_check: InputCheck | None = None
-) -> OnnxTranslator:
-    """Load an export."""
-    return OnnxTranslator(OnnxModel(folder, manifest), source_tokenizer, target_tokenizer, input_check)
+) -> Translator:
+    """Load an export: our own search over its graphs, which have no attention maps."""
+    return Translator(OnnxModel(folder, manifest), source_tokenizer, target_tokenizer, input_check)

@@ -20,8 +20,7 @@ from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
     from attent.decoding.hypothesis import Translation
-    from attent.decoding.translator import Translator
-    from attent.export.comparison import Engine
+    from attent.decoding.translator import Engine, Translator
 
 # Lines translated at once: enough to sort them by length, few enough to see results soon.
 LINES = 512
