@@ -86,13 +86,13 @@ class _AddLayerNorm(torch.autograd.Function):
         rows = features.numel() // width
         total = None if residual is None else torch.empty_like(features)
         normalized = torch.empty_like(features, dtype=options.dtype)
-        statistics, empty = features.new_empty(rows, 2), features.new_empty(0)
-        is_half = residual is not None and residual.dtype == torch.bfloat16, options.dtype == torch.bfloat16
-        inputs = (features, empty if residual is None else residual.contiguous(), weight.contiguous(), bias.contiguous())
-        outputs = (empty if total is None else total, normalized, statistics)
-        native.run("attent_add_layer_norm", (*inputs, *outputs), rows, width, *is_half, *options.dropout(), options.epsilon)
-        ctx.save_for_backward(features if total is None else total, weight, statistics)
+        statistics = features.new_empty(rows, 2)
         ctx.options, ctx.residual_dtype = options, None if residual is None else residual.dtype
+        is_half = ctx.residual_dtype == torch.bfloat16, options.dtype == torch.bfloat16
+        inputs = (features, None if residual is None else residual.contiguous(), weight.contiguous(), bias.contiguous())
+        tensors = (*inputs, total, normalized, statistics)
+        native.run("attent_add_layer_norm", tensors, rows, width, *is_half, *options.dropout(), options.epsilon)
+        ctx.save_for_backward(features if total is None else total, weight, statistics)
         ctx.set_materialize_grads(False)
         return total, normalized
 
@@ -106,9 +106,8 @@ class _AddLayerNorm(torch.autograd.Function):
             return *_plain_backward(total, weight, dtotal, dnormalized, options, ctx.residual_dtype), None
         dfeatures, dweight, dbias = torch.empty_like(total), torch.empty_like(weight), torch.empty_like(weight)
         dresidual = None if ctx.residual_dtype is None else torch.empty_like(total, dtype=ctx.residual_dtype)
-        empty = total.new_empty(0)
-        inputs = (total, dnormalized.contiguous(), empty if dtotal is None else dtotal.contiguous(), weight.contiguous(), statistics)
-        outputs = (dfeatures, empty if dresidual is None else dresidual, dweight, dbias)
+        inputs = (total, dnormalized.contiguous(), None if dtotal is None else dtotal.contiguous(), weight.contiguous(), statistics)
+        outputs = (dfeatures, dresidual, dweight, dbias)
         is_half = ctx.residual_dtype == torch.bfloat16, options.dtype == torch.bfloat16
         native.run("attent_add_layer_norm_gradients", (*inputs, *outputs), len(statistics), total.shape[-1], *is_half, *options.dropout())
         return dfeatures, dresidual, dweight, dbias, None

@@ -64,9 +64,8 @@ class AttentionSteps:
         self.queries = torch.empty(rows, steps, width)
         self.weights = torch.empty(rows, steps, keys)
         self.contexts = source.values.new_empty(steps, rows, features)
-        self.empty = torch.empty(0)
-        self.bias = self.empty if source.bias is None else source.bias.contiguous()
-        self.v = self.lowered_keys = self.maxima = self.empty
+        self.bias = None if source.bias is None else source.bias.contiguous()
+        self.v = self.lowered_keys = self.maxima = None
         if source.v is not None:
             padded = -(-width // LANES) * LANES
             self.v = F.pad(source.v, (0, padded - width))
@@ -98,7 +97,7 @@ class AttentionSteps:
         """
         source = self.source
         inputs = (self.queries, self.weights, self.v, source.keys, self.lowered_keys, self.maxima, source.values, source.lengths, dcontext)
-        outputs = (self.empty if dcontexts is None else dcontexts, self.dcontexts, self.dscores, dqueries)
+        outputs = (dcontexts, self.dcontexts, self.dscores, dqueries)
         strides = dqueries.stride(0), dqueries.stride(1)
         native.run("attent_rnn_attention_gradients", (*inputs, *outputs), *self.sizes, step, *strides, self.is_half)
 
@@ -209,8 +208,7 @@ class StackSteps:
             matrices = (rows.T @ unit.all_operands[: len(dproduct)].flatten(0, 1)).float()
             sums = rows.sum(0).float()
             hidden = unit.dhidden + dproduct[0] @ joined
-            cell = unit.dcell if unit.is_lstm else None
-            gradients += [hidden, cell, weight, matrices[: self.gates], bias, sums[: self.gates]]
+            gradients += [hidden, unit.dcell, weight, matrices[: self.gates], bias, sums[: self.gates]]
             weight, bias = matrices[self.gates :], sums[self.gates :]
         return gradients, weight, bias
 

@@ -81,9 +81,7 @@ class DenseAttention:
         return torch.tensor([*sizes, *is_half, *strides], dtype=torch.int64)
 
     def _run(self, name: str, *tensors: Tensor | None) -> None:
-        empty = torch.empty(0)
-        numbers = self.seed & WORD, threshold(self.dropout), 1.0 / (1.0 - self.dropout), self.scale
-        native.run(name, tuple(empty if tensor is None else tensor for tensor in tensors), *numbers)
+        native.run(name, tensors, self.seed & WORD, threshold(self.dropout), 1.0 / (1.0 - self.dropout), self.scale)
 
 
 def _with_unit_stride(tensor: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def _forward(features: Tensor, weights: Sequence[Tensor], biases: Sequence[Tenso
     results = tuple(features.new_empty(*features.shape[:-1], len(weight)) for weight in weights)
     operands = [operand for operands in zip(weights, biases, results, strict=True) for operand in operands]
     sizes = features.numel() // features.shape[-1], features.shape[-1]
-    native.run("attent_linear", _or_empty(features, *_padded(operands, 3 * LAYERS)), *sizes, *_sizes(weights), relu)
+    native.run("attent_linear", (features, *_padded(operands, 3 * LAYERS)), *sizes, *_sizes(weights), relu)
     return results
 
 
@@ -77,7 +77,7 @@ def _input_gradient(doutputs: Sequence[Tensor], weights: Sequence[Tensor], input
     width = weights[0].shape[1]
     dinputs = doutputs[0].new_empty(*doutputs[0].shape[:-1], width)
     operands = [operand for operands in zip(doutputs, weights, strict=True) for operand in operands]
-    tensors = _or_empty(*_padded(operands, 2 * LAYERS), inputs, dinputs)
+    tensors = (*_padded(operands, 2 * LAYERS), inputs, dinputs)
     native.run("attent_linear_input_gradients", tensors, dinputs.numel() // width, *_sizes(weights), width)
     return dinputs
 
@@ -86,18 +86,13 @@ def _parameter_gradients(doutput: Tensor, features: Tensor, has_bias: bool) -> t
     """Return dyᵀ x and the sum of dy over all tokens, in float32."""
     rows, columns = doutput.shape[-1], features.shape[-1]
     dweight = doutput.new_empty(rows, columns, dtype=torch.float32)
-    dbias = doutput.new_empty(rows if has_bias else 0, dtype=torch.float32)
+    dbias = doutput.new_empty(rows, dtype=torch.float32) if has_bias else None
     native.run("attent_linear_weight_gradients", (doutput, features, dweight, dbias), doutput.numel() // rows, rows, columns)
-    return dweight, dbias if has_bias else None
+    return dweight, dbias
 
 
 def _padded(operands: list[Any], count: int) -> list[Any]:
     return operands + [None] * (count - len(operands))
-
-
-def _or_empty(*tensors: Tensor | None) -> tuple[Tensor, ...]:
-    empty = torch.empty(0)
-    return tuple(empty if tensor is None else tensor for tensor in tensors)
 
 
 def _sizes(weights: Sequence[Tensor]) -> list[int]:

@@ -121,13 +121,11 @@ def _forward_amx(
     features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """Return the mean loss, and if needed its gradients for features, weight and bias, without a tensor of logits."""
-    features, empty = features.contiguous(), weight.new_empty(0)
-    losses = weight.new_empty(len(target))
+    features, losses, scale = features.contiguous(), weight.new_empty(len(target)), 1 / len(target)
     dfeatures = torch.empty_like(features) if needs_grad else None
     dweight = torch.empty_like(weight) if needs_grad else None
     dbias = torch.zeros_like(bias) if needs_grad and bias is not None else None
     tensors = (features, weight, bias, target.contiguous(), losses, dfeatures, dweight, dbias)
-    tensors, scale = tuple(empty if tensor is None else tensor for tensor in tensors), 1 / len(target)
     native.run("attent_linear_cross_entropy_amx", tensors, *features.shape, len(weight), needs_grad, smoothing, scale)
     return losses.sum() * scale, dfeatures, dweight, dbias
 
@@ -135,12 +133,11 @@ def _forward_amx(
 def _native_loss(logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool) -> ChunkLoss:
     tokens, classes = logits.shape
     losses = torch.empty(tokens)
-    shift = torch.empty(0) if bias is None else bias.float().contiguous()
-    bias_sums = torch.empty(-(-tokens // ROWS) if needs_grad and bias is not None else 0, classes)
-    is_half = logits.dtype == torch.bfloat16
+    shift = None if bias is None else bias.float().contiguous()
+    bias_sums = torch.empty(-(-tokens // ROWS), classes) if needs_grad and bias is not None else None
     tensors = (logits, target.contiguous(), shift, losses, bias_sums)
-    native.run("attent_linear_cross_entropy", tensors, tokens, classes, is_half, needs_grad, smoothing)
-    return losses.sum(), logits if needs_grad else None, bias_sums.sum(0) if len(bias_sums) else None
+    native.run("attent_linear_cross_entropy", tensors, tokens, classes, logits.dtype == torch.bfloat16, needs_grad, smoothing)
+    return losses.sum(), logits if needs_grad else None, None if bias_sums is None else bias_sums.sum(0)
 
 
 def reference_loss(logits: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, needs_grad: bool) -> ChunkLoss:

@@ -87,7 +87,7 @@ def run(name: str, tensors: tuple[Tensor | None, ...], *numbers: float) -> None:
 
     Args:
         name: the function.
-        tensors: contiguous, on the CPU; None if the function needs none.
+        tensors: contiguous, on the CPU; None for those that the function does without.
         numbers: the sizes and further numbers.
 
     Raises:

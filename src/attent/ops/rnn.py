@@ -118,8 +118,7 @@ def forward_fused(
     Returns:
         The outputs (T, B, E), and the last hidden state and cell, (B, E).
     """
-    results = _FusedRnn.apply(gates, weight, bias, hidden, cell, lengths, is_reversed)
-    return results if cell is not None else (*results, None)
+    return _FusedRnn.apply(gates, weight, bias, hidden, cell, lengths, is_reversed)
 
 
 class GateSlice(NamedTuple):
@@ -154,23 +153,22 @@ class RnnSteps:
         steps, rows, width = self.shape = shape
         self.is_lstm, self.is_half, self.gates = is_lstm, dtype == torch.bfloat16, (4 if is_lstm else 3) * width
         self.order = range(steps - 1, -1, -1) if is_reversed else range(steps)
-        self.empty = torch.empty(0)
-        self.lengths = self.empty if lengths is None else lengths
+        self.lengths = lengths
         before, after = (slice(1, None), slice(steps)) if is_reversed else (slice(steps), slice(1, None))
         self.first = steps if is_reversed else 0
         self.all_hidden = torch.empty(steps + 1, rows, width)
         self.all_operands = torch.empty(steps + 1, rows, width, dtype=dtype) if self.is_half else self.all_hidden
-        self.all_cells = torch.empty(steps + 1, rows, width) if is_lstm else self.empty
+        self.all_cells = torch.empty(steps + 1, rows, width) if is_lstm else None
         self.hidden, self.hidden_after = self.all_hidden[before], self.all_hidden[after]
         self.operands, self.operands_after = self.all_operands[before], self.all_operands[after]
-        self.cell, self.cell_after = (self.all_cells[before], self.all_cells[after]) if is_lstm else (self.empty, self.empty)
+        self.cell, self.cell_after = (None, None) if self.all_cells is None else (self.all_cells[before], self.all_cells[after])
         self.activations = torch.empty(steps, rows, 4 * width, dtype=dtype)
 
     def start(self, hidden: Tensor, cell: Tensor | None) -> None:
         """Set the state before the first step."""
         self.all_hidden[self.first] = hidden
         self.all_operands[self.first] = hidden
-        if cell is not None:
+        if self.all_cells is not None and cell is not None:
             self.all_cells[self.first] = cell
 
     def forward(
@@ -194,15 +192,15 @@ class RnnSteps:
         """
         tensors = (
             inputs.view(),
-            self.empty if extra is None else extra,
+            extra,
             hidden_gates,
-            self.empty if bias is None else bias,
+            bias,
             hidden_bias,
             self.hidden,
             self.cell,
             self.hidden_after,
             self.cell_after,
-            self.operands_after if self.is_half else self.empty,
+            self.operands_after if self.is_half else None,
             self.activations,
             self.lengths,
         )
@@ -211,11 +209,11 @@ class RnnSteps:
 
     def start_backward(self, hidden: Tensor | None, cell: Tensor | None) -> None:
         """Set the gradients of the last state."""
-        _, rows, width = self.shape
-        self.dhidden = torch.zeros(rows, width) if hidden is None else hidden.clone(memory_format=torch.contiguous_format)
-        self.dcell = self.empty
-        if self.is_lstm:
-            self.dcell = torch.zeros(rows, width) if cell is None else cell.clone(memory_format=torch.contiguous_format)
+        self.dhidden = self._copy(hidden)
+        self.dcell = self._copy(cell) if self.is_lstm else None
+
+    def _copy(self, gradient: Tensor | None) -> Tensor:
+        return torch.zeros(self.shape[1:]) if gradient is None else gradient.clone(memory_format=torch.contiguous_format)
 
     def backward(self, step: int, product: Tensor | None, doutputs: Tensor | None, dinputs: GateSlice, dhidden_gates: Tensor) -> None:
         """Compute the gradients of one step; `dhidden` is then that of the state before it, but for its products.
@@ -234,8 +232,8 @@ class RnnSteps:
             self.activations,
             self.dhidden,
             self.dcell,
-            self.empty if product is None else product,
-            self.empty if doutputs is None else doutputs,
+            product,
+            doutputs,
             dinputs.view(),
             dhidden_gates,
             self.lengths,
@@ -256,7 +254,7 @@ class _FusedRnn(torch.autograd.Function):
         cell: Tensor | None,
         lengths: Tensor | None,
         is_reversed: bool,
-    ) -> tuple[Tensor, ...]:
+    ) -> States:
         gates, weight = gates.contiguous(), weight.to(gates.dtype)
         shape = (gates.shape[0], gates.shape[1], hidden.shape[1])
         layer = RnnSteps(cell is not None, shape, gates.dtype, is_reversed, None if lengths is None else lengths.contiguous())
@@ -268,17 +266,17 @@ class _FusedRnn(torch.autograd.Function):
         ctx.layer, ctx.weight = layer, weight
         ctx.set_materialize_grads(False)
         last = layer.order[-1]
+        last_cell = None if layer.cell_after is None else layer.cell_after[last].clone()
         # Detached: an output that ctx holds itself would never be freed.
-        outputs = layer.hidden_after.detach(), layer.hidden_after[last].clone()
-        return outputs if cell is None else (*outputs, layer.cell_after[last].clone())
+        return layer.hidden_after.detach(), layer.hidden_after[last].clone(), last_cell
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         layer, weight = ctx.layer, ctx.weight
-        doutputs, dhidden, *dcell = gradients
+        doutputs, dhidden, dcell = gradients
         doutputs = None if doutputs is None else doutputs.contiguous()
-        layer.start_backward(dhidden, *(dcell or [None]))
+        layer.start_backward(dhidden, dcell)
         dgates = weight.new_empty(*layer.shape[:2], layer.gates)
         dhidden_gates = dgates if layer.is_lstm else torch.empty_like(dgates)
         product, dinputs = weight.new_empty(layer.shape[1:]), GateSlice(dgates)
@@ -287,4 +285,4 @@ class _FusedRnn(torch.autograd.Function):
             torch.mm(dhidden_gates[step], weight, out=product)
         rows = dhidden_gates.flatten(0, 1)
         dweight = (rows.T @ layer.operands.flatten(0, 1)).float()
-        return dgates, dweight, rows.sum(0).float(), layer.dhidden + product, layer.dcell if layer.is_lstm else None, None, None
+        return dgates, dweight, rows.sum(0).float(), layer.dhidden + product, layer.dcell, None, None
