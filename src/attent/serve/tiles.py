@@ -7,7 +7,6 @@ sample of its rows, while the background computes the exact numbers: those of al
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from attent.attention.maps.statistics import HEAD_STATISTICS, HeadStatistics
+from attent.attention.maps.statistics import HeadStatistics
 from attent.errors import ArgumentError, UnknownNameError, check_index
 from attent.serve.lru_cache import LRUCache
 from attent.serve.pooling import BlockPooler, block_count, mean_rows, next_level
@@ -275,12 +274,7 @@ def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> 
     if layer.is_distribution:
         for rows in torch.arange(step // 2, queries, step).split(max(STATISTICS_WEIGHTS // 8 // (heads * keys), 1)):
             statistics.add(layer.rows(rows), rows + keys - queries)
-    # NaN is no JSON
-    named = [
-        {name: None if math.isnan(value) else value for name, value in zip(HEAD_STATISTICS, head, strict=True)}
-        for head in statistics.means().tolist()
-    ]
-    return SampledStatistics(named, step)
+    return SampledStatistics(statistics.named(), step)
 
 
 def sampling_step(weights: int, bound: int, rows: int) -> int:

@@ -50,7 +50,7 @@ def test_the_largest_of_each_row_and_column_and_of_the_mean() -> None:
 def test_figures_are_those_of_the_map() -> None:
     shown, dense, weights = group()
     figures = summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics
-    of = dict(zip(HEAD_STATISTICS, figures.T, strict=True))
+    of = {name: [head[name] for head in figures] for name in HEAD_STATISTICS}
     np.testing.assert_allclose(of["entropy"], weights.entropy().mean(-1)[0].numpy(), rtol=1e-5)
     np.testing.assert_allclose(of["distance"], weights.distance().mean(-1)[0].numpy(), rtol=1e-5)
     np.testing.assert_allclose(of["first"], dense[:, :, 0].mean(-1).numpy(), rtol=1e-5)
@@ -61,15 +61,15 @@ def test_figures_are_those_of_the_map() -> None:
 def test_a_row_that_sees_nothing_counts_in_no_mean() -> None:
     shown = build_scene(torch.tensor([[0.0, 0.0], [0.5, 0.5]])).groups[0]
     figures = summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics[0]
-    np.testing.assert_allclose(figures, [np.log(2), 0.5, 0.5, 0.5, 0.5])
+    np.testing.assert_allclose([*figures.values()], [np.log(2), 0.5, 0.5, 0.5, 0.5])
 
 
 def test_figures_without_a_meaning_are_no_numbers() -> None:
     shown, _, _ = group(4, 6, kind="cross")
     figures = summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics
-    assert np.isnan(figures).all(0).tolist() == [False, True, False, True, True]
+    assert [[mean is None for mean in head.values()] for head in figures] == [[False, True, False, True, True]] * len(figures)
     shown = build_scene(torch.tensor([[2.0, -1.0]])).groups[0]
-    assert np.isnan(summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics).all()
+    assert summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics == [dict.fromkeys(HEAD_STATISTICS)]
 
 
 def test_thumbnails_are_small_and_keep_the_mean() -> None:

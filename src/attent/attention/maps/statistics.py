@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -144,22 +145,13 @@ def reduced(
         keys: (begin, end) of each span.
         reductions: the reduction over queries, and over keys: both "max", or each "mean" or "sum".
     """
-    is_max = reductions[0] == "max"
-    query_spans, key_spans = _span_index(queries, call.queries, call.device), _span_index(keys, call.keys, call.device)
-    # a further span for what belongs to none
-    shape = (call.batch, call.heads, len(queries) + 1, len(keys) + 1)
-    result = torch.full(shape, -torch.inf if is_max else 0.0, dtype=call.accumulation_dtype, device=call.device)
+    query_index, key_index = _span_index(queries, call.queries, call.device), _span_index(keys, call.keys, call.device)
+    pooler = SpanPooler((call.batch, call.heads), query_index, key_index, is_max=reductions[0] == "max", dtype=call.accumulation_dtype)
     for tile in tiles:
-        rows, weights = _reduce_rows(query_spans[tile.rows], tile.weights, is_max=is_max)
-        reduced_keys = weights.new_full((*weights.shape[:-1], len(keys) + 1), -torch.inf if is_max else 0.0)
-        columns, part = key_spans[tile.columns].expand(weights.shape), result[tile.batches, tile.heads]
-        if is_max:
-            reduced_keys.scatter_reduce_(-1, columns, weights, "amax")
-            part.scatter_reduce_(2, rows[:, None].expand(reduced_keys.shape), reduced_keys, "amax")
-        else:
-            part.index_add_(2, rows, reduced_keys.scatter_add_(-1, columns, weights))
-    result = result[:, :, :-1, :-1]
-    if is_max:
+        pooler.add(tile.weights, tile.rows, tile.columns, tile.batches, tile.heads)
+    # a further span is for what belongs to none
+    result = pooler.pooled[:, :, : len(queries), : len(keys)]
+    if pooler.is_max:
         # no tile holds spans whose pairs are all hidden
         return result.clamp_(min=0.0) if call.normalizer.is_distribution else result
     for axis, spans, reduction in ((-1, queries, reductions[0]), (0, keys, reductions[1])):
@@ -167,6 +159,42 @@ def reduced(
             lengths = torch.tensor([end - begin for begin, end in spans], dtype=call.accumulation_dtype, device=call.device)
             result /= lengths[:, None] if axis == -1 else lengths
     return result
+
+
+class SpanPooler:
+    """The sum, or the largest, of the weights of each rectangle, a span of queries by a span of keys, from tiles that arrive in any order.
+
+    Args:
+        leading: (B, H).
+        queries: the index of each query's span, (Tq,).
+        keys: the index of each key's span, (Tk,).
+        is_max: whether the largest weights are wanted, not the sums.
+        dtype: of the weights and of `pooled`, (B, H, spans of queries, spans of keys).
+    """
+
+    def __init__(
+        self, leading: tuple[int, int], queries: Tensor, keys: Tensor, *, is_max: bool = False, dtype: torch.dtype = torch.float64
+    ) -> None:
+        self.queries, self.keys, self.is_max = queries, keys, is_max
+        shape = (*leading, int(queries.max()) + 1, int(keys.max()) + 1)
+        self.pooled = torch.full(shape, -torch.inf if is_max else 0.0, dtype=dtype, device=queries.device)
+
+    def add(
+        self, weights: Tensor, rows: slice | Tensor, columns: slice = slice(None), batches: slice = slice(None), heads: slice = slice(None)
+    ) -> None:
+        """Add a tile, (b, h, rows, columns) of the map; its columns, batches and heads are all of the map's unless given."""
+        query_index, weights = _reduce_rows(self.queries[rows], weights, is_max=self.is_max)
+        reduced_keys = weights.new_full((*weights.shape[:-1], self.pooled.shape[-1]), -torch.inf if self.is_max else 0.0)
+        key_index, part = self.keys[columns].expand(weights.shape), self.pooled[batches, heads]
+        if self.is_max:
+            reduced_keys.scatter_reduce_(-1, key_index, weights, "amax")
+            part.scatter_reduce_(2, query_index[:, None].expand(reduced_keys.shape), reduced_keys, "amax")
+        else:
+            part.index_add_(2, query_index, reduced_keys.scatter_add_(-1, key_index, weights))
+
+    def mean(self) -> Tensor:
+        """Return the mean of each rectangle, of sums."""
+        return self.pooled / torch.outer(self.queries.bincount(), self.keys.bincount())
 
 
 def checked_spans(spans: Sequence[Span], length: int, name: str) -> list[Span]:
@@ -296,3 +324,8 @@ class HeadStatistics:
         if not self.is_self_attention:
             means[:, POSITIONAL] = torch.nan
         return means
+
+    def named(self) -> list[dict[str, float | None]]:
+        """Return the means of each head by name; None, which JSON has, where a number has no meaning."""
+        heads = self.means().tolist()
+        return [{name: None if math.isnan(mean) else mean for name, mean in zip(HEAD_STATISTICS, means, strict=True)} for means in heads]

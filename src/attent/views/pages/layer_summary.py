@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attent.attention.maps.statistics import HeadStatistics
+from attent.attention.maps.statistics import HeadStatistics, SpanPooler
 from attent.views.scene import LayerGroup, LayerWeights
 
 # Weights of all heads that are computed together.
@@ -26,7 +26,7 @@ class LayerSummary:
         rows: indices and weights of the largest of each row, (H + 1, Tq, top) each; the last head is the mean over heads.
         columns: the same of each column, (H + 1, Tk, top).
         thumbnails: (H, h, w), the mean of each rectangle.
-        statistics: the means over rows of HEAD_STATISTICS, (H, 5); NaN where one has no meaning.
+        statistics: the `HeadStatistics` of each head by name.
         has_nan: whether some weights are NaN.
     """
 
@@ -35,7 +35,7 @@ class LayerSummary:
     rows: tuple[np.ndarray, np.ndarray]
     columns: tuple[np.ndarray, np.ndarray]
     thumbnails: np.ndarray
-    statistics: np.ndarray
+    statistics: list[dict[str, float | None]]
     has_nan: bool
 
 
@@ -52,22 +52,25 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
     heads, queries, keys = group.shape
     scale = max(max(queries, keys) / THUMBNAIL_SIDE, 1.0)
     height, width = max(round(queries / scale), 1), max(round(keys / scale), 1)
-    thumbnails = _MeanPool(heads, np.arange(queries) * height // queries, np.arange(keys) * width // keys)
-    pool = _MeanPool(heads, np.arange(queries) >> level, np.arange(keys) >> level)
+    query_index, key_index = torch.arange(queries), torch.arange(keys)
+    thumbnails = SpanPooler((1, heads), query_index * height // queries, key_index * width // keys)
+    pool = SpanPooler((1, heads), query_index >> level, key_index >> level)
     row_tops: list[Tensor] = [torch.zeros(heads + 1, queries, min(top, keys), dtype=dtype) for dtype in (torch.int64, torch.float32)]
     column_tops = _ColumnTops(heads + 1, keys, min(top, queries))
     statistics = HeadStatistics(heads, is_distribution=group.is_distribution, is_self_attention=group.is_self_attention)
     chunks: list[Tensor] = []
     has_nan = False
-    for rows in torch.arange(queries).split(max(CHUNK_WEIGHTS // (heads * keys), 1)):
+    for rows in query_index.split(max(CHUNK_WEIGHTS // (heads * keys), 1)):
         weights = layer.rows(rows)  # (H, rows, Tk)
         if has_nan := has_nan or bool(weights.isnan().any()):
             weights = weights.nan_to_num(0.0)
+        # sums of many weights need more digits than the weights
+        batch = weights[None].double()
+        thumbnails.add(batch, rows)
         if is_full:
             chunks.append(weights)
         else:
-            pool.add(weights, rows)
-        thumbnails.add(weights, rows)
+            pool.add(batch, rows)
         if top:
             with_mean = torch.cat((weights, weights.mean(0, keepdim=True)))
             values, index = with_mean.topk(min(top, keys), -1)
@@ -77,37 +80,13 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
         statistics.add(weights, rows + keys - queries)
     return LayerSummary(
         dense=torch.cat(chunks, 1).numpy() if is_full else None,
-        pooled=None if is_full else pool.mean,
+        pooled=None if is_full else pool.mean()[0].numpy(),
         rows=(row_tops[0].numpy(), row_tops[1].numpy()),
         columns=(column_tops.index.mT.numpy(), column_tops.weights.mT.numpy()),
-        thumbnails=thumbnails.mean,
-        statistics=statistics.means().numpy(),
+        thumbnails=thumbnails.mean()[0].numpy(),
+        statistics=statistics.named(),
         has_nan=has_nan,
     )
-
-
-class _MeanPool:
-    """The mean over rectangles, summed while rows arrive.
-
-    Args:
-        heads: H.
-        rows: the rectangle of each query, (Tq,), ascending.
-        columns: the rectangle of each key, (Tk,), ascending.
-    """
-
-    def __init__(self, heads: int, rows: np.ndarray, columns: np.ndarray) -> None:
-        self._rows, self._starts = rows, np.unique(columns, return_index=True)[1]
-        self._sizes = np.bincount(rows)[:, None] * np.bincount(columns)
-        self._sums = np.zeros((heads, *self._sizes.shape))
-
-    def add(self, weights: Tensor, rows: Tensor) -> None:
-        index, starts = np.unique(self._rows[rows.numpy()], return_index=True)
-        narrow = np.add.reduceat(weights.numpy(), self._starts, axis=2, dtype=np.float64)
-        self._sums[:, index] += np.add.reduceat(narrow, starts, axis=1)
-
-    @property
-    def mean(self) -> np.ndarray:
-        return self._sums / self._sizes
 
 
 class _ColumnTops:

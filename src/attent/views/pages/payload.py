@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import zlib
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from attent.attention.maps.statistics import HEAD_STATISTICS
 from attent.views.pages.budget import MAX_TOP, PagePlan, plan_page
 from attent.views.pages.layer_summary import LayerSummary, summarize_layer
 from attent.views.scene import LayerGroup, Picture, Scene
@@ -84,10 +82,7 @@ def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary],
         "kept": [min(plan.top, group.shape[2]), min(plan.top, group.shape[1])],
         "note": _note(plan, group),
         "summary": [
-            [
-                {name: None if math.isnan(value) else to_float32(value) for name, value in zip(HEAD_STATISTICS, head, strict=True)}
-                for head in layer.statistics.tolist()
-            ]
+            [{name: None if mean is None else to_float32(mean) for name, mean in head.items()} for head in layer.statistics]
             for layer in layers
         ],
         "thumbnails": {
