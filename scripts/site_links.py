@@ -1,6 +1,6 @@
-"""Called by MkDocs for every page: a link to a file outside docs/, which the site does not hold, becomes the file's name.
+"""A MkDocs hook: on the site, a link to a file outside docs/ becomes the name of the file.
 
-In the repository such links are to be followed; on the site, which is nowhere near it, they would lead nowhere.
+Such links work in the repository; the site does not hold the files.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """The page with such links as text; raises where one leads nowhere in the repository either."""
+    """Return the page with such links as text; raise if the repository does not hold the file either."""
     return without_links(markdown, PurePosixPath("docs") / page.file.src_uri)
 
 
 def without_links(markdown: str, page: PurePosixPath) -> str:
-    """The text of a page that lies at `page` within the repository."""
+    """Return the text of a page without such links; `page` is its path in the repository."""
 
     def named(link: re.Match[str]) -> str:
         text, address = link.groups()
@@ -29,7 +29,7 @@ def without_links(markdown: str, page: PurePosixPath) -> str:
             return link[0]
         if not (ROOT / target).exists():
             raise FileNotFoundError(f"{page} links to {target}, which is not there")
-        shown = text.strip("`")
-        return f"`{target}`" if shown == address or f"/{target}".endswith(f"/{shown}") else f"{text} (`{target}`)"
+        label = text.strip("`")
+        return f"`{target}`" if label == address or f"/{target}".endswith(f"/{label}") else f"{text} (`{target}`)"
 
     return LINK.sub(named, markdown)

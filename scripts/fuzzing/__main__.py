@@ -1,4 +1,4 @@
-"""Spoil what commands read, and see that each serves or refuses in one line: scripts/fuzz."""
+"""Spoil the input of commands, and check that each succeeds or refuses in one line: scripts/fuzz."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from fuzzing.kills import differences
 def main(
     seed: Annotated[int, typer.Option(help="Of all cases.")] = 1,
     cases: Annotated[int, typer.Option(min=1, help="How many.")] = 250,
-    case: Annotated[int | None, typer.Option(min=0, help="This one alone, whose folder is kept.")] = None,
+    case: Annotated[int | None, typer.Option(min=0, help="Run only this case, and keep its folder.")] = None,
     kills: Annotated[int | None, typer.Option(min=1, help="Instead, a training that is killed so often, beside one that is not.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at a time; one for each core unless given.")] = os.cpu_count() or 1,
     seconds: Annotated[float, typer.Option(help="The most that a case may take.")] = Limits.seconds,
     megabytes: Annotated[float, typer.Option(help="The same of memory, above what imports take.")] = Limits.megabytes,
 ) -> None:
-    """Spoil what commands read, and see that each serves, or refuses in one line that names what was spoilt."""
+    """Spoil the input of commands, and check that each succeeds, or refuses in one line that names the culprit."""
     preload()
     material = Path(tempfile.mkdtemp(prefix="fuzz."))
     is_kept = case is not None
@@ -74,7 +74,7 @@ def _drawn(seed: int, material: Path, number: int, folder: Path, canary: Path) -
 
 
 def failure(finding: Finding, seed: int) -> str:
-    """Return what is said of a case that failed, and how to see it again."""
+    """Return the description of a case that failed, with the options that run it again."""
     last = (finding.outcome.err.splitlines() or [""])[-1]
     return f"--seed {seed} --case {finding.number}: {'; '.join(finding.faults)}\n  {finding.case}\n  {last[:300]}"
 

@@ -1,4 +1,4 @@
-"""Cases: a command, and what is spoilt of that which it reads; each a function of seed and number."""
+"""Cases: a command and a mutation of its input; each is a function of seed and number."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ TRAP = "import pathlib\npathlib.Path('../canary/imported').write_text('')\nclass
 
 @dataclass(frozen=True)
 class Case:
-    """One command, and what was spoilt.
+    """One command, and the mutation of its input.
 
     Args:
         arguments: of the command.
-        mutation: what was spoilt, and what an error must name.
-        stdin: the file that is its standard input.
+        mutation: the change of the input, and the names of which an error must contain one.
+        stdin: the file for its standard input.
     """
 
     arguments: tuple[str, ...]
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Where a case is drawn: the seed's random numbers, the fixtures, the case's own folder, and a canary that links may lead to."""
+    """Sources of a random case: random numbers, the fixtures, the case's own folder, and a canary folder for links to lead to."""
 
     dice: random.Random
     fixtures: Path
@@ -79,14 +79,14 @@ class Drawing:
 
 
 def draw(seed: int, number: int, fixtures: Path, folder: Path, canary: Path) -> Case:
-    """Draw a case, and write what it reads.
+    """Draw a case, and write its input.
 
     Args:
         seed: of all cases.
         number: of this one.
-        fixtures: what `fuzzing.fixtures.write` wrote.
+        fixtures: the folder that `fuzzing.fixtures.write` wrote.
         folder: the case's own, empty.
-        canary: a folder elsewhere, which links lead to.
+        canary: another folder, for links to lead to.
     """
     kinds: dict[Callable[[Drawing], Case], int] = {_run: 9, _input: 5, _recipe: 3, _option: 4}
     dice = random.Random(f"{seed}/{number}")
@@ -94,7 +94,7 @@ def draw(seed: int, number: int, fixtures: Path, folder: Path, canary: Path) -> 
 
 
 def intact(number: int, fixtures: Path, folder: Path) -> Case | None:
-    """Return the case of this number in which nothing is spoilt; None behind the last."""
+    """Return the case of this number with its input unchanged; None after the last."""
     pairs = [(run, command) for run, commands in _commands(fixtures)[0].items() for command in commands]
     pairs += [("transformer", command) for commands in _commands(fixtures)[1].values() for command in commands]
     if number >= len(pairs):
@@ -106,7 +106,7 @@ def intact(number: int, fixtures: Path, folder: Path) -> Case | None:
 
 @cache
 def _commands(fixtures: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """The commands by run and by file; only those that this machine has what they need for."""
+    """Return the commands by run and by file, without those that need a package or a file that is missing."""
     by_run, by_file = dict[str, list[str]](), dict[str, list[str]]()
     for line in COMMANDS.read_text().splitlines():
         names, _, command = line.partition("  ")
@@ -138,7 +138,7 @@ def _run(drawing: Drawing) -> Case:
     files = sorted(path for path in run.iterdir() if path.is_file())
     checkpoints = sorted(run.glob("checkpoints/*/*"))
     if dice.random() < 0.7:
-        # the config is what most is read of
+        # commands read the config more than any other file
         file = dice.choice([run / "config.json", *files] + (checkpoints if "--resume" in arguments or "average" in arguments else []))
         mutation = mutate_file(file, dice)
     else:
@@ -148,7 +148,7 @@ def _run(drawing: Drawing) -> Case:
         mutation = replace_file(file, drawing.canary, dice)
     culprits = [part.removesuffix("s") for part in file.relative_to(run).parts] + [file.name.removeprefix(".").removesuffix(".part")]
     if file.name == "config.json" or file.name.endswith(".tokenizer.json"):
-        # sizes that do not suit the weights are told by the tensor that differs
+        # sizes that do not fit the weights are reported by the tensor that differs
         culprits += [" must be (", " is missing", " has no place in the model", "as its tokenizers say"]
     if "3e+38 at" in mutation.text:
         culprits.append("loss")
@@ -156,7 +156,7 @@ def _run(drawing: Drawing) -> Case:
 
 
 def _input(drawing: Drawing) -> Case:
-    """Spoil a file that a command is given."""
+    """Spoil an input file of a command."""
     dice, (by_run, by_file) = drawing.dice, _commands(drawing.fixtures)
     name = dice.choice(sorted(by_file))
     pairs = [("transformer", command) for command in by_file[name]]
@@ -204,7 +204,7 @@ def _recipe(drawing: Drawing) -> Case:
 
 
 def _texts(recipe: bytes) -> list[str]:
-    """The texts in a recipe, such as names of files."""
+    """Return the texts in a recipe, such as names of files."""
     try:
         tables = tomllib.loads(recipe.decode())
     except (ValueError, RecursionError):
@@ -219,8 +219,8 @@ def _option(drawing: Drawing) -> Case:
     name, commands = dice.choice(sorted(_commands(drawing.fixtures)[0].items()))
     arguments = _parsed(dice.choice(commands))
     drawing.prepare(name)
-    # whoever asks for translations without end gets them
-    options = [each for each in _options(arguments[0]) if each[0] not in ("--max-length", "--max-factor")]
+    # a wrong limit of length rightly asks for translations without end
+    options = [option for option in _options(arguments[0]) if option[0] not in ("--max-length", "--max-factor")]
     number = dice.randrange(-1, len(options))
     if number < 0:
         first = next((index for index, word in enumerate(arguments) if word.startswith("--")), len(arguments))
@@ -234,9 +234,9 @@ def _option(drawing: Drawing) -> Case:
         if option in ("--source", "--target"):
             culprits.append("pairs")
         if option in ("--text", "--images", "--labelled"):
-            # of another task's run: what it does, and by which command
+            # the error for another task's run names that task's command
             culprits.append(": attent ")
-        # a digit stands in many a message
+        # many messages contain a digit
         named = "" if value == "0" else value[:80]
     # an empty path is that of the working directory
     culprits += [named] if named else ["''", "'.'", ": . ", ". is", f"'{value}'", *(["empty"] if not value else [])]
@@ -247,12 +247,12 @@ def _option(drawing: Drawing) -> Case:
 
 @cache
 def _options(command: str) -> list[tuple[str, bool]]:
-    """The options of a command that take a value, and whether that is a number."""
+    """Return the options of a command that take a value, and whether the value is a number."""
     function = getattr(import_module(f"attent.cli.commands.{command}"), command)
     options = []
     for name, hint in get_type_hints(function, include_extras=True).items():
         kinds = {hint, *get_args(hint)} | {kind for inner in get_args(hint) for kind in get_args(inner)}
-        information = next((each for each in kinds if isinstance(each, OptionInfo)), None)
+        information = next((option for option in kinds if isinstance(option, OptionInfo)), None)
         if information is not None and bool not in kinds:
             options.append(((information.param_decls or (f"--{name.replace('_', '-')}",))[0], not kinds.isdisjoint((int, float))))
     return options

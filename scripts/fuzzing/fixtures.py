@@ -1,4 +1,4 @@
-"""What cases start from: tiny files of every kind, and a run of each task trained on them."""
+"""The fixtures of cases: tiny files of every kind, and a run of each task trained on them."""
 
 from __future__ import annotations
 

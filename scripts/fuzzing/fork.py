@@ -117,6 +117,6 @@ class Child:
 
 
 def anonymous(pid: int) -> float:
-    """Return the resident memory of a process that is no file's, in megabytes: a forked one has its parent's from the start."""
+    """Return the resident memory of a process without mapped files, in megabytes; a forked process starts with its parent's."""
     resident, of_files = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
     return (resident - of_files) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE

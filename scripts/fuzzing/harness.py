@@ -23,13 +23,13 @@ LATE = ("PIL.Image", "PIL.PngImagePlugin", "sklearn.datasets", "ctranslate2", "s
 CASE, CANARY = "case", "canary"
 OWN = (CASE, f"{CASE}.out", f"{CASE}.err")
 
-# Writes what a case of this number reads: into its own folder, with links to the canary at most.
+# Writes the input of the case with this number into its own folder; links may lead to the canary.
 Draw = Callable[[int, Path, Path], Case]
 Command = Callable[[Sequence[str]], int]
 
 
 class Finding(NamedTuple):
-    """A case that has ended, and what is wrong with how it did."""
+    """A case that has ended, and the faults of its outcome."""
 
     number: int
     case: Case
@@ -62,7 +62,7 @@ class Attempt:
 
     Args:
         number: of the case.
-        draw: writes what it reads.
+        draw: writes the input of the case.
         command: returns the exit code for the arguments of the command.
         workspace: a folder that is made anew.
         limits: of time and memory.
@@ -85,7 +85,7 @@ class Attempt:
         self._child = Child(action, workspace / CASE, limits, stdin)
 
     def poll(self) -> Finding | None:
-        """Return what came of it, or None while it runs."""
+        """Return the finding, or None while the case runs."""
         if (outcome := self._child.poll()) is None:
             return None
         case = self._case
@@ -95,12 +95,12 @@ class Attempt:
 
 
 def findings(numbers: Sequence[int], draw: Draw, command: Command, folder: Path, jobs: int, limits: Limits) -> Iterator[Finding]:
-    """Run cases, several at a time, and yield what came of each; one that took too long beside others is tried again, alone.
+    """Run cases, several at a time, and yield the finding of each; a case that took too long among others runs again by itself.
 
     Args:
         numbers: of the cases.
-        draw: writes what each reads.
-        command: what is run, with a case's arguments.
+        draw: writes the input of a case.
+        command: the function to run with a case's arguments.
         folder: where workspaces are made.
         jobs: how many processes at a time.
         limits: of each process.

@@ -1,4 +1,4 @@
-"""A training that is killed again and again, held against one that is not: the same bits, and nothing left behind."""
+"""A training that is killed several times must end with the same bits as one that is not, and leave no temporary files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from attent.cli.app import run
 from fuzzing import fixtures
 from fuzzing.fork import Child, Limits, Outcome
 
-# Enough that each life of the training is short beside the whole.
+# Many enough that the training between two kills is short compared to the whole.
 TRAINING = 'updates = {updates}\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nvalidate_every = 50\nsave_every = 5\nwarmup = 1\n'
 UPDATES_PER_KILL = 20
 LIMITS = Limits(seconds=600, megabytes=4096)
-# What depends on the clock: times, speeds, and in a checkpoint the bytes of the log, whose numbers these are.
+# Keys that depend on the clock: times, speeds, and in a checkpoint the bytes of the log, which holds such numbers.
 CLOCKED = ("seconds", "tokens_per_second", "log")
 
 
@@ -27,11 +27,11 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
     """Train twice, once undisturbed and once killed, and return a line for everything that differs.
 
     Args:
-        kills: how often the second training gets SIGKILL, at random times; each time it is resumed, or begun again where the run folder
-            was not there yet.
+        kills: how often the second training gets SIGKILL, at random times; it is then resumed, or started again if there was no run
+            folder yet.
         seed: of these times.
-        folder: where recipe, runs and what they print are written.
-        say: is told of each kill.
+        folder: where recipe, runs and output are written.
+        say: prints a line for each kill.
     """
     dice = random.Random(f"kills {seed}")
     fixtures.write_texts(folder)
@@ -41,7 +41,7 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
     if whole.code != 0:
         return [f"the training that is not killed fails: {whole.err}"]
     for kill in range(1, kills + 1):
-        # half of them come while files are read and tokenizers learnt; all together leave some of the training undone
+        # half of the kills come while files are read and tokenizers are learnt; after all of them some training is left to do
         is_early = kill <= kills // 4 or dice.random() < 0.3
         delay = dice.random() * begins if is_early else begins + 1.2 * dice.random() * whole.seconds / kills
         outcome = _killed(folder, delay)
@@ -49,7 +49,7 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
             return [f"a training that goes on ends with {outcome.code} before it is killed {kills} times: {outcome.err}"]
         say(f"kill {kill} after {outcome.seconds:.2f} s; {_newest(folder / 'killed')}")
     for draft in (*folder.glob(".*.part/log.jsonl"), *folder.glob(".*.part")):
-        # as those of some time ago, which no process can be about to lock
+        # as old as one that no process can be about to lock
         os.utime(draft, (0, 0))
     last = _train(folder, "killed").wait()
     if last.code != 0:
@@ -60,7 +60,7 @@ def differences(kills: int, seed: int, folder: Path, say: Callable[[str], None])
 
 
 def _whole(folder: Path) -> tuple[Outcome, float]:
-    """Train undisturbed; return how that ends, and after how many seconds the run folder is there."""
+    """Train without a kill; return the outcome, and the seconds until the run folder existed."""
     child, began, begins = _train(folder, "whole"), time.monotonic(), 0.0
     while (outcome := child.poll()) is None:
         if not (folder / "whole").exists():
@@ -70,7 +70,7 @@ def _whole(folder: Path) -> tuple[Outcome, float]:
 
 
 def _killed(folder: Path, delay: float) -> Outcome:
-    """Train or go on with it, and kill it after so many seconds; return how it ends."""
+    """Start or resume the training, and kill it after `delay` seconds; return the outcome."""
     child, end = _train(folder, "killed"), time.monotonic() + delay
     while (outcome := child.poll()) is None and time.monotonic() < end:
         time.sleep(0.001)
@@ -80,9 +80,9 @@ def _killed(folder: Path, delay: float) -> Outcome:
 
 
 def _train(folder: Path, name: str) -> Child:
-    """Start a training, or go on with it where its folder is there."""
-    which = ["--resume", name] if (folder / name).exists() else ["--config", "recipe.toml", "--out", name]
-    arguments = ["train", *which, "--device", "cpu"]
+    """Start a training, or resume it if its folder exists."""
+    options = ["--resume", name] if (folder / name).exists() else ["--config", "recipe.toml", "--out", name]
+    arguments = ["train", *options, "--device", "cpu"]
 
     def action() -> int:
         from attent.training import progress
@@ -103,7 +103,7 @@ def _newest(run_folder: Path) -> str:
 
 def compared(whole: Path, killed: Path) -> list[str]:
     """Return a line for each file of two runs that differs by more than the clock."""
-    names = sorted({path.relative_to(each) for each in (whole, killed) for path in each.rglob("*") if not path.is_dir()})
+    names = sorted({path.relative_to(folder) for folder in (whole, killed) for path in folder.rglob("*") if not path.is_dir()})
     return [f"differs: {name}" for name in names if _content(whole / name) != _content(killed / name)]
 
 

@@ -31,23 +31,23 @@ ENCODED = 200
 
 
 class Mutation(NamedTuple):
-    """What was done to a file, and names of which an error must contain one."""
+    """The change of a file, and the names of which an error must contain one."""
 
     text: str
     culprits: tuple[str, ...]
 
 
 def mutate_bytes(data: bytes, dice: random.Random) -> tuple[bytes, str]:
-    """Return spoilt bytes, and what was done to them."""
+    """Return mutated bytes, and a description of the mutation."""
     start = dice.randrange(len(data) + 1)
     end = min(len(data), start + dice.choice((1, 2, 8, 64)))
     match dice.choice(("flip", "flip", "flip", "truncate", "cut", "insert", "insert", "repeat", "empty", "shuffle")):
         case "flip" if data:
             spoilt = bytearray(data)
-            places = [(dice.randrange(len(data)), 1 << dice.randrange(8)) for _ in range(dice.choice((1, 1, 3, 8)))]
-            for place, bit in places:
-                spoilt[place] ^= bit
-            return bytes(spoilt), f"bits flipped at {', '.join(str(place) for place, _ in places)}"
+            flips = [(dice.randrange(len(data)), 1 << dice.randrange(8)) for _ in range(dice.choice((1, 1, 3, 8)))]
+            for position, bit in flips:
+                spoilt[position] ^= bit
+            return bytes(spoilt), f"bits flipped at {', '.join(str(position) for position, _ in flips)}"
         case "truncate":
             return data[:start], f"truncated to {start} bytes"
         case "cut":
@@ -64,7 +64,7 @@ def mutate_bytes(data: bytes, dice: random.Random) -> tuple[bytes, str]:
 
 
 def mutate_json(text: str, dice: random.Random) -> tuple[str, str, tuple[str, ...]]:
-    """Return a JSON text with one value replaced, removed or added; what was done; and its key, with texts that it was and is."""
+    """Return a JSON text with one value replaced, removed or added; a description; and its key with its old and its new text."""
     document = json.loads(text)
     holder, key, path = dice.choice(list(entries(document)))
     keys, spot, value = tuple(part for part in path if isinstance(part, str))[-1:], ".".join(map(str, path)), holder[key]
@@ -111,11 +111,11 @@ def mutate_safetensors(data: bytes, dice: random.Random) -> tuple[bytes, str]:
             text, done, _ = mutate_json(header.decode(), dice)
             return struct.pack("<Q", len(text.encode())) + text.encode() + body, f"header: {done}"
         case "dtype":
-            other = dice.choice((b"I32", b"U32", b"F64", b"X32"))
-            return data[:8] + header.replace(b"F32", other) + body, f"F32 called {other.decode()}"
+            dtype = dice.choice((b"I32", b"U32", b"F64", b"X32"))
+            return data[:8] + header.replace(b"F32", dtype) + body, f"F32 called {dtype.decode()}"
         case "numbers":
-            number, place = dice.choice((float("nan"), float("inf"), -float("inf"), 3e38)), 4 * dice.randrange(len(body) // 4)
-            return data[: 8 + size] + body[:place] + struct.pack("<f", number) + body[place + 4 :], f"{number} at byte {place}"
+            number, position = dice.choice((float("nan"), float("inf"), -float("inf"), 3e38)), 4 * dice.randrange(len(body) // 4)
+            return data[: 8 + size] + body[:position] + struct.pack("<f", number) + body[position + 4 :], f"{number} at byte {position}"
     return mutate_bytes(data, dice)
 
 
@@ -160,8 +160,8 @@ def mutate_archive(data: Path, dice: random.Random) -> tuple[bytes, str]:
             members[name], done = mutate_bytes(members[name], dice)
             done = f"{name}: {done}"
         case _:
-            other = dice.choice(("../outside.npy", "z.npy", "/x.npy", "x", ""))
-            members[other], done = members.pop(name), f"{name} called {other!r}"
+            alias = dice.choice(("../outside.npy", "z.npy", "/x.npy", "x", ""))
+            members[alias], done = members.pop(name), f"{name} called {alias!r}"
     spoilt = data.with_name("spoilt.npz")
     with zipfile.ZipFile(spoilt, "w", zipfile.ZIP_DEFLATED) as archive:
         for member, content in members.items():
@@ -170,7 +170,7 @@ def mutate_archive(data: Path, dice: random.Random) -> tuple[bytes, str]:
 
 
 def mutate_file(file: Path, dice: random.Random, giant: int = 10**7) -> Mutation:
-    """Spoil a file by what its name says that it holds."""
+    """Mutate a file by the format that its name says."""
     data, keys = file.read_bytes(), ()
     if file.name.endswith(".gz"):
         if dice.random() < 0.5:

@@ -1,4 +1,4 @@
-"""What is wrong with how a command ended."""
+"""The oracle of the fuzzer: faults in the outcome of a command."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from fuzzing.fork import Limits, Outcome
 
 PREFIX, TRACEBACK, UNEXPECTED, ESCAPE = "attent: ", "Traceback (most recent call last)", "unexpected ", "\x1b"
-# A line of input that could not be served is named; the others are.
+# The report of one line of input that failed while the others succeeded.
 LINE_REPORT = re.compile(r"(?:.*, )?line [\d,]+: ")
 # Python's own warnings.
 WARNING = re.compile(r"^\S+:\d+: \w*Warning: |^\w*Warning: ", re.MULTILINE)
 
 
 def faults(outcome: Outcome, culprits: Sequence[str], limits: Limits, *, is_json: bool = False) -> list[str]:
-    """Return what is wrong with how a command ended; nothing where it served, or refused in one line that names a culprit.
+    """Return the faults of an outcome; none if the command succeeded, or refused in one line that names a culprit.
 
     Args:
         outcome: exit code, output, time and memory.

@@ -29,12 +29,12 @@ SENTENCES = {
 
 
 def plates(data: Path, runs: Path, compared: Path) -> Mapping[str, Callable[[], Plate]]:
-    """What draws each plate, by name, in the order of the page.
+    """Return the function that draws each plate, by name, in the order of the page.
 
     Args:
         data: the folder of corpora.
-        runs: the folder of trained runs; what is missing is trained.
-        compared: the JSON of `attent compare length`; where there is none a short comparison is run.
+        runs: the folder of trained runs; missing runs are trained.
+        compared: the JSON of `attent compare length`; if it is missing, a short comparison is run.
     """
     encoder = cache(Encoder)
     captions = cache(partial(elsewhere.captions, data))
@@ -52,7 +52,7 @@ def plates(data: Path, runs: Path, compared: Path) -> Mapping[str, Callable[[], 
         "positions": positions.plate,
         "alignment": lambda: alignment.plate(run(DATES_RNN, runs)),
         "cross-attention": lambda: heads.cross(run(DATES, runs)),
-        "quality-by-length": lambda: length.plate(length.found(compared, runs)),
+        "quality-by-length": lambda: length.plate(length.load(compared, runs)),
         "digits": lambda: digits.plate(run(DIGITS, runs)),
     }
 
@@ -60,17 +60,17 @@ def plates(data: Path, runs: Path, compared: Path) -> Mapping[str, Callable[[], 
 def main(
     only: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these plates; the others stay as they are.")] = None,
     data: Annotated[Path, typer.Option(envvar="ATTENT_DATA", help="The folder of corpora, with multi30k in it.")] = DATA,
-    runs: Annotated[Path, typer.Option(help="Trained runs; what is missing is trained, which takes minutes.")] = RUNS,
+    runs: Annotated[Path, typer.Option(help="Trained runs; missing ones are trained, which takes minutes.")] = RUNS,
     compared: Annotated[Path, typer.Option(help="JSON of `attent compare length`; without it a short comparison is run.")] = COMPARED,
 ) -> None:
     """Draw every plate into docs/gallery, and write docs/gallery.md."""
-    every = plates(data, runs, compared)
+    drawings = plates(data, runs, compared)
     for name in only or []:
-        if name not in every:
-            raise UnknownNameError("plate", name, every)
-    for name in only or every:
-        print(write(every[name](), PICTURES), flush=True)
-    PAGE.write_text(page(PICTURES, [*every]), encoding="utf-8")
+        if name not in drawings:
+            raise UnknownNameError("plate", name, drawings)
+    for name in only or drawings:
+        print(write(drawings[name](), PICTURES), flush=True)
+    PAGE.write_text(page(PICTURES, [*drawings]), encoding="utf-8")
     print(PAGE)
 
 

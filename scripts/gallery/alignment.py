@@ -1,4 +1,4 @@
-"""Where Bahdanau's attention looks while a date is written, beside the gold links."""
+"""Bahdanau's attention over dates, compared with the gold links."""
 
 from __future__ import annotations
 
@@ -19,51 +19,52 @@ from attent.views.build_scene import build_scene
 from gallery.drawing import bar, matrix, sheet
 from gallery.plates import Plate, Words
 
-# Dates of these locales are shown, the first of each whose text is longer than the second number and shorter than the third.
+# The locales of the examples.
 SHOWN = ("de", "fr", "ru")
+# The range of lengths of an example's text, in characters, both ends excluded.
 LONG, LONGEST = 18, 34
 JUDGED = 300
 
 
 def plate(run: Path) -> Plate:
-    """The weights over some held-out dates, gold links framed; and how often the largest weight of a row lies on a link."""
+    """Draw the weights of held-out dates with the gold links framed, and measure how often the largest weight of a row is on a link."""
     translator = load(run)
     pairs = dates(DatesSettings.model_validate(read_config(run).corpus["dates"])).held_out[HELD_OUT_DATES]
     judged, tokenizers = pairs[:JUDGED], (translator.source_tokenizer, translator.target_tokenizer)
     links = align(translator.model, [tokenize_dates(pair.source, pair.target, tokenizers) for pair in judged])
-    found = sum(map(agreement, links, map(gold_links, judged)), Agreement())
-    shown = [one for locale in SHOWN if (one := first(pairs, locale)) is not None]
-    drawing = sheet(9.0, 3.1 * len(shown))
-    places = drawing.subplots(len(shown), 1, squeeze=False).flatten()
-    said: list[str] = []
-    for axes, pair in zip(places, shown, strict=True):
+    total = sum(map(agreement, links, map(gold_links, judged)), Agreement())
+    examples = [pair for locale in SHOWN if (pair := first(pairs, locale)) is not None]
+    drawing = sheet(9.0, 3.1 * len(examples))
+    panels = drawing.subplots(len(examples), 1, squeeze=False).flatten()
+    readings: list[str] = []
+    for axes, pair in zip(panels, examples, strict=True):
         _draw(axes, translator, pair)
-        said.append(f"`{pair.source}` is read as {translator.translate([pair.source])[0]}")
-    bar(drawing, list(places))
+        readings.append(f"`{pair.source}` is read as {translator.translate([pair.source])[0]}")
+    bar(drawing, list(panels))
     return Plate(
         "alignment",
         Words(
             "Bahdanau's alignment",
             "A matrix for each date, characters written by characters read, dark where it looked; frames are the gold links.",
-            f"An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); {len(shown)} "
+            f"An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); {len(examples)} "
             "dates held out, each with its right answer given. Row t holds the weights of the step that writes the character t.",
-            f"{'; '.join(said)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for {found.precision:.1%} of "
-            f"the {found.predicted:,} rows of digits; the alignment error rate is {found.error_rate:.3f}.",
+            f"{'; '.join(readings)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for {total.precision:.1%} of "
+            f"the {total.predicted:,} rows of digits; the alignment error rate is {total.error_rate:.3f}.",
             "That the darkest place is all that was read: the encoder's states have read the whole text in both directions, so a row "
             "may look beside what it needs and know it all the same. Words of other corpora have no such links.",
         ),
         drawing,
-        build_scene(translator.map(shown[0].source, shown[0].target), title=shown[0].source),
+        build_scene(translator.map(examples[0].source, examples[0].target), title=examples[0].source),
     )
 
 
 def first(pairs: Sequence[Pair], locale: str) -> Pair | None:
-    """The first pair of a locale whose text is neither short nor long."""
+    """Return the first pair of a locale whose text is neither short nor long."""
     return next((pair for pair in pairs if pair.source.startswith(f"{locale} | ") and LONG < len(pair.source) < LONGEST), None)
 
 
 def _draw(axes: Any, translator: Translator, pair: Pair) -> None:
-    (one,) = translator.map(pair.source, pair.target).values()
-    weights = one.weights[0].mean(0)
+    (heat_map,) = translator.map(pair.source, pair.target).values()
+    weights = heat_map.weights[0].mean(0)
     marked = [(target, source) for source, target in pair.links]
-    matrix(axes, torch.as_tensor(weights), one.rows, one.columns, pair.source, marked=marked)
+    matrix(axes, torch.as_tensor(weights), heat_map.rows, heat_map.columns, pair.source, marked=marked)

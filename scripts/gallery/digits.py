@@ -1,4 +1,4 @@
-"""Where a Vision Transformer's vector in front looks in written digits, beside where it looks on average."""
+"""The attention of a Vision Transformer's class token over handwritten digits, and its average."""
 
 from __future__ import annotations
 
@@ -22,52 +22,53 @@ from attent.views.run_scene import scene_of_example
 from gallery.drawing import sheet
 from gallery.plates import Plate, Words
 
-# Test pictures over which weights are averaged.
+# Number of test pictures over which weights are averaged.
 AVERAGED = 100
-# The class whose picture is a page to be opened.
+# The class whose picture gets a page of its own.
 OPENED = 3
 KINDS = {"mean": "all heads of the last layer", "rolled out": "rolled out through all layers"}
 
 
 def plate(run: Path) -> Plate:
-    """A test picture of each class, and over it the weights of the vector in front: of its last layer, and through all."""
+    """Draw a test picture of each class, and the weights of the class token: of the last layer, and rolled out through all layers."""
     classifier = load(run)
-    how = classifier.inputs.inputs
+    inputs = classifier.inputs.inputs
     corpus = image_corpus(ImagesSettings.model_validate(read_config(run).corpus["images"]))
-    assert isinstance(how, PictureInputs) and isinstance(corpus.data, Pictures)
+    assert isinstance(inputs, PictureInputs) and isinstance(corpus.data, Pictures)
     pixels, classes = corpus.data.pixels[corpus.test], corpus.classes[corpus.test]
-    grid = patch_grid(how.height, how.width, how.patch)
+    grid = patch_grid(inputs.height, inputs.width, inputs.patch)
     rows = [int(np.flatnonzero(classes == number)[0]) for number in range(len(classifier.labels))]
-    told = classifier.classify(pixels)
-    right = float(np.mean([one.label == classifier.labels[number] for one, number in zip(told, classes, strict=True)]))
-    looks = {row: looked(classifier, pixels[row]) for row in {*rows, *range(min(AVERAGED, len(pixels)))}}
-    average = {name: torch.stack([looks[row][name] for row in range(min(AVERAGED, len(pixels)))]).mean(0) for name in KINDS}
-    every = [*(looks[row] for row in rows), average]
+    predictions = classifier.classify(pixels)
+    right = float(np.mean([prediction.label == classifier.labels[number] for prediction, number in zip(predictions, classes, strict=True)]))
+    weights = {row: patch_weights(classifier, pixels[row]) for row in {*rows, *range(min(AVERAGED, len(pixels)))}}
+    average = {name: torch.stack([weights[row][name] for row in range(min(AVERAGED, len(pixels)))]).mean(0) for name in KINDS}
+    columns = [*(weights[row] for row in rows), average]
     drawing = sheet(9.0, 2.9)
-    places = drawing.subplots(len(KINDS) + 1, len(every))
-    for column in range(len(every)):
+    panels = drawing.subplots(len(KINDS) + 1, len(columns))
+    for column in range(len(columns)):
         own = column < len(rows)
-        shown = pixels[rows[column]] if own else pixels[:AVERAGED].mean(0)
-        _picture(places[0][column], shown[..., 0], cmap="gray")
-        label = told[rows[column]] if own else None
-        places[0][column].set_title(f"{label.label}: {label.probabilities[0]:.0%}" if label else "mean", fontsize=8)
-    for line, name in zip(places[1:], KINDS, strict=True):
-        top = max(float(one[name].max()) for one in every)
+        image = pixels[rows[column]] if own else pixels[:AVERAGED].mean(0)
+        _picture(panels[0][column], image[..., 0], cmap="gray")
+        label = predictions[rows[column]] if own else None
+        panels[0][column].set_title(f"{label.label}: {label.probabilities[0]:.0%}" if label else "mean", fontsize=8)
+    for line, name in zip(panels[1:], KINDS, strict=True):
+        top = max(float(maps[name].max()) for maps in columns)
         images = [
-            _picture(axes, one[name].reshape(grid).numpy(), cmap="Blues", vmin=0, vmax=top) for axes, one in zip(line, every, strict=True)
+            _picture(axes, maps[name].reshape(grid).numpy(), cmap="Blues", vmin=0, vmax=top)
+            for axes, maps in zip(line, columns, strict=True)
         ]
         scale = drawing.colorbar(images[0], ax=list(line), fraction=0.012, pad=0.01)
         scale.ax.tick_params(labelsize=7, length=2)
-    for axes, name in zip(places[:, 0], ("picture", "last layer", "rolled out"), strict=True):
+    for axes, name in zip(panels[:, 0], ("picture", "last layer", "rolled out"), strict=True):
         axes.set_ylabel(name, fontsize=8)
-    common, dark = _common(every[:-1]), [_dark(pixels[row], looks[row]["mean"], grid) for row in rows]
+    common, dark = _common(columns[:-1]), [_dark(pixels[row], weights[row]["mean"], grid) for row in rows]
     return Plate(
         "digits",
         Words(
             "Where a Vision Transformer looks in digits",
             f"A row of ten digits and their mean; beneath each two grids of {grid[0]} x {grid[1]} patches, dark where the vector in "
             "front looks.",
-            f"`attent train --config configs/digits.toml --set images.patch={how.patch}` by its number of updates; the first test "
+            f"`attent train --config configs/digits.toml --set images.patch={inputs.patch}` by its number of updates; the first test "
             f"picture of each class, with what it is told to be, and the mean of {AVERAGED} test pictures. It tells {right:.1%} of the "
             f"{len(pixels)} test pictures right.",
             f"How the vector in front weighs the patches: {KINDS['mean']} averaged, and {KINDS['rolled out']}, each row with its own "
@@ -82,30 +83,30 @@ def plate(run: Path) -> Plate:
     )
 
 
-def looked(classifier: Classifier, picture: np.ndarray) -> dict[str, Tensor]:
-    """The weights of each patch, (T,): the mean of the last layer's heads, and rolled out."""
-    found = cls_weights([*classifier.maps(picture[None]).values()])
-    mean = next(name for name in found if name.startswith("mean"))
-    return {"mean": found[mean], "rolled out": found["rolled out"]}
+def patch_weights(classifier: Classifier, picture: np.ndarray) -> dict[str, Tensor]:
+    """Return the weights of each patch, (T,): the mean of the last layer's heads, and rolled out."""
+    maps = cls_weights([*classifier.maps(picture[None]).values()])
+    mean = next(name for name in maps if name.startswith("mean"))
+    return {"mean": maps[mean], "rolled out": maps["rolled out"]}
 
 
 def _common(maps: Sequence[dict[str, Tensor]]) -> list[float]:
-    """How much of their weight two maps have in common on average, for each kind: the sum of the smaller of both shares."""
-    found: list[float] = []
+    """Return the mean overlap of two maps, for each kind: the sum over patches of the smaller share."""
+    means: list[float] = []
     for name in KINDS:
-        shares = torch.stack([one[name] / one[name].sum() for one in maps])
+        shares = torch.stack([weights[name] / weights[name].sum() for weights in maps])
         common = torch.minimum(shares[:, None], shares[None]).sum(-1)
-        found.append(float(common[~torch.eye(len(maps), dtype=torch.bool)].mean()))
-    return found
+        means.append(float(common[~torch.eye(len(maps), dtype=torch.bool)].mean()))
+    return means
 
 
 def _dark(picture: np.ndarray, weights: Tensor, grid: tuple[int, int]) -> float:
-    """The share of the weight on patches that are darker than the picture's mean."""
+    """Return the share of the weight on patches that are darker than the picture's mean."""
     ink = patches(torch.from_numpy(picture[None]).float(), len(picture) // grid[0])[0].mean(-1)  # (T,)
     return float(weights[ink < ink.mean()].sum() / weights.sum())
 
 
-def _picture(axes: Any, image: np.ndarray, **colours: Any) -> Any:
+def _picture(axes: Any, image: np.ndarray, **colors: Any) -> Any:
     axes.set_xticks([])
     axes.set_yticks([])
-    return axes.imshow(image, interpolation="nearest", **colours)
+    return axes.imshow(image, interpolation="nearest", **colors)

@@ -1,4 +1,4 @@
-"""What the pictures share: a sheet, a labelled matrix, and the colours, which everyone can tell apart."""
+"""Drawing code shared by the plates: a figure, a labeled matrix, and colors that people with color blindness can tell apart."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from attent.experiments.figures import COLORS
 from attent.views.picture import drawable, fonts
 
 BLUE, RED, GREEN = COLORS[:3]
-GREY = "#777777"
-# From which weight on letters are white: the colour beneath is dark.
+GRAY = "#777777"
+# Above this weight numbers are white, since the cell is dark.
 DARK = 0.55
 
 
 def sheet(width: float, height: float) -> Figure:
-    """An empty figure, in inches."""
+    """Return an empty figure of this size in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -37,25 +37,25 @@ def matrix(
     size: float = 8,
     upright: bool = False,
 ) -> None:
-    """Weights with their labels: dark is large.
+    """Draw weights with their labels; dark is large.
 
     Args:
-        axes: where to.
+        axes: where to draw.
         weights: (rows, columns).
         rows: a label for each query.
         columns: a label for each key.
-        title: above it.
-        digits: after the decimal point of the number in each cell; no numbers unless given.
-        marked: cells with a frame, row and column.
-        size: of the labels, in points.
-        upright: whether columns are wide enough for their labels as they are.
+        title: of the matrix.
+        digits: after the decimal point of the number in each cell; None for no numbers.
+        marked: row and column of each cell with a frame.
+        size: font size of the labels, in points.
+        upright: whether columns are wide enough for horizontal labels.
     """
     axes.imshow(weights.numpy(), vmin=0, vmax=1, cmap="Blues", aspect="auto", interpolation="nearest")
     axes.xaxis.tick_top()
     for axis, labels in ((axes.xaxis, columns), (axes.yaxis, rows)):
-        shown = [label_of(label) for label in labels]
-        turned = axis is axes.xaxis and not upright and max(map(len, shown), default=0) > 2
-        axis.set_ticks(range(len(shown)), shown, fontsize=size, fontfamily=list(fonts("".join(shown))), rotation=90 if turned else 0)
+        texts = [label_of(label) for label in labels]
+        is_rotated = axis is axes.xaxis and not upright and max(map(len, texts), default=0) > 2
+        axis.set_ticks(range(len(texts)), texts, fontsize=size, fontfamily=list(fonts("".join(texts))), rotation=90 if is_rotated else 0)
         axis.set_tick_params(length=0)
     axes.set_title(label_of(title), fontsize=9, loc="left", fontfamily=list(fonts(title)))
     for row, column in marked:
@@ -63,19 +63,19 @@ def matrix(
     if digits is not None:
         for row, line in enumerate(weights.tolist()):
             for column, value in enumerate(line):
-                colour = "white" if value > DARK else "black" if value > 0.5 * 10**-digits else "#888888"
-                axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", fontsize=size - 1, color=colour)
+                color = "white" if value > DARK else "black" if value > 0.5 * 10**-digits else "#888888"
+                axes.text(column, row, f"{value:.{digits}f}", ha="center", va="center", fontsize=size - 1, color=color)
     for spine in axes.spines.values():
         spine.set_color("#999999")
 
 
 def label_of(label: str) -> str:
-    """A label in which everything can be seen; spaces between words need no stand-in."""
+    """Return a label with visible stand-ins for characters that cannot be drawn; spaces between words stay."""
     return " ".join(map(drawable, label.split(" "))) if label.strip() else drawable(label)
 
 
 def bar(sheet: Any, axes: Any, label: str = "weight") -> None:
-    """The scale of matrices from 0 to 1."""
+    """Draw the color scale of matrices, from 0 to 1."""
     scale = sheet.colorbar(ScalarMappable(Normalize(0, 1), "Blues"), ax=axes, fraction=0.03, pad=0.02, aspect=30)
     scale.outline.set_visible(False)
     scale.ax.tick_params(labelsize=8, length=2)
@@ -83,7 +83,7 @@ def bar(sheet: Any, axes: Any, label: str = "weight") -> None:
 
 
 def plain(axes: Any, x: str, y: str, title: str = "") -> None:
-    """Axes with names and without what says nothing."""
+    """Name the axes, and remove the upper and the right border."""
     axes.set_xlabel(x, fontsize=8)
     axes.set_ylabel(y, fontsize=8)
     axes.set_title(title, fontsize=9, loc="left")

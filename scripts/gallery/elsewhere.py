@@ -1,4 +1,4 @@
-"""What heads give to the same offset elsewhere, where other words stand: whether a head is about the words or about the offset."""
+"""Weights of heads at the same offset in other sentences: the baseline that separates a head's words from its offset."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from attent.errors import DataError
 from gallery.encoder import Encoder, Reading
 
 CAPTIONS = "multi30k/train.en.gz"
-# Captions that a sentence is held against.
+# Number of captions that a sentence is compared with.
 NUMBER = 400
 
 
 class Elsewhere(NamedTuple):
-    """Weights between two words of other sentences at one offset.
+    """Weights between two words at one offset in other sentences.
 
     Args:
         mean: of each layer and head, (layers, H).
-        high: what one pair of twenty is above, (layers, H).
-        pairs: how many pairs of words there are.
+        high: 95th percentile of each layer and head, (layers, H).
+        pairs: number of pairs of words.
     """
 
     mean: Tensor
@@ -33,10 +33,10 @@ class Elsewhere(NamedTuple):
 
 
 def captions(data: Path) -> list[str]:
-    """The English captions of Multi30k's training part.
+    """Read the English captions of Multi30k's training set.
 
     Raises:
-        DataError: they are not there.
+        DataError: the file is missing.
     """
     file = data / CAPTIONS
     if not file.is_file():
@@ -45,22 +45,22 @@ def captions(data: Path) -> list[str]:
         return [line.strip() for line in lines if line.strip()]
 
 
-def alike(encoder: Encoder, sentences: Sequence[str], length: int, number: int = NUMBER) -> list[Reading]:
-    """So many sentences whose number of pieces is nearest, read. In longer sentences a weight is spread over more."""
+def of_similar_length(encoder: Encoder, sentences: Sequence[str], length: int, number: int = NUMBER) -> list[Reading]:
+    """Read the sentences with the nearest number of pieces: in longer sentences weights spread over more keys."""
     lengths = encoder.lengths(sentences)
     nearest = sorted(range(len(sentences)), key=lambda row: (abs(lengths[row] - length), row))[:number]
     return encoder.read([sentences[row] for row in sorted(nearest)])
 
 
 def elsewhere(readings: Sequence[Reading], offset: int) -> Elsewhere:
-    """What each head gives from one word to the word at an offset, [CLS] and [SEP] left out.
+    """Summarize each head's weights from a word to the word at an offset, [CLS] and [SEP] left out.
 
     Args:
         readings: of other sentences.
-        offset: the key's place less the query's.
+        offset: position of the key minus position of the query.
 
     Raises:
-        DataError: no sentence has two words so far apart.
+        DataError: no sentence has two words at this distance.
     """
     along = [reading.weights[:, :, 1:-1, 1:-1].diagonal(offset, -2, -1) for reading in readings]
     weights = torch.cat(along, -1)  # (layers, H, pairs)

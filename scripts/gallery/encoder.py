@@ -1,4 +1,4 @@
-"""A trained encoder, all-MiniLM-L6-v2 of six layers with twelve heads, and what its heads look at."""
+"""A trained encoder, all-MiniLM-L6-v2 of six layers with twelve heads, and the weights of its heads."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 
 import attent
 
-# Sentences that are read side by side.
+# Sentences in a batch.
 BATCH = 64
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A sentence as the encoder read it.
+    """A sentence with its pieces and the encoder's weights.
 
     Args:
         sentence: the text.
-        pieces: what it was cut into, [CLS] first and [SEP] last.
+        pieces: tokens of the sentence, [CLS] first and [SEP] last.
         weights: of every layer and head, (layers, H, T, T).
     """
 
@@ -29,8 +29,8 @@ class Reading:
     pieces: tuple[str, ...]
     weights: Tensor
 
-    def place(self, word: str) -> int:
-        """Where a piece stands; the last of several."""
+    def find(self, word: str) -> int:
+        """Return the position of a piece; of several, the last."""
         return len(self.pieces) - 1 - self.pieces[::-1].index(word)
 
 
@@ -46,26 +46,26 @@ class Encoder:
         self.model: Any = AutoModel.from_pretrained(folder)
 
     def read(self, sentences: Sequence[str]) -> list[Reading]:
-        """What every head looks at in each sentence."""
+        """Return the weights of every head for each sentence."""
         return [reading for start in range(0, len(sentences), BATCH) for reading in self._batch(sentences[start : start + BATCH])]
 
     def lengths(self, sentences: Sequence[str]) -> list[int]:
-        """How many pieces each sentence has."""
+        """Return the number of pieces of each sentence."""
         return [len(ids) for ids in self.tokenizer(list(sentences))["input_ids"]]
 
     @torch.no_grad()
     def vectors(self, sentence: str) -> Tensor:
-        """What the first layer is given of a sentence: embeddings of pieces and positions, added and normalised, (T, E)."""
+        """Return the input of the first layer: embeddings of pieces and positions, added and normalized, (T, E)."""
         return self.model.embeddings(self.tokenizer(sentence, return_tensors="pt")["input_ids"])[0]
 
     @torch.no_grad()
     def _batch(self, sentences: Sequence[str]) -> list[Reading]:
         inputs = self.tokenizer(list(sentences), return_tensors="pt", padding=True)
-        with attent.watch(self.model) as seen:
+        with attent.watch(self.model) as maps:
             self.model(**inputs)
-        weights = torch.stack([each.dense() for each in seen.values()], 1)  # (B, layers, H, T, T)
+        weights = torch.stack([layer.dense() for layer in maps.values()], 1)  # (B, layers, H, T, T)
         lengths = inputs["attention_mask"].sum(-1).tolist()
         return [
-            Reading(sentence, tuple(self.tokenizer.convert_ids_to_tokens(ids[:length])), one[..., :length, :length].clone())
-            for sentence, ids, one, length in zip(sentences, inputs["input_ids"], weights, lengths, strict=True)
+            Reading(sentence, tuple(self.tokenizer.convert_ids_to_tokens(ids[:length])), matrices[..., :length, :length].clone())
+            for sentence, ids, matrices, length in zip(sentences, inputs["input_ids"], weights, lengths, strict=True)
         ]

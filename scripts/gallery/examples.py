@@ -1,4 +1,4 @@
-"""The examples of the repository, run as anybody runs them, and what they have computed."""
+"""The examples of the repository, run as scripts, and their variables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FOLDER = Path(__file__).parents[2] / "examples"
 
 
 def example(name: str, *arguments: str) -> dict[str, Any]:
-    """Every name that an example has when it has run; what it prints is not shown.
+    """Run an example without printing its output, and return its variables.
 
     Args:
-        name: of its file, without ending.
+        name: of its file, without extension.
         arguments: of its command line.
     """
     with mock.patch.object(sys, "argv", [f"{name}.py", *arguments]), contextlib.redirect_stdout(io.StringIO()):

@@ -1,11 +1,11 @@
-"""A sentence and the same with two words exchanged: whether a head follows the word or its place."""
+"""A sentence, and the same sentence with two words exchanged: whether a head follows the word or its position."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from gallery.drawing import BLUE, GREEN, GREY, RED, matrix, plain, sheet
+from gallery.drawing import BLUE, GRAY, GREEN, RED, matrix, plain, sheet
 from gallery.elsewhere import NUMBER
 from gallery.encoder import Encoder
 from gallery.plates import Plate, Words
@@ -16,22 +16,22 @@ LOOKING, FIRST, SECOND = "sat", "cat", "mat"
 
 
 def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
-    """Two heads in both sentences, the one that looks most from *sat* to *cat*, and the one that does so most beyond its habit."""
+    """Draw two heads in both sentences: the largest weight from *sat* to *cat*, and the largest excess over the mean at that offset."""
     words = [(LOOKING, FIRST), (LOOKING, SECOND)]
-    found = [pairs(encoder, captions, sentence, words) for sentence in SENTENCES]
-    looks = found[0][0]
-    beyond = divmod(int((looks.here - looks.others.mean).argmax()), looks.here.shape[1])
-    heads = list(dict.fromkeys([looks.best, beyond]))
+    sentences = [pairs(encoder, captions, sentence, words) for sentence in SENTENCES]
+    subject = sentences[0][0]
+    beyond = divmod(int((subject.weights - subject.others.mean).argmax()), subject.weights.shape[1])
+    heads = list(dict.fromkeys([subject.best, beyond]))
     drawing = sheet(9.6, 3.4 * len(heads))
-    places = drawing.subplots(len(heads), 3, squeeze=False, width_ratios=(1, 1, 0.75))
-    for row, (layer, head) in zip(places, heads, strict=True):
-        for axes, of_one in zip(row, found, strict=False):
-            reading = of_one[0].reading
-            cells = [pair.cell for pair in of_one]
+    panels = drawing.subplots(len(heads), 3, squeeze=False, width_ratios=(1, 1, 0.75))
+    for row, (layer, head) in zip(panels, heads, strict=True):
+        for axes, sentence in zip(row, sentences, strict=False):
+            reading = sentence[0].reading
+            cells = [pair.cell for pair in sentence]
             title = f"layer {layer}, head {head}"
             matrix(axes, reading.weights[layer, head], reading.pieces, reading.pieces, title, digits=2, marked=cells, size=7)
-        _bars(row[2], [pair for of_one in found for pair in of_one], layer, head)
-    most, more = (_said(found, layer, head) for layer, head in (looks.best, beyond))
+        _bars(row[2], [pair for sentence in sentences for pair in sentence], layer, head)
+    largest, excess = (_describe(sentences, layer, head) for layer, head in (subject.best, beyond))
     return Plate(
         "cat-and-mat",
         Words(
@@ -40,7 +40,8 @@ def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
             "offset elsewhere.",
             f"`attent.watch` on all-MiniLM-L6-v2 reading both sentences, and the {NUMBER} captions of Multi30k nearest to them in "
             "length for the offsets.",
-            f"Of all heads *{looks.title}* is given the most by {most} The most beyond its mean at this offset it is given by {more}",
+            f"Of all heads *{subject.title}* is given the most by {largest} "
+            f"The most beyond its mean at this offset it is given by {excess}",
             "That a head which looks from a verb to its subject knows what a subject is: the bars say what it gives the same offset "
             "whatever stands there, the columns who else looks at the word. The second head was picked for its difference, the largest "
             "of all, which some head always has; and two sentences that differ in two words are one comparison.",
@@ -49,33 +50,33 @@ def plate(encoder: Encoder, captions: Sequence[str]) -> Plate:
     )
 
 
-def _bars(axes: Any, every: Sequence[Pair], layer: int, head: int) -> None:
-    """What a head gives each pair of words, beside the mean at the same offset elsewhere."""
-    for number, pair in enumerate(every):
-        here, mean, high = (float(each[layer, head]) for each in (pair.here, pair.others.mean, pair.others.high))
-        axes.barh(number - 0.17, here, height=0.3, color=BLUE, label="here")
+def _bars(axes: Any, pairs: Sequence[Pair], layer: int, head: int) -> None:
+    """Draw a head's weight for each pair of words, and its mean at the same offset in other sentences."""
+    for number, pair in enumerate(pairs):
+        weight, mean, high = (float(values[layer, head]) for values in (pair.weights, pair.others.mean, pair.others.high))
+        axes.barh(number - 0.17, weight, height=0.3, color=BLUE, label="here")
         axes.barh(number + 0.17, mean, height=0.3, color=GREEN, label="same offset elsewhere, mean")
         axes.plot([mean, high], [number + 0.17] * 2, color=RED, linewidth=1.2, label="up to one pair in twenty")
-    names = [f"{pair.title} ({pair.cell[1] - pair.cell[0]:+})" for pair in every]
-    axes.set_yticks(range(len(every)), names)
+    names = [f"{pair.title} ({pair.cell[1] - pair.cell[0]:+})" for pair in pairs]
+    axes.set_yticks(range(len(pairs)), names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.02)
-    axes.axhline(1.5, color=GREY, linewidth=0.6)
+    axes.axhline(1.5, color=GRAY, linewidth=0.6)
     handles, labels = axes.get_legend_handles_labels()
-    shown = dict(zip(labels, handles, strict=True))
-    axes.legend(shown.values(), shown.keys(), frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.4, 1.0))
+    entries = dict(zip(labels, handles, strict=True))
+    axes.legend(entries.values(), entries.keys(), frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.4, 1.0))
     plain(axes, "weight; above the line the first sentence", "")
 
 
-def _said(found: Sequence[Sequence[Pair]], layer: int, head: int) -> str:
-    """What the head gives both words in both sentences, and whether it stays with the word or with the place."""
-    (cat, mat), (cat_moved, mat_moved) = ([float(pair.here[layer, head]) for pair in of_one] for of_one in found)
+def _describe(sentences: Sequence[Sequence[Pair]], layer: int, head: int) -> str:
+    """Describe a head's weights for both words in both sentences, and whether it follows the word or the position."""
+    (cat, mat), (cat_moved, mat_moved) = ([float(pair.weights[layer, head]) for pair in sentence] for sentence in sentences)
     follows = "the place before the verb" if mat_moved > cat_moved else "the word"
-    near, far = (float(pair.others.mean[layer, head]) for pair in found[0])
-    looks = found[0][0]
+    near, far = (float(pair.others.mean[layer, head]) for pair in sentences[0])
+    subject = sentences[0][0]
     return (
         f"layer {layer}, head {head}: {cat:.2f}, and {mat:.2f} to *{SECOND}*; exchanged, {cat_moved:.2f} to *{FIRST}* and "
         f"{mat_moved:.2f} to *{SECOND}*, so that it goes more with {follows}. Between other words it gives {near:.2f} at the nearer "
         f"offset and {far:.2f} at the farther; the other words of the first sentence give *{FIRST}* "
-        f"{looks.from_others(layer, head):.2f}."
+        f"{subject.from_others(layer, head):.2f}."
     )

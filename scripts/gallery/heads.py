@@ -1,4 +1,4 @@
-"""Grids of heads: every head of the encoder, and those by which a translator looks at its source."""
+"""Grids of heads: every head of the encoder, and the cross-attention of a translator."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gallery.plates import Plate, Words
 
 SENTENCE = "When he saw his owner, the dog was happy, so he wagged his tail"
 DATE = "fr | mardi 3 mars 2026"
-# From which mean weight on a head is called after what it looks at.
+# Above this mean weight a head gets the sign of its target.
 CALLED = 0.4
 SIGNS = {"[CLS]": "C", "[SEP]": "S", "the piece before": "←", "the piece after": "→", "itself": "="}
 
 
 def kinds(reading: Reading) -> dict[str, Tensor]:
-    """What each head gives on average over the words, by what it gives it to, (layers, H)."""
+    """Return each head's mean weight over the words, by target, (layers, H)."""
     words = reading.weights[:, :, 1:-1]  # (layers, H, words, T)
     near = {
         name: words.diagonal(offset, -2, -1).mean(-1) for name, offset in (("the piece before", 0), ("itself", 1), ("the piece after", 2))
@@ -31,24 +31,24 @@ def kinds(reading: Reading) -> dict[str, Tensor]:
 
 
 def grid(encoder: Encoder) -> Plate:
-    """All heads of all layers as thumbnails, each with a sign for what it mostly looks at."""
+    """Draw all heads of all layers as thumbnails, each with a sign for its main target."""
     (reading,) = encoder.read([SENTENCE])
     layers, heads = reading.weights.shape[:2]
     shares = kinds(reading)
-    best, which = torch.stack([*shares.values()]).max(0)
+    best, indices = torch.stack([*shares.values()]).max(0)
     names = list(shares)
     drawing = sheet(9.0, 5.4)
-    places = drawing.subplots(layers, heads)
+    panels = drawing.subplots(layers, heads)
     for layer in range(layers):
         for head in range(heads):
-            axes = places[layer][head]
-            sign = SIGNS[names[which[layer, head]]] if best[layer, head] > CALLED else ""
+            axes = panels[layer][head]
+            sign = SIGNS[names[indices[layer, head]]] if best[layer, head] > CALLED else ""
             axes.imshow(reading.weights[layer, head].numpy(), vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
             axes.set_title(f"{layer}.{head} {sign}", fontsize=8, pad=2)
             axes.set_xticks([])
             axes.set_yticks([])
-    counts = {name: int(((which == number) & (best > CALLED)).sum()) for number, name in enumerate(names)}
-    said = ", ".join(f"{count} {name} ({SIGNS[name]})" for name, count in counts.items())
+    counts = {name: int(((indices == number) & (best > CALLED)).sum()) for number, name in enumerate(names)}
+    summary = ", ".join(f"{count} {name} ({SIGNS[name]})" for name, count in counts.items())
     return Plate(
         "heads",
         Words(
@@ -57,32 +57,32 @@ def grid(encoder: Encoder) -> Plate:
             "weight.",
             f"`attent.watch` on all-MiniLM-L6-v2 reading *{SENTENCE}*; above each thumbnail layer.head.",
             f"A sign says what a head gives more than {CALLED} on average over the words of this sentence, a habit that does not ask "
-            f"which words they are. Of {layers * heads} heads: {said}.",
+            f"which words they are. Of {layers * heads} heads: {summary}.",
             "That a head with a habit is idle, or that one without it has found grammar: what a head does elsewhere, and what comes of "
             "its values, is not seen here. Weight on [CLS] or [SEP] often means that there was nothing to look for.",
         ),
         drawing,
-        build_scene({f"layer.{layer}": one for layer, one in enumerate(reading.weights)}, reading.pieces, title=SENTENCE),
+        build_scene({f"layer.{layer}": weights for layer, weights in enumerate(reading.weights)}, reading.pieces, title=SENTENCE),
     )
 
 
 def cross(run: Path) -> Plate:
-    """The heads by which a Transformer's decoder looks at the date that it reads."""
-    seen = attent.load(run).map(DATE)
-    maps = {name: one for name, one in seen.items() if kind_of(name) == "cross"}
-    drawing = sheet(9.0, 2.75 * len(maps))
-    heads = next(iter(maps.values())).weights.shape[1]
-    places = drawing.subplots(len(maps), heads, sharey=True)
-    for layer, one in enumerate(maps.values()):
-        for head, axes in enumerate(places[layer]):
-            matrix(axes, one.weights[0, head], one.rows, one.columns, f"layer {layer}, head {head}", size=6)
-    bar(drawing, list(places.flatten()))
-    largest = torch.cat([one.weights[0] for one in maps.values()]).amax(-1).mean(-1).tolist()
+    """Draw the heads of a Transformer's cross-attention over a date."""
+    maps = attent.load(run).map(DATE)
+    cross_maps = {name: heat_map for name, heat_map in maps.items() if kind_of(name) == "cross"}
+    drawing = sheet(9.0, 2.75 * len(cross_maps))
+    heads = next(iter(cross_maps.values())).weights.shape[1]
+    panels = drawing.subplots(len(cross_maps), heads, sharey=True)
+    for layer, heat_map in enumerate(cross_maps.values()):
+        for head, axes in enumerate(panels[layer]):
+            matrix(axes, heat_map.weights[0, head], heat_map.rows, heat_map.columns, f"layer {layer}, head {head}", size=6)
+    bar(drawing, list(panels.flatten()))
+    largest = torch.cat([heat_map.weights[0] for heat_map in cross_maps.values()]).amax(-1).mean(-1).tolist()
     return Plate(
         "cross-attention",
         Words(
             "Several heads of a translator",
-            f"A grid of {len(maps)} by {heads} matrices, characters written by characters read; dark is a large weight.",
+            f"A grid of {len(cross_maps)} by {heads} matrices, characters written by characters read; dark is a large weight.",
             f"A Transformer trained on dates (`src/attent/configs/dates-demo.toml`, by its number of updates), then `{DATE}`; each row "
             "is about the character that it writes.",
             "Heads of a layer divide the work: they look at different places for the same row, and not all are equally sharp. The "
@@ -91,5 +91,5 @@ def cross(run: Path) -> Plate:
             "Another seed numbers and divides them otherwise.",
         ),
         drawing,
-        build_scene(seen, title=DATE),
+        build_scene(maps, title=DATE),
     )

@@ -1,4 +1,4 @@
-"""Quality by the length of the source, as `attent compare length` found it."""
+"""Quality by the length of the source, as `attent compare length` measures it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from attent.experiments.trainings import Options
 from gallery.drawing import COLORS, plain, sheet
 from gallery.plates import Plate, Words
 
-# Where there is no comparison: trainings as short as these show how a figure comes about, and say little.
+# Updates of the short comparison that is run if there is no JSON: enough to draw the figure, too few to conclude from.
 UPDATES = 300
 
 
-def found(file: Path, runs: Path, updates: int = UPDATES) -> dict[str, Any]:
-    """A comparison's JSON, or where there is none that of a short one on dates.
+def load(file: Path, runs: Path, updates: int = UPDATES) -> dict[str, Any]:
+    """Read a comparison's JSON; without one, run a short comparison on dates.
 
     Raises:
         DataError: the file is no comparison of lengths.
@@ -38,25 +38,25 @@ def found(file: Path, runs: Path, updates: int = UPDATES) -> dict[str, Any]:
 
 
 def plate(values: Mapping[str, Any]) -> Plate:
-    """A panel for each corpus, a line for each model with its interval."""
+    """Draw a panel for each corpus, with a line and an interval for each model."""
     figures: Sequence[Mapping[str, Any]] = values["figures"]
     drawing = sheet(9.0, 3.6)
-    places = drawing.subplots(1, len(figures), squeeze=False).flatten()
-    for axes, figure in zip(places, figures, strict=True):
-        for series, colour, mark in zip(figure["series"], COLORS, "os^Dv", strict=False):
+    panels = drawing.subplots(1, len(figures), squeeze=False).flatten()
+    for axes, figure in zip(panels, figures, strict=True):
+        for series, color, mark in zip(figure["series"], COLORS, "os^Dv", strict=False):
             x, y, low, high = ([point[name] for point in series["points"]] for name in ("x", "y", "low", "high"))
-            axes.plot(x, y, color=colour, marker=mark, markersize=4, linewidth=1.4, label=series["name"])
-            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+            axes.plot(x, y, color=color, marker=mark, markersize=4, linewidth=1.4, label=series["name"])
+            axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
         axes.set_ylim(bottom=0)
         plain(axes, figure["x"], figure["y"], figure["title"].split(":")[0])
-    drawing.legend(*places[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=4)
+    drawing.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=4)
     return Plate(
         "quality-by-length",
         Words(
             "Quality by source length",
             "Lines of a score over the source's length, one for each model, each within a band; a panel for each corpus.",
             f"`attent compare length`: {_trained(values)}. Bands hold 95 % of resamples of the test sentences.",
-            " ".join(_said(figure) for figure in figures),
+            " ".join(_describe(figure) for figure in figures),
             "That which learns fastest ends best, or that the same gap stands at any size and any budget: these are small models, "
             "trained briefly and alike. The bands say how much the sentences matter; how much another seed would is not in them.",
         ),
@@ -64,21 +64,21 @@ def plate(values: Mapping[str, Any]) -> Plate:
     )
 
 
-def _said(figure: Mapping[str, Any]) -> str:
-    """The lowest, the highest and the last point of each line."""
+def _describe(figure: Mapping[str, Any]) -> str:
+    """Describe the lowest, the highest and the last point of each line."""
     lines = {series["name"]: [point["y"] for point in series["points"]] for series in figure["series"]}
-    each = "; ".join(f"{name} {min(heights):.0f}, {max(heights):.0f} and {heights[-1]:.0f}" for name, heights in lines.items())
+    ranges = "; ".join(f"{name} {min(heights):.0f}, {max(heights):.0f} and {heights[-1]:.0f}" for name, heights in lines.items())
     longest = figure["series"][0]["points"][-1]["x"]
     corpus, measure, unit = figure["title"].split(":")[0], figure["y"].split(",")[0], figure["x"].split(", ")[-1]
-    return f"{corpus}, {measure} at the worst length, at the best and at the longest, {longest:.0f} {unit}: {each}."
+    return f"{corpus}, {measure} at the worst length, at the best and at the longest, {longest:.0f} {unit}: {ranges}."
 
 
 def _trained(values: Mapping[str, Any]) -> str:
-    """What each corpus' models were trained for, and on how many seeds."""
-    said = []
+    """Describe the number of updates and of seeds for each corpus."""
+    trainings = []
     for figure, table in zip(values["figures"], values["tables"][::2], strict=True):
         updates = sorted(float(row["updates"]) for row in table["rows"])
         seeds = len(figure["series"][0]["points"][0]["by_seed"])
         span = f"{updates[0]:,.0f}" if updates[0] == updates[-1] else f"{updates[0]:,.0f} to {updates[-1]:,.0f}"
-        said.append(f"{figure['title'].split(':')[0]}, {span} updates a model, {seeds} {'seed' if seeds == 1 else 'seeds'}")
-    return "; ".join(said)
+        trainings.append(f"{figure['title'].split(':')[0]}, {span} updates a model, {seeds} {'seed' if seeds == 1 else 'seeds'}")
+    return "; ".join(trainings)

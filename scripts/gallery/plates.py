@@ -1,4 +1,4 @@
-"""A plate: a picture with its words, and where all heads are to be seen a page of its own; and the Markdown of all plates."""
+"""A plate: a picture with its text, and an optional page with all heads; and the Markdown of all plates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attent.runs.durable import new_file
 from attent.views.scene import Scene
 
 DOTS_PER_INCH = 130
-# Bytes: all of it stays in the repository.
+# In bytes; pictures are stored in the repository.
 LARGEST = 200 * 1024
 WORDS = "plates.json"
 OPENED = "Open it as a page: every layer and head, every number"
@@ -28,11 +28,11 @@ stream decide what comes of it. So each plate says what was run, what is seen, a
 
 
 class Words(NamedTuple):
-    """What stands beside a picture.
+    """The text of a plate.
 
     Args:
-        title: above it.
-        alt: the picture for those who do not see it.
+        title: of the plate.
+        alt: description of the picture, for screen readers.
         ran: what was run.
         seen: what is seen.
         caution: what must not be concluded.
@@ -47,13 +47,13 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True)
 class Plate:
-    """A picture, drawn, and its words.
+    """A picture and its text.
 
     Args:
-        name: of its file, without ending.
-        words: that stand beside it.
+        name: of its file, without extension.
+        words: text of the plate.
         drawing: matplotlib's figure.
-        scene: what a page to be opened shows; no page unless given.
+        scene: scene of the plate's page; None for no page.
     """
 
     name: str
@@ -63,30 +63,30 @@ class Plate:
 
 
 def write(plate: Plate, folder: Path) -> Path:
-    """Write NAME.png, and NAME.html where there is a scene, and keep the words with those of the others.
+    """Write NAME.png, NAME.html if there is a scene, and the text into the file of all texts.
 
     Raises:
-        ArgumentError: the picture is larger than the repository should hold.
+        ArgumentError: the picture is too large for the repository.
         RunError: a file cannot be written.
     """
     drawn = io.BytesIO()
     plate.drawing.savefig(drawn, dpi=DOTS_PER_INCH, format="png", metadata={"Software": None})
     if len(drawn.getvalue()) > LARGEST:
         raise ArgumentError(f"{plate.name}.png has {len(drawn.getvalue()):,} bytes, more than {LARGEST:,}")
-    kept = words(folder) | {plate.name: plate.words}
+    entries = words(folder) | {plate.name: plate.words}
     folder.mkdir(parents=True, exist_ok=True)
     with new_file(folder / f"{plate.name}.png") as file:
         file.write_bytes(drawn.getvalue())
     if plate.scene is not None:
         attent.views.page(plate.scene).save(folder / f"{plate.name}.html")
     with new_file(folder / WORDS) as file:
-        values = {name: one._asdict() for name, one in sorted(kept.items())}
+        values = {name: entry._asdict() for name, entry in sorted(entries.items())}
         file.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return folder / f"{plate.name}.png"
 
 
 def words(folder: Path) -> dict[str, Words]:
-    """The words of every plate that was written, by name."""
+    """Read the text of every plate, by name."""
     file = folder / WORDS
     if not file.is_file():
         return {}
@@ -94,19 +94,19 @@ def words(folder: Path) -> dict[str, Words]:
 
 
 def page(folder: Path, order: Sequence[str]) -> str:
-    """The gallery in Markdown, for a file beside the folder.
+    """Return the gallery in Markdown, for a file beside the folder.
 
     Args:
         folder: of the plates.
-        order: of the plates; those that were never drawn are passed by.
+        order: names of the plates; those that were never drawn are skipped.
     """
-    parts, kept = [HEAD], words(folder)
+    parts, entries = [HEAD], words(folder)
     for name in order:
-        if name in kept:
-            one = kept[name]
+        if name in entries:
+            text = entries[name]
             opened = f"[{OPENED}]({folder.name}/{name}.html)\n\n" if (folder / f"{name}.html").is_file() else ""
             parts.append(
-                f"## {one.title}\n\n[![{one.alt}]({folder.name}/{name}.png)]({folder.name}/{name}.png)\n\n{opened}"
-                f"**What was run.** {one.ran}\n\n**What is seen.** {one.seen}\n\n**What must not be concluded.** {one.caution}\n"
+                f"## {text.title}\n\n[![{text.alt}]({folder.name}/{name}.png)]({folder.name}/{name}.png)\n\n{opened}"
+                f"**What was run.** {text.ran}\n\n**What is seen.** {text.seen}\n\n**What must not be concluded.** {text.caution}\n"
             )
     return "\n".join(parts)

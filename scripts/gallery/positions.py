@@ -1,4 +1,4 @@
-"""The sinusoidal position matrix, and how alike two of its rows are."""
+"""The sinusoidal position matrix, and the dot products of its rows."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import torch
 
 from attent.attention.positions.sinusoidal import waves
-from gallery.drawing import BLUE, COLORS, GREY, plain, sheet
+from gallery.drawing import BLUE, COLORS, GRAY, plain, sheet
 from gallery.plates import Plate, Words
 
-PLACES, WIDTH = 100, 64
+LENGTH, WIDTH = 100, 64
 FROM = (10, 50, 90)
 
 
 def plate() -> Plate:
-    """The matrix, some of its columns, and the dot product of a row with every other."""
-    table = waves(torch.arange(PLACES), WIDTH)  # (T, E)
+    """Draw the matrix, some of its columns, and the dot product of a row with every other."""
+    table = waves(torch.arange(LENGTH), WIDTH)  # (T, E)
     products = table @ table.T / (WIDTH / 2)
     drawing = sheet(9.0, 4.4)
     sides: Any = drawing.subfigures(1, 2)
@@ -27,26 +27,26 @@ def plate() -> Plate:
     scale = left.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
     scale.ax.tick_params(labelsize=8)
     above, below = right.subplots(2, 1)
-    for feature, colour in zip((0, WIDTH // 4, WIDTH // 2), COLORS, strict=False):
-        above.plot(table[:, feature].numpy(), color=colour, linewidth=1.2, label=f"feature {feature}")
+    for feature, color in zip((0, WIDTH // 4, WIDTH // 2), COLORS, strict=False):
+        above.plot(table[:, feature].numpy(), color=color, linewidth=1.2, label=f"feature {feature}")
     above.legend(frameon=False, fontsize=8, loc="upper right", ncols=3, bbox_to_anchor=(1.0, 1.25))
     plain(above, "position", "value")
-    for place, style in zip(FROM, ("-", "--", ":"), strict=True):
-        offsets = torch.arange(PLACES) - place
-        below.plot(offsets.numpy(), products[place].numpy(), color=BLUE, linestyle=style, linewidth=1.3, label=f"from {place}")
-    below.axvline(0, color=GREY, linewidth=0.6)
+    for position, style in zip(FROM, ("-", "--", ":"), strict=True):
+        offsets = torch.arange(LENGTH) - position
+        below.plot(offsets.numpy(), products[position].numpy(), color=BLUE, linestyle=style, linewidth=1.3, label=f"from {position}")
+    below.axvline(0, color=GRAY, linewidth=0.6)
     below.legend(frameon=False, fontsize=8)
     plain(below, "offset", "PE(p)·PE(p + offset) / (E/2)")
-    apart = max(float((products[first, first + 5] - products[0, 5]).abs()) for first in range(PLACES - 5))
+    deviation = max(float((products[first, first + 5] - products[0, 5]).abs()) for first in range(LENGTH - 5))
     return Plate(
         "positions",
         Words(
             "The sinusoidal position matrix",
             "Left a matrix of waves that grow longer from left to right; right three of its columns, and the dot product of rows by "
             "offset, highest at 0.",
-            f"`attent.attention.positions.sinusoidal.waves` for {PLACES} positions and {WIDTH} features; nothing is trained.",
+            f"`attent.attention.positions.sinusoidal.waves` for {LENGTH} positions and {WIDTH} features; nothing is trained.",
             "Each pair of features is a wave, from a few positions long to many thousands. The dot product of two rows depends on "
-            f"their offset alone: at an offset of 5 it differs by at most {apart:.0e} between places, and the three curves lie on one "
+            f"their offset alone: at an offset of 5 it differs by at most {deviation:.0e} between places, and the three curves lie on one "
             f"another where they overlap. A row with itself has 1, with the next {products[0, 1]:.2f}, with the tenth "
             f"{products[0, 10]:.2f}.",
             "That a model which adds these rows to its embeddings attends by offset: between the two stand W_Q and W_K, learnt, and "

@@ -1,4 +1,4 @@
-"""A registrar's list asked exactly, turned round and softly: examples/registrar.py, drawn."""
+"""Exact, inverse and soft look-ups in a registrar's list: a drawing of examples/registrar.py."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ SOFT = ("chiara lunt", "Ben Okafore", "Zoe Park")
 
 
 def plate(majors: Mapping[str, str]) -> Plate:
-    """The weights of each look-up, a row for each query and a column for each entry.
+    """Draw the weights of each look-up, a row for each query and a column for each entry.
 
     Args:
-        majors: of each student, who are the keys.
+        majors: the major of each student, by name.
     """
     names = list(majors)
-    asked = {
+    lookups = {
         "exact: a mask, key = query": (EXACT, names, attent.lookup(EXACT, majors)),
         "exact, turned round: equal keys share": (TURNED, [*majors.values()], attent.lookup(TURNED, majors, inverse=True)),
         "soft: softmax over similar spelling": (SOFT, names, attent.lookup(SOFT, majors, method="soft")),
     }
     drawing = sheet(9.0, 5.4)
-    places = drawing.subplots(3, 1)
-    for axes, (title, (queries, keys, found)) in zip(places, asked.items(), strict=True):
-        weights = found.weights.dense().float()
-        answers = [f"{query} → {_answer(found, row)}" for row, query in enumerate(queries)]
+    panels = drawing.subplots(3, 1)
+    for axes, (title, (queries, keys, answer)) in zip(panels, lookups.items(), strict=True):
+        weights = answer.weights.dense().float()
+        answers = [f"{query} → {_best(answer, row)}" for row, query in enumerate(queries)]
         matrix(axes, weights, answers, keys, title, digits=2, upright=True)
-    bar(drawing, list(places))
-    soft = asked["soft: softmax over similar spelling"][2]
+    bar(drawing, list(panels))
+    soft = lookups["soft: softmax over similar spelling"][2]
     votes = [soft.votes(row, 1)[0] for row in range(len(SOFT))]
-    said = ", ".join(f"*{query}* puts {vote.weight:.3f} on {vote.key}" for query, vote in zip(SOFT, votes, strict=True))
+    summary = ", ".join(f"*{query}* puts {vote.weight:.3f} on {vote.key}" for query, vote in zip(SOFT, votes, strict=True))
     return Plate(
         "registrar",
         Words(
@@ -45,7 +45,7 @@ def plate(majors: Mapping[str, str]) -> Plate:
             "`attent.lookup` on the six made-up students of `examples/registrar.py`; each row is a query with its answer, each column "
             "an entry.",
             "Exact look-up puts all weight on the key that is the query, and none anywhere for who is not there; turned round, "
-            f"students of one major share it. Softly, every key answers as much as its spelling fits: {said}.",
+            f"students of one major share it. Softly, every key answers as much as its spelling fits: {summary}.",
             "That the soft answer knows who was meant: it knows which trigrams of letters agree. It answers for a stranger too "
             f"(*{SOFT[-1]}*), and those weights sum to one like any others.",
         ),
@@ -53,8 +53,8 @@ def plate(majors: Mapping[str, str]) -> Plate:
     )
 
 
-def _answer(found: Answer, row: int) -> str:
-    shares = found.distribution(row)
+def _best(answer: Answer, row: int) -> str:
+    shares = answer.distribution(row)
     if not shares:
         return "missing"
     best = max(shares, key=shares.__getitem__)

@@ -1,4 +1,4 @@
-"""The trained runs that figures look into: each is trained once, and found again the next time."""
+"""The trained runs of the gallery: each is trained once and reused."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from attent.tasks import settings
 from attent.tasks.recipe import follow, resume
 
 RECIPES = Path(__file__).parents[2] / "configs"
-# The recipes' own number of updates, whatever time they take, in float32: another machine comes to the same but for rounding.
+# The recipes' own number of updates without a limit of time, in float32: every machine computes the same, to rounding.
 SAME = ("training.precision=float32", "training.threads=1")
 DATES, DATES_RNN, DIGITS = "dates", "dates-rnn", "digits"
 
 
 def run(name: str, folder: Path, updates: int | None = None) -> Path:
-    """A run folder, trained if it is not there yet, gone on with if it is unfinished.
+    """Return a run folder; train it if it is missing, resume it if it is unfinished.
 
     Args:
         name: `dates` (a Transformer), `dates-rnn` (with Bahdanau's attention) or `digits` (in patches of 2 x 2 pixels).
         folder: of all runs.
-        updates: how many there shall be; the recipe's unless given.
+        updates: number of updates; None for the recipe's.
     """
     path = folder / name
     if path.exists():

@@ -1,4 +1,4 @@
-"""softmax(ssᵀ)s without projections: how much of each row lies on its diagonal."""
+"""softmax(ssᵀ)s without projections: the share of each row on the diagonal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SENTENCE = "The cat sat on the mat"
 
 
 def plate(encoder: Encoder) -> Plate:
-    """The weights of softmax(ssᵀ), of softmax(ssᵀ/√E) and of the first layer's heads over the same s, and their diagonals."""
+    """Draw the weights of softmax(ssᵀ), of softmax(ssᵀ/√E) and of the first layer's heads over the same s, and their diagonals."""
     (reading,) = encoder.read([SENTENCE])
     s = encoder.vectors(SENTENCE)
     weights = {
@@ -22,18 +22,18 @@ def plate(encoder: Encoder) -> Plate:
         f"with W_Q and W_K: mean of layer 0's {reading.weights.shape[1]} heads": reading.weights[0].mean(0),
     }
     drawing = sheet(9.0, 6.6)
-    places = drawing.subplots(2, 2).flatten()
-    for axes, (name, one) in zip(places, weights.items(), strict=False):
-        matrix(axes, one, reading.pieces, reading.pieces, name, digits=2)
-    bar(drawing, list(places[:3]))
-    diagonals = {name.split(":")[0]: one.diagonal() for name, one in weights.items()}
+    panels = drawing.subplots(2, 2).flatten()
+    for axes, (name, alpha) in zip(panels, weights.items(), strict=False):
+        matrix(axes, alpha, reading.pieces, reading.pieces, name, digits=2)
+    bar(drawing, list(panels[:3]))
+    diagonals = {name.split(":")[0]: alpha.diagonal() for name, alpha in weights.items()}
     across = torch.arange(len(reading.pieces))
-    for number, ((name, shares), colour) in enumerate(zip(diagonals.items(), (BLUE, GREEN, RED), strict=True)):
-        places[3].bar(across + 0.27 * (number - 1), shares.numpy(), width=0.25, color=colour, label=name)
-    places[3].set_xticks(across.tolist(), reading.pieces, rotation=90)
-    places[3].legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=1)
-    plain(places[3], "", "share of the row on its diagonal")
-    said = "; ".join(
+    for number, ((name, shares), color) in enumerate(zip(diagonals.items(), (BLUE, GREEN, RED), strict=True)):
+        panels[3].bar(across + 0.27 * (number - 1), shares.numpy(), width=0.25, color=color, label=name)
+    panels[3].set_xticks(across.tolist(), reading.pieces, rotation=90)
+    panels[3].legend(frameon=False, fontsize=7, loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=1)
+    plain(panels[3], "", "share of the row on its diagonal")
+    summary = "; ".join(
         f"{name} {shares.mean():.2f} on average, from {shares.min():.2f} to {shares.max():.2f}" for name, shares in diagonals.items()
     )
     return Plate(
@@ -44,7 +44,7 @@ def plate(encoder: Encoder) -> Plate:
             "diagonals.",
             '`attent.attend(s, s, s, score="dot")` and `"scaled_dot"`, s being what the first layer of all-MiniLM-L6-v2 is given for '
             f"*{SENTENCE}* (E = {s.shape[1]}); and that layer's own heads.",
-            f"The share of each row on its diagonal: {said}. A vector is more like itself than like any other of about its length, so "
+            f"The share of each row on its diagonal: {summary}. A vector is more like itself than like any other of about its length, so "
             "without projections a word looks at itself, and softmax(ssᵀ)s is nearly s. W_Q and W_K let it look for something else.",
             "That self-attention without projections can do nothing: where vectors are short, or a scale makes them so, weight leaves "
             "the diagonal for words that are alike. Nor is weight off the diagonal good in itself.",

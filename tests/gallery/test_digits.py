@@ -9,10 +9,10 @@ from gallery import digits, runs
 
 
 def test_the_same_map_has_all_of_its_weight_in_common() -> None:
-    here, there = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.1, 0.1])
-    same = dict.fromkeys(digits.KINDS, here)
+    first, second = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.1, 0.1])
+    same = dict.fromkeys(digits.KINDS, first)
     assert digits._common([same, same]) == [1.0, 1.0]
-    assert digits._common([same, {"mean": there, "rolled out": here}]) == pytest.approx([0.5, 1.0])
+    assert digits._common([same, {"mean": second, "rolled out": first}]) == pytest.approx([0.5, 1.0])
 
 
 def test_weight_on_dark_patches_is_told() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from gallery.elsewhere import CAPTIONS, alike, captions, elsewhere
+from gallery.elsewhere import CAPTIONS, captions, elsewhere, of_similar_length
 from gallery.encoder import Reading
 
 from attent.errors import DataError
@@ -39,7 +39,7 @@ def test_sentences_of_the_nearest_lengths_are_read_in_their_order() -> None:
         def read(self, sentences: list[str]) -> list[str]:
             return sentences
 
-    assert alike(Counting(), ["five5", "a", "three", "four", "sixsix"], 5, 3) == ["five5", "three", "four"]
+    assert of_similar_length(Counting(), ["five5", "a", "three", "four", "sixsix"], 5, 3) == ["five5", "three", "four"]
 
 
 def test_captions_are_read_or_said_to_be_missing(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_a_sentence_is_read_alike_alone_and_beside_a_longer_one(encoder) -> None
     assert short.pieces == ("[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]")
     assert encoder.lengths(sentences) == [8, len(long.pieces)]
     assert short.weights.shape == (6, 12, 8, 8)
-    assert short.place("the") == 5
+    assert short.find("the") == 5
     torch.testing.assert_close(short.weights.sum(-1), torch.ones(6, 12, 8))
     torch.testing.assert_close(encoder.read(sentences[:1])[0].weights, short.weights, atol=1e-5, rtol=1e-4)
 

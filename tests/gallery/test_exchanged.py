@@ -3,11 +3,11 @@ from __future__ import annotations
 import torch
 from gallery.elsewhere import Elsewhere
 from gallery.encoder import Reading
-from gallery.exchanged import _said
+from gallery.exchanged import _describe
 from gallery.sentences import Pair
 
 
-def looked(first: float, second: float, words: str) -> list[Pair]:
+def pairs(first: float, second: float, words: str) -> list[Pair]:
     """One head in a sentence whose *sat* gives *cat* and *mat* these weights."""
     pieces = ("[CLS]", *words.split(), "[SEP]")
     weights = torch.zeros(1, 1, 5, 5)
@@ -17,8 +17,8 @@ def looked(first: float, second: float, words: str) -> list[Pair]:
 
 
 def test_a_head_that_stays_with_the_word_is_told_from_one_that_stays_with_the_place() -> None:
-    first = looked(0.75, 0.0, "cat sat mat")
-    assert "0.75, and 0.00 to *mat*; exchanged, 0.50 to *cat* and 0.00 to *mat*, so that it goes more with the word" in _said(
-        [first, looked(0.5, 0.0, "mat sat cat")], 0, 0
+    first = pairs(0.75, 0.0, "cat sat mat")
+    assert "0.75, and 0.00 to *mat*; exchanged, 0.50 to *cat* and 0.00 to *mat*, so that it goes more with the word" in _describe(
+        [first, pairs(0.5, 0.0, "mat sat cat")], 0, 0
     )
-    assert "goes more with the place before the verb" in _said([first, looked(0.0, 0.75, "mat sat cat")], 0, 0)
+    assert "goes more with the place before the verb" in _describe([first, pairs(0.0, 0.75, "mat sat cat")], 0, 0)

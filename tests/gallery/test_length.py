@@ -40,7 +40,7 @@ def test_the_plate_says_what_the_comparison_found(values: dict[str, Any]) -> Non
 def test_a_comparison_s_file_is_taken_as_it_is(values: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "length.json"
     file.write_text(json.dumps(values), encoding="utf-8")
-    assert length.found(file, tmp_path / "runs") == values
+    assert length.load(file, tmp_path / "runs") == values
     assert not (tmp_path / "runs").exists()
 
 
@@ -49,4 +49,4 @@ def test_a_file_of_something_else_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "length.json"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="is no comparison of lengths"):
-        length.found(file, tmp_path)
+        length.load(file, tmp_path)

@@ -16,17 +16,17 @@ def pair(habits: Reading) -> Pair:
 
 def test_the_best_head_is_that_of_the_largest_weight(pair: Pair) -> None:
     assert pair.cell == (3, 2)
-    assert pair.here.tolist() == [[1.0, 0.0, pytest.approx(0.2)]]
+    assert pair.weights.tolist() == [[1.0, 0.0, pytest.approx(0.2)]]
     assert pair.best == (0, 0)
     assert pair.from_others(0, 0) == 0.0
     assert pair.from_others(0, 2) == pytest.approx(0.2)
 
 
 def test_what_is_said_is_what_was_found(pair: Pair) -> None:
-    said = pair.said()
-    assert "*c → b*, 1 piece back: layer 0, head 0 gives it 1.00" in said
-    assert "0.50 on average, and more than 0.75 for one pair in twenty" in said
-    assert "1 of 3 heads give *c → b* more than they give 19 of 20 pairs elsewhere; of words like any others 0.1 would." in said
+    summary = pair.describe()
+    assert "*c → b*, 1 piece back: layer 0, head 0 gives it 1.00" in summary
+    assert "0.50 on average, and more than 0.75 for one pair in twenty" in summary
+    assert "1 of 3 heads give *c → b* more than they give 19 of 20 pairs elsewhere; of words like any others 0.1 would." in summary
 
 
 def test_every_head_is_a_dot(pair: Pair) -> None:
