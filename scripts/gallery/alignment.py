@@ -48,8 +48,8 @@ def plate(run: Path) -> Plate:
             "A matrix for each date, characters written by characters read, dark where it looked; frames are the gold links.",
             f"An RNN with Bahdanau's attention trained on dates (`configs/dates-rnn.toml`, by its number of updates); {len(examples)} "
             "dates held out, each with its right answer given. Row t holds the weights of the step that writes the character t.",
-            f"{'; '.join(readings)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for {total.precision:.1%} of "
-            f"the {total.predicted:,} rows of digits; the alignment error rate is {total.error_rate:.3f}.",
+            f"{'; '.join(readings)}. On {JUDGED} dates held out, the largest weight of a row lies on a gold link for "
+            f"{total.precision:.1%} of the {total.predicted:,} rows of digits; the alignment error rate is {total.error_rate:.3f}.",
             "That the darkest place is all that was read: the encoder's states have read the whole text in both directions, so a row "
             "may look beside what it needs and know it all the same. Words of other corpora have no such links.",
         ),
