@@ -85,7 +85,7 @@ def test_names_that_import_a_module_are_known_before_it_happens(name: str, impor
 )
 def test_names_are_known_without_importing_the_parts(kind: str, package: ModuleType) -> None:
     table = registry.with_aliases(registry.parts(package))
-    assert registry.known(Path(str(package.__file__)).parent) == set(table)
+    assert registry.part_names(Path(str(package.__file__)).parent) == set(table)
     for name in (*table, "my.module:Class", None):
         registry.check(kind, name)
     errors = []

@@ -1,4 +1,4 @@
-"""Files read within bounds of size and depth; those of somebody else's only where they are regular ones."""
+"""Readers of files with limits of size and depth, which refuse pipes and devices."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 from attent.errors import DataError
 
-# Levels of lists and tables in JSON; a config has fewer than ten.
+# Maximum depth of nested lists and objects in JSON; a config has fewer than ten levels.
 DEEPEST = 50
 
 
 def open_regular(path: Path | str) -> io.BufferedReader:
-    """Open a file to read, which must be a regular one: a pipe or a device is refused, and not waited for. Links are followed.
+    """Open a regular file to read; refuse a pipe or a device without waiting for it. Links are followed.
 
     Raises:
         OSError: the system refuses it.
-        DataError: it is no regular file. This message and those below do not name the file: whoever calls does.
+        DataError: it is no regular file. The messages of this module do not name the file; the caller does.
     """
     return open(path, "rb", opener=regular)
 
 
 def regular(path: Path | str, flags: int) -> int:
-    """The descriptor of a regular file, for `open(path, opener=regular)`; errors as `open_regular`."""
+    """Return the descriptor of a regular file, for `open(path, opener=regular)`; errors as `open_regular`."""
     extra = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
     descriptor = os.open(path, sum(extra, flags), 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -35,36 +35,36 @@ def regular(path: Path | str, flags: int) -> int:
     return descriptor
 
 
-def text_of(file: io.BufferedReader, most: int) -> str:
-    """Read the UTF-8 of an open file, which may be a pipe, with its line breaks as they are.
+def text_of(file: io.BufferedReader, limit: int) -> str:
+    """Read the UTF-8 of an open file, which may be a pipe, without changing its line breaks.
 
     Args:
-        file: what is read.
-        most: bytes that it may have.
+        file: to read.
+        limit: maximum size, in bytes.
 
     Raises:
         OSError: the system refuses it.
         DataError: it is larger, or no UTF-8.
     """
     size = os.fstat(file.fileno()).st_size
-    content = file.read(most + 1) if size <= most else b""
-    if max(size, len(content)) > most:
-        raise DataError(f"it has more than {most:,} bytes")
+    content = file.read(limit + 1) if size <= limit else b""
+    if max(size, len(content)) > limit:
+        raise DataError(f"it has more than {limit:,} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"it is not UTF-8: {error}") from error
 
 
-def read_text(path: Path | str, most: int) -> str:
+def read_text(path: Path | str, limit: int) -> str:
     """Read a regular file of UTF-8; the size and errors as of `text_of` and `open_regular`."""
     with open_regular(path) as file:
-        return text_of(file, most)
+        return text_of(file, limit)
 
 
-def read_json(path: Path | str, most: int) -> Any:
+def read_json(path: Path | str, limit: int) -> Any:
     """Read a file of JSON; arguments and errors as `read_text`, and DataError: it is no JSON, or nested more than 50 deep."""
-    text = read_text(path, most)
+    text = read_text(path, limit)
     try:
         content = json.loads(text)
     except RecursionError:

@@ -1,6 +1,6 @@
-"""Where a model computes: devices by name.
+"""Devices by name.
 
-PyTorch is imported when a device is asked for, so that commands know the names at once.
+The functions import PyTorch themselves, so that commands can list the names without waiting for it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ KINDS = (AUTO, "cpu", "cuda", "mps")
 
 
 def device_of(name: str | torch.device = AUTO) -> torch.device:
-    """The device of a name, which this machine has.
+    """Return the device of a name, which this machine must have.
 
     Args:
-        name: "cpu"; "cuda" for a GPU, or "cuda:1" for the one of that number; "mps"; "auto" for a GPU where PyTorch sees one through
-            CUDA or ROCm, else the CPU. A `torch.device` is returned as it is.
+        name: "cpu"; "cuda" for a GPU, or "cuda:1" for the GPU of that number; "mps"; "auto" for a GPU if PyTorch finds one through
+            CUDA or ROCm, else the CPU. A `torch.device` is returned unchanged.
 
     Raises:
-        DeviceError: this machine has no such device; the message lists those that it has.
-        UnknownNameError: no device is called so.
+        DeviceError: this machine has no such device; the message lists the devices that it has.
+        UnknownNameError: the name is no device's.
     """
     import torch
 
@@ -42,10 +42,10 @@ def device_of(name: str | torch.device = AUTO) -> torch.device:
 
 
 def check_name(name: str) -> None:
-    """Check that a device may be called so, on whichever machine.
+    """Check that a name is a device's, whether or not this machine has the device.
 
     Raises:
-        UnknownNameError: no device is called so.
+        UnknownNameError: the name is no device's.
     """
     kind, colon, number = name.partition(":")
     if kind not in KINDS or (colon and (kind != "cuda" or not number.isdecimal())):
@@ -53,7 +53,7 @@ def check_name(name: str) -> None:
 
 
 def devices() -> list[str]:
-    """The names of the devices that this machine has."""
+    """Return the names of the devices of this machine."""
     import torch
 
     gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []

@@ -1,18 +1,18 @@
-"""Every exception that attent raises at its public edges.
+"""Exceptions of attent's public interface.
 
 AttentError
-├── ArgumentError (also ValueError)      a value that cannot be used, said with what was expected
+├── ArgumentError (also ValueError)      a value that cannot be used; the message says what was expected
 │   ├── ShapeError                       a tensor of the wrong shape
 │   ├── DTypeError                       a tensor of the wrong type of number
 │   ├── DeviceError                      a device that is not there, or tensors on different ones
-│   ├── UnknownNameError                 a name that no part, preset, key or locale bears
-│   └── MissingArgumentError             a part with parameters, asked for by its bare name
-├── PartError (also AssertionError)       a part of one's own that does not hold what its slot asks
-├── UnseenError (also KeyError)          a module that a watched model has no map of
-├── ImplementationError                  an implementation asked for by name that cannot serve this call
-├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place since
+│   ├── UnknownNameError                 a name that no part, preset, key or locale has
+│   └── MissingArgumentError             a part with required arguments that was given by name only
+├── PartError (also AssertionError)       a user's part that breaks the contract of its slot
+├── UnseenError (also KeyError)          a module of a watched model that has no map
+├── ImplementationError                  an implementation chosen by name that cannot compute this call
+├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place
 ├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
-└── RunError                             a run folder that is missing, damaged, written by a newer version or in another's use
+└── RunError                             a run folder that is missing, damaged, written by a newer version or in use by another process
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class DeviceError(ArgumentError):
 
 
 class UnknownNameError(ArgumentError):
-    """A name that nothing bears; the message lists the known ones and the nearest.
+    """An unknown name; the message lists the known names and the nearest.
 
     Args:
-        kind: what the name should have named, such as "score".
-        name: the name that came.
-        known: the names there are.
+        kind: of the thing to name, such as "score".
+        name: the unknown name.
+        known: all known names.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class UnknownNameError(ArgumentError):
 
 
 def first_fault(error: Any) -> str:
-    """The first fault that a pydantic ValidationError lists: its key, where there is one, and what is wrong with it."""
+    """Return the first fault of a pydantic ValidationError: its key, if it has one, and the message."""
     fault = error.errors()[0]
     message = fault["msg"].removeprefix("Value error, ")
     return ": ".join(filter(None, (".".join(map(str, fault["loc"])), f"{message[:1].lower()}{message[1:]}")))
@@ -82,15 +82,15 @@ def check_index(name: str, number: int, count: int) -> int:
 
 
 class MissingArgumentError(ArgumentError):
-    """A part that has parameters or a value without default was asked for by its bare name."""
+    """A part with learnt parameters or a required argument that was given by name only."""
 
 
 class PartError(AttentError, AssertionError):
-    """A part of one's own that does not hold what its slot asks: which check, and the figures."""
+    """A user's part that breaks the contract of its slot; the message has the check and the numbers."""
 
 
 class UnseenError(AttentError, KeyError):
-    """A module that a watched model has no map of; the message names the nearest that it has."""
+    """A module of a watched model that has no map; the message names the nearest module that has one."""
 
     def __str__(self) -> str:
         # a KeyError puts its message in quotes
@@ -98,29 +98,29 @@ class UnseenError(AttentError, KeyError):
 
 
 class ImplementationError(AttentError):
-    """An implementation was asked for by name and cannot serve this call; the message says why."""
+    """An implementation chosen by name that cannot compute this call; the message says why."""
 
 
 class StaleMapError(AttentError):
-    """An attention map is looked at after a tensor that it was made of was changed in place."""
+    """An attention map whose queries, keys or parameters were changed in place since it was made."""
 
 
 class DataError(AttentError, ValueError):
-    """Text, a corpus or a tokenizer that cannot be read: the file and the line where there is one."""
+    """Text, a corpus or a tokenizer that cannot be read; the message names the file, and the line if there is one."""
 
 
 class RunError(AttentError):
-    """A run folder that is missing, damaged, written by a newer version, or in the use of another process."""
+    """A run folder that is missing, damaged, written by a newer version, or in use by another process."""
 
 
 @contextmanager
 def needs(need: str, extra: str, kind: type[AttentError] = AttentError) -> Iterator[None]:
-    """Import optional packages in the block, or say by which extra of ours they are installed.
+    """Import optional packages in the block; if one is missing, raise an error that names the extra to install.
 
     Args:
         need: the beginning of the message, such as "pictures need matplotlib".
         extra: the name of the extra.
-        kind: of the error.
+        kind: class of the error.
     """
     try:
         yield

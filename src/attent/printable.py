@@ -1,4 +1,4 @@
-"""Text of somebody else's, as a terminal may be given it."""
+"""Text from outside, made safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def printable(text: str) -> str:
-    r"""Write control characters as JSON does, `\u001b`, so that no terminal obeys them; tabs and line feeds stay."""
-    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    r"""Escape control characters as JSON does, `\u001b`, so that a terminal does not execute them; tabs and line feeds stay."""
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -1,7 +1,7 @@
-"""Name → file → class: how the parts of a folder are found.
+"""Look-up of parts by name: name → file → class.
 
 A part's name is its file's name; its class is that name in camel case ("scaled_dot" → attention/scores/scaled_dot.py →
-ScaledDot). A class may list the literature's other names for it in `aliases`. Anybody's own part is named
+ScaledDot). A class may list other names of the literature in `aliases`. A part outside the package is named
 "my.module:Class".
 """
 
@@ -22,45 +22,45 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def class_name(name: str) -> str:
-    """The class that a part's file holds: "top_k" → "TopK"."""
+    """Return the name of the class in a part's file: "top_k" → "TopK"."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def parts(package: ModuleType | str, *, leave_out: tuple[str, ...] = ()) -> dict[str, type[Any]]:
-    """Every part of a folder by the name of its file, in alphabetical order.
+    """Import every part of a folder, and return the classes by file name, in alphabetical order.
 
     Args:
         package: the package, such as `attent.attention.scores`, or its dotted name.
-        leave_out: names of files in it that hold no part.
+        leave_out: names of files that hold no part.
     """
     module = importlib.import_module(package) if isinstance(package, str) else package
-    found: dict[str, type[Any]] = {}
+    classes: dict[str, type[Any]] = {}
     for info in sorted(pkgutil.iter_modules(module.__path__), key=lambda info: info.name):
         if info.name not in leave_out and not info.ispkg:
             file = importlib.import_module(f"{module.__name__}.{info.name}")
-            found[info.name] = getattr(file, class_name(info.name))
-    return found
+            classes[info.name] = getattr(file, class_name(info.name))
+    return classes
 
 
-def with_aliases(found: dict[str, type[Any]]) -> dict[str, type[Any]]:
-    """The same parts under their file's name and under every alias of theirs."""
-    table = dict(found)
-    for part in found.values():
+def with_aliases(classes: dict[str, type[Any]]) -> dict[str, type[Any]]:
+    """Return a table of parts by file name and by alias."""
+    table = dict(classes)
+    for part in classes.values():
         for alias in getattr(part, "aliases", ()):
             table[alias] = part
     return table
 
 
 def is_imported(name: str) -> bool:
-    """Whether a name is "my.module:Class", so that finding its part runs that module's code."""
+    """Return whether a name is "my.module:Class", whose look-up runs the code of that module."""
     return ":" in name
 
 
-def known(folder: Path) -> set[str]:
-    """The names and aliases of the parts that lie in a folder, read from its files without importing them."""
-    found: set[str] = set()
+def part_names(folder: Path) -> set[str]:
+    """Return the names and aliases of the parts in a folder, read from its files without importing them."""
+    names: set[str] = set()
     for file in folder.glob("[!_]*.py"):
-        found.add(file.stem)
+        names.add(file.stem)
         for part in ast.parse(file.read_bytes()).body:
             if isinstance(part, ast.ClassDef) and part.name == class_name(file.stem):
                 for line in part.body:
@@ -69,34 +69,34 @@ def known(folder: Path) -> set[str]:
                             ast.Assign(targets=[ast.Name("aliases")], value=value)
                             | ast.AnnAssign(target=ast.Name("aliases"), value=ast.expr() as value)
                         ):
-                            found.update(ast.literal_eval(value))
-    return found
+                            names.update(ast.literal_eval(value))
+    return names
 
 
 def check(kind: str, name: str | None) -> None:
-    """Check the name of a part before what is slow to import is imported; "my.module:Class" and None pass.
+    """Check the name of a part before slow imports; "my.module:Class" and None pass.
 
     Args:
         kind: "score", "normalizer", "mask", "position" or "weighting".
-        name: what was given.
+        name: of the part.
 
     Raises:
-        UnknownNameError: nothing bears the name.
+        UnknownNameError: no part has this name.
     """
-    if name is not None and not is_imported(name) and name not in (names := known(Path(__file__).parent / "attention" / f"{kind}s")):
+    if name is not None and not is_imported(name) and name not in (names := part_names(Path(__file__).parent / "attention" / f"{kind}s")):
         raise UnknownNameError(kind, name, names)
 
 
 def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
-    """The class that a name stands for.
+    """Return the class of a name.
 
     Args:
-        kind: what is looked for, for the message, such as "score".
+        kind: of the part, for the message, such as "score".
         name: a part's name, an alias, or "my.module:Class".
-        table: the known names.
+        table: the classes by name.
 
     Raises:
-        UnknownNameError: nothing bears that name; the message lists the names there are.
+        UnknownNameError: no part has this name; the message lists the names of all.
         ArgumentError: "my.module:Class" cannot be imported.
     """
     if is_imported(name):
@@ -138,12 +138,12 @@ def keyword_aliases(**aliases: str) -> Callable[[Function], Function]:
 
 
 class FormerNames:
-    """A base class whose subclasses may define, and callers use, methods and attributes by `former_names`: {former: present}."""
+    """A base class whose methods and attributes may be defined and used under former names too: `former_names` is {former: present}."""
 
     former_names: ClassVar[dict[str, str]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give what a class defines under one name the other name too."""
+        """Set each method or attribute of `former_names` under both names."""
         super().__init_subclass__(**kwargs)
         for former, name in cls.former_names.items():
             own = vars(cls).get(name, vars(cls).get(former))

@@ -1,4 +1,4 @@
-"""check_part: whether a score, normalizer, mask, position or weighting of one's own holds what attention asks of its slot."""
+"""check_part: tests that a user's score, normalizer, mask, position or weighting keeps the contract of its slot."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from attent.attention.masks import Table
 from attent.errors import ArgumentError, PartError, ShapeError
 
 Part = Score | Normalizer | Mask | Position | Weighting | nn.Module | Callable[[Tensor, Tensor], Tensor]
-# What may differ by rounding in float64, and by central differences of such a step.
-CLOSE, STEP, SLOPES = 1e-8, 1e-6, 1e-4
+# Tolerance for rounding in float64.
+CLOSE = 1e-8
+# Step of central differences, and the tolerance of gradients against them.
+STEP, SLOPES = 1e-6, 1e-4
 SIDES = ("query", "key", "value")
 
 
@@ -31,26 +33,26 @@ SIDES = ("query", "key", "value")
 def check_part(
     part: Part, *, batch: int = 2, heads: int | None = None, queries: int = 5, keys: int = 7, width: int = 4, key_width: int | None = None
 ) -> None:
-    """Raise where a part does not hold what its slot asks; return where it does.
+    """Check that a part keeps the contract of its slot.
 
-    A part is tried in float64 on small random tensors, by itself and in `attend` by the formula and by tiles: shapes and dtypes;
-    gradients against differences; that tiles, batch neighbours and the order of keys change nothing; that what is hidden has weight
-    zero and leaks nothing, NaN included; queries that see nothing; lowered forms; what a mask says of its span, reach and seen
-    keys; what a normalizer says of its rows; memory.
+    The checks run in float64 on small random tensors, on the part by itself and in `attend` by the formula and by tiles: shapes and
+    dtypes; gradients against differences; that tiles, batch neighbors and the order of keys do not change the result; that hidden
+    keys have weight zero and cannot leak, even as NaN; queries that may attend to no key; lowered forms; a mask's key range and
+    visible keys; a normalizer's `shift_invariant` and `is_distribution`; memory.
 
     Args:
         part: an instance, or a function (query, key) → scores. A module is copied, not changed.
         batch: B.
-        heads: H; those of the part if not given, else 3.
-        queries: Tq; a mask or weighting that holds tensors is tried at their sizes.
+        heads: H; by default the part's own number, else 3.
+        queries: Tq; for a mask or weighting that holds tensors, their size.
         keys: Tk.
-        width: Dq; that of the part if it was made for one.
-        key_width: Dk; Dq if not given.
+        width: Dq; ignored for a part that has its own width.
+        key_width: Dk; Dq by default.
 
     Raises:
-        PartError: a check does not hold; the message names it, with figures.
-        ArgumentError: it is no part.
-        ShapeError: it was made for other sizes.
+        PartError: a check fails; the message names it, with numbers.
+        ArgumentError: the argument is no part.
+        ShapeError: the part was made for other sizes.
     """
     if isinstance(part, type | str):
         raise ArgumentError(f"check_part needs a part itself, such as an instance, got {part!r}")
@@ -72,7 +74,7 @@ def check_part(
 
 
 class _Sizes(TorchDispatchMode):
-    """Remembers the most numbers that a tensor had."""
+    """A recorder of the largest number of elements of any tensor."""
 
     largest = 0
 
@@ -109,7 +111,7 @@ class _Trial:
         return self.random(*shape, queries or self.queries, self.width), self.random(*shape, keys or self.keys, self.key_width)
 
     def prepared(self, queries: int | None = None, keys: int | None = None, **arguments: Any) -> Prepared:
-        """The call that `attend` makes of the part."""
+        """Return the call that `attend` prepares with the part."""
         query, key = self.sides(queries, keys)
         value = self.random(self.batch, self.heads, key.shape[2], 3)
         return prepare(query, key, value, **({"score": _product, self.slot: self.part} | arguments))
@@ -120,7 +122,7 @@ class _Trial:
     def shaped(
         self, name: str, tensor: Any, shape: tuple[int, ...], dtype: torch.dtype | None = torch.float64, *, exactly: bool = False
     ) -> Tensor:
-        """The tensor, broadcast to a shape."""
+        """Check a tensor, and return it broadcast to a shape."""
         if not isinstance(tensor, Tensor):
             self.fail(f"{name} must be a tensor, got {type(tensor).__name__}")
         if dtype is not None and tensor.dtype != dtype:
@@ -132,20 +134,20 @@ class _Trial:
         return tensor.expand(shape)
 
     def equal(self, message: str, tensor: Tensor, expected: Tensor, tolerance: float = CLOSE) -> None:
-        """Raise where two tensors differ."""
+        """Fail if two tensors differ."""
         tensor, expected = tensor.double(), expected.double()
         if not torch.allclose(tensor, expected, rtol=tolerance, atol=tolerance, equal_nan=True):
             self.fail(f"{message}: they differ by up to {float((tensor - expected).abs().max()):.3g}")
 
     def linear(self, name: str, compute: Callable[[int], object]) -> None:
-        """Raise where what one row takes grows with the square of the keys."""
+        """Fail if the memory for one row grows with the square of the number of keys."""
         largest = []
         for keys in (128, 256):
             with torch.no_grad(), _Sizes() as sizes:
                 try:
                     compute(keys)
                 except ShapeError:
-                    return  # it was made for some sizes alone
+                    return  # the part was made for certain sizes only
             largest.append(sizes.largest)
         if largest[1] > 3 * largest[0]:
             self.fail(f"{name} must grow linearly with the keys, but a tensor of {largest[0]} for 128 keys has {largest[1]} for 256")
@@ -193,18 +195,20 @@ def _normalizer(trial: _Trial) -> None:
     if masked[~allowed].count_nonzero():
         trial.fail(f"a hidden pair must have weight zero, got up to {float(masked[~allowed].abs().max()):.3g}")
     for garbage in (1e6, torch.nan):
-        other = normalizer(scores.masked_fill(~allowed, garbage), allowed)
-        trial.equal(f"the weights must not depend on hidden scores, of which {garbage} was made", other, masked, 0.0)
+        replaced = normalizer(scores.masked_fill(~allowed, garbage), allowed)
+        trial.equal(f"the weights must not depend on hidden scores, of which {garbage} was made", replaced, masked, 0.0)
     if normalizer.is_distribution:
         for name, rows in (("", weights), (" of what is seen", masked[..., 1:, :])):
-            low, high, least = row_sums(rows)
-            if max(1.0 - low, high - 1.0, -least) > CLOSE:
-                trial.fail(f"it says distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a least weight of {least:.4g}")
+            low, high, smallest = row_sums(rows)
+            if max(1.0 - low, high - 1.0, -smallest) > CLOSE:
+                trial.fail(
+                    f"it says distribution, but its rows{name} sum to {low:.4g} to {high:.4g}, with a least weight of {smallest:.4g}"
+                )
     trial.linear("a row's weights", lambda keys: normalizer(trial.random(1, 1, 1, keys)))
 
 
 def _tile(trial: _Trial, name: str, table: Callable[[Pairs], Tensor], dtype: torch.dtype | None) -> Tensor:
-    """What a part says of all pairs, (B, H, Tq, Tk), checked against what it says of some of them."""
+    """Return a part's table of all pairs, (B, H, Tq, Tk), after checking it against tables of some pairs."""
     call = trial.prepared().call
     whole = trial.shaped(name, table(call.pairs()), trial.pairs, dtype)
     rows, columns = torch.arange(1, trial.queries, 2), torch.arange(0, trial.keys, 2)
@@ -233,9 +237,9 @@ def _mask(trial: _Trial) -> None:
     for sequence in range(trial.batch if can_split(mask, pairs) else 0):
         keys = int(allowed[sequence].any(0).any(0).cumsum(0).argmax()) + 1
         positions = pairs.query_position[sequence : sequence + 1] if len(pairs.query_position) > 1 else pairs.query_position
-        alone_pairs = replace(pairs, key_index=pairs.key_index[:keys], query_position=positions)
-        alone, expected = for_sequence(mask, sequence, alone_pairs), allowed[sequence : sequence + 1, ..., :keys]
-        part = torch.ones_like(expected) if alone is None else alone.allowed(alone_pairs)
+        sequence_pairs = replace(pairs, key_index=pairs.key_index[:keys], query_position=positions)
+        sequence_mask, expected = for_sequence(mask, sequence, sequence_pairs), allowed[sequence : sequence + 1, ..., :keys]
+        part = torch.ones_like(expected) if sequence_mask is None else sequence_mask.allowed(sequence_pairs)
         trial.equal(f"for_sequence must mask sequence {sequence} as the batch does", part.expand_as(expected), expected)
 
 
@@ -249,9 +253,9 @@ def _position(trial: _Trial) -> None:
             trial.fail(f"bias must be finite numbers, got {bias.dtype}")
     if position.rotates:
         features, positions = trial.sides()[0], torch.arange(trial.queries)[None]
-        turned = trial.shaped("turn of float64", position.rotate(features, positions), tuple(features.shape))
+        rotated = trial.shaped("turn of float64", position.rotate(features, positions), tuple(features.shape))
         part = position.rotate(features[:1, :, 1::2], positions[:, 1::2])
-        trial.equal("a token must turn by its own position, whatever its neighbours", part, turned[:1, :, 1::2])
+        trial.equal("a token must turn by its own position, whatever its neighbours", part, rotated[:1, :, 1::2])
 
 
 def _weighting(trial: _Trial) -> None:
@@ -261,14 +265,14 @@ def _weighting(trial: _Trial) -> None:
 
 
 def _in_attention(trial: _Trial) -> None:
-    """Contexts and gradients in `attend`, where one key is hidden from all, and one query sees nothing."""
+    """Check contexts and gradients in `attend` with one key hidden from all queries, and one query that may attend to no key."""
     table = torch.ones(trial.queries, trial.keys, dtype=torch.bool)
     table[:, -1], table[0] = False, False
     mask = trial.part & Table(table) if trial.slot == "mask" else Table(table)
     call, query, (key, *_), value = trial.prepared(mask=mask)
     hidden = ~mask.allowed(call.pairs()).expand(trial.pairs).any(-2)[..., None]
     parameters = dict(trial.part.named_parameters()) if isinstance(trial.part, nn.Module) else {}
-    inputs = {"query": query, "key": key, "value": value} | {name: one for name, one in parameters.items() if one.requires_grad}
+    inputs = {"query": query, "key": key, "value": value} | {name: tensor for name, tensor in parameters.items() if tensor.requires_grad}
     of_context = trial.random(*trial.pairs[:3], 3)
 
     def context(inputs: dict[str, Tensor], implementation: str) -> Tensor:
@@ -276,10 +280,10 @@ def _in_attention(trial: _Trial) -> None:
         return attend(*list(inputs.values())[:3], **arguments, implementation=implementation)
 
     def outcome(implementation: str, **others: Tensor) -> dict[str, Tensor]:
-        leaves = {name: one.detach().requires_grad_() if name in SIDES else one for name, one in (inputs | others).items()}
+        leaves = {name: tensor.detach().requires_grad_() if name in SIDES else tensor for name, tensor in (inputs | others).items()}
         result = context(leaves, implementation)
         gradients = torch.autograd.grad(result, list(leaves.values()), of_context, materialize_grads=True)
-        return {"context": result.detach()} | {f"the gradient of {name}": one for name, one in zip(leaves, gradients, strict=True)}
+        return {"context": result.detach()} | {f"the gradient of {name}": tensor for name, tensor in zip(leaves, gradients, strict=True)}
 
     expected = outcome("formula")
     for implementation in ("formula", "tiled"):
@@ -292,21 +296,21 @@ def _in_attention(trial: _Trial) -> None:
             trial.equal(message, spoilt[name], tensor, 0.0)
             trial.equal(f"{name} must be the formula's, by {implementation}", tensor, expected[name])
     gradients = [expected[f"the gradient of {name}"] for name in inputs]
-    for (name, one), gradient in zip(inputs.items(), gradients, strict=True):
-        direction = trial.random(*one.shape)
+    for (name, tensor), gradient in zip(inputs.items(), gradients, strict=True):
+        direction = trial.random(*tensor.shape)
         slope, difference = float((gradient * direction).sum()), 0.0
         with torch.no_grad():
             for step in (STEP, -STEP):
-                one.add_(direction, alpha=step)
+                tensor.add_(direction, alpha=step)
                 difference += float((context(inputs, "formula") * of_context).sum()) / (2 * step)
-                one.add_(direction, alpha=-step)
+                tensor.add_(direction, alpha=-step)
         if abs(slope - difference) > SLOPES * max(1.0, abs(difference)):
             message = f"along a random direction {slope:.6g}, by differences {difference:.6g}"
             trial.fail(f"the gradient of {name} must be that of differences: {message}")
 
 
 def _product(query: Tensor, key: Tensor) -> Tensor:
-    """A score of any two widths."""
+    """Return scores of queries and keys of any two widths."""
     return query.mean(-1)[..., None] * key.mean(-1)[..., None, :]
 
 
