@@ -22,7 +22,7 @@ def test_all_steps_at_once_equal_single_steps(cell: str) -> None:
     whole, after = stack(inputs, states)
     shown = []
     for step in inputs.unbind(1):
-        states = stack.step(stack.gates(step[:, :2]) + stack.share(2)(step[:, 2:]), states)
+        states = stack.step(stack.layers[0].gates(step[:, :2]) + stack.layers[0].share(2)(step[:, 2:]), states)
         shown.append(states[-1].hidden)
     assert whole.shape == (3, 4, 5)
     torch.testing.assert_close(torch.stack(shown, 1), whole)

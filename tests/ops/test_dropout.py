@@ -54,11 +54,6 @@ def test_the_extension_keeps_the_same(level: int, monkeypatch: pytest.MonkeyPatc
                     assert torch.equal(found, mask(seed, probability, queries=queries, keys=keys))
 
 
-@pytest.mark.needs_native
-def test_pytorch_accepts_the_operator() -> None:
-    torch.library.opcheck(torch.ops.attent.kept.default, (torch.randint(2**32, (2, 3, 5, 1)), torch.randint(2**32, (7,)), 2**31))
-
-
 def test_sequences_heads_rows_columns_and_seeds_are_independent() -> None:
     one = mask(7)
     for other in (one.roll(1, 0), one.roll(1, 1), one.roll(1, 2), one.roll(1, 3), mask(8), mask(2**31 - 8)):

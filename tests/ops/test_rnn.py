@@ -96,10 +96,10 @@ def test_bits_depend_neither_on_the_threads_nor_on_the_run() -> None:
         for threads in (1, 2, 5, 5):
             torch.set_num_threads(threads)
             layer.start(torch.ones(64, 32), None)
-            layer.forward(0, rnn.GateSlice(inputs), inputs[1], bias)
+            layer.forward(0, inputs, inputs[1], bias)
             layer.start_backward(torch.ones(64, 32), None)
             slopes = torch.empty_like(inputs)
-            layer.backward(0, None, None, rnn.GateSlice(slopes), torch.empty_like(inputs))
+            layer.backward(0, None, None, slopes, torch.empty_like(inputs))
             found.append(torch.cat((layer.hidden_after[0].flatten(), slopes[0].flatten(), layer.dhidden.flatten())))
     finally:
         torch.set_num_threads(before)

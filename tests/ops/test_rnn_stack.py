@@ -14,7 +14,7 @@ pytestmark = pytest.mark.needs_native
 def test_layers_say_what_single_steps_of_pytorch_do(cell: str, ahead: bool) -> None:
     layers, reader = RecurrentStack(cell, 3, 7, layers=3), torch.randn(5, 7, requires_grad=True)
     state = [RecurrentState(torch.randn(2, 7), torch.randn(2, 7) if cell == "lstm" else None) for _ in range(3)]
-    given = torch.randn(4, 2, layers.gates(torch.randn(2, 3)).shape[-1], requires_grad=True)
+    given = torch.randn(4, 2, layers.layers[0].gates(torch.randn(2, 3)).shape[-1], requires_grad=True)
     beside, wanted = torch.randn(2, given.shape[-1]), torch.randn(4, 2, 5)
     bias = layers.layers[0].network.get_parameter("bias_ih_l0")
     flat = [Layer(one.hidden, one.cell, *layer.parameters()) for layer, one in zip(layers.layers, state, strict=True)]

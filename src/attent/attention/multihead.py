@@ -157,7 +157,7 @@ class MultiHeadAttention(nn.Module):
             # queries and keys are the same tokens, padding included: query i is at the position of key i, whatever the lengths
             query_start = 0 if query_start is None else query_start
         query, key, value = self._split_all(query, memory, value_memory)
-        return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position)
+        return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
 
     def remember(self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None) -> KeyValueCache:
         """Project and lower the keys and values of a memory (B, Tk, memory_width) once, and append them to a cache if one is given."""
@@ -183,9 +183,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Attend from a sequence (B, Tq, query_width) to a cache: `forward` of the same memory, step by step."""
         (query,) = self._split(query, self.query_projection)
-        return self._attend(
-            query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start, position=self.position
-        )
+        return self._attend(query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
 
     def _attend(
         self,
@@ -197,7 +195,6 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None,
         lengths: Tensor | None,
         query_start: int | Tensor | None,
-        position: Position | None,
     ) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         prepared = prepare(
@@ -209,7 +206,7 @@ class MultiHeadAttention(nn.Module):
             mask=mask,
             bias=bias,
             soft_cap=self.soft_cap,
-            position=position,
+            position=self.position,
             query_start=query_start,
             lengths=lengths,
             dropout=dropout,

@@ -115,14 +115,6 @@ class RecurrentStack(nn.Module):
             after.append(state)
         return inputs, (*after,)
 
-    def gates(self, inputs: Tensor) -> Tensor:
-        """The share of the input's first features in the lowest layer's gates; see Recurrent."""
-        return self.layers[0].gates(inputs)
-
-    def share(self, first: int) -> Callable[[Tensor], Tensor]:
-        """The share of the input's features from `first` on, as a function; see Recurrent."""
-        return self.layers[0].share(first)
-
     def step(self, gates: Tensor, states: Sequence[RecurrentState]) -> tuple[RecurrentState, ...]:
         """Run one step, given the input's term of the lowest layer's gates, (B, gates)."""
         after: list[RecurrentState] = []

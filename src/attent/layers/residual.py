@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, cast
 
-import torch
 from torch import Tensor, nn
 
 from attent.layers.dropout import Dropout
 from attent.ops.add_layer_norm import add_layer_norm
+from attent.ops.autograd import autocast_dtype
 
 Norm = Literal["post", "pre"]
 
@@ -22,9 +22,7 @@ class Stream(NamedTuple):
 
     def normalize(self, norm: nn.LayerNorm) -> tuple[Stream, Tensor]:
         """Return the stream after the addition, and its norm in the type of autocast's products."""
-        device = self.features.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.features.dtype
-        total, normalized = add_layer_norm(self.features, self.output, norm, self.dropout, dtype)
+        total, normalized = add_layer_norm(self.features, self.output, norm, self.dropout, autocast_dtype(self.features))
         return Stream(total), normalized
 
     def end(self, norm: nn.Module) -> Tensor:

@@ -86,9 +86,5 @@ class RNN(EncoderDecoder[RnnState]):
         return self.decoder.start(memory)
 
     def step(self, state: RnnState, tokens: Tensor) -> tuple[Tensor, RnnState]:
-        features, state = self._continue(state, tokens[:, None])
-        return features[:, 0], state
-
-    def _continue(self, state: RnnState, tokens: Tokens) -> tuple[Features, RnnState]:
-        features, state = self.decoder(self.embedding_dropout(self.target_embedding(tokens)), state)
-        return self.output_dropout(features), state
+        features, state = self.decoder(self.embedding_dropout(self.target_embedding(tokens[:, None])), state)
+        return self.output_dropout(features)[:, 0], state

@@ -18,7 +18,7 @@ from attent.models.rnn_attention import Local, RecurrentAttention
 from attent.models.settings import RnnSettings
 from attent.ops import attention_rnn
 from attent.ops.attention_rnn import Layer, Source, bahdanau, luong
-from attent.ops.rnn import product_dtype
+from attent.ops.autograd import autocast_dtype
 from attent.types import Features
 
 
@@ -170,18 +170,12 @@ class AttendingDecoder(RnnDecoder):
         return attention_rnn.decode(lambda: self.fused(embedded, *self._operands(memory)), reference, inputs, self.parameters())
 
     def _operands(self, memory: Memory) -> tuple[Source, list[Layer]]:
-        parameters, values = self.cross_attention.fused_parameters, memory.features.to(product_dtype(memory.features))
+        parameters, values = self.cross_attention.fused_parameters, memory.features.to(autocast_dtype(memory.features))
         assert parameters is not None
         source = Source(values, self.cross_attention.score.lower_key(values).features, memory.lengths, *parameters)
         states = self.first_states(ends(memory.features, memory.lengths))
         layers = zip(self.recurrent.layers, states, strict=True)
         return source, [Layer(state.hidden, state.cell, *layer.parameters()) for layer, state in layers]
-
-    def report_map(self, queries: list[Tensor], state: RnnState) -> None:
-        """Report one map of the queries (B, E) of all steps; nothing if none were collected."""
-        if queries:
-            source, steps = source_of(state), state.next_steps(len(queries))
-            self.cross_attention.report_map(torch.stack(queries, 1), source, state.lengths, steps)
 
 
 def source_of(state: RnnState) -> KeyValueCache:
@@ -205,22 +199,23 @@ class BahdanauDecoder(AttendingDecoder):
         self.asked = linear(settings.embedding_width, settings.width) if settings.token_in_query else None
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
-        layers, attention, project_context = state.layers, self.cross_attention, self.recurrent.share(embedded.shape[-1])
+        layers, lowest, attention, source = state.layers, self.recurrent.layers[0], self.cross_attention, source_of(state)
+        project_context = lowest.share(embedded.shape[-1])
         query_terms = None if self.asked is None else self.asked(embedded)  # (B, T, E)
-        prepared = attention.prepare(layers[-1].hidden[:, None], source_of(state), state.lengths)
+        prepared = attention.prepare(layers[-1].hidden[:, None], source, state.lengths)
         states: list[Tensor] = []
         contexts: list[Tensor] = []
         queries: list[Tensor] = []
         # The gates' products with the tokens are computed for all steps at once.
-        for step, gates in enumerate(self.recurrent.gates(embedded).unbind(1)):
+        for step, gates in enumerate(lowest.gates(embedded).unbind(1)):
             query = layers[-1].hidden if query_terms is None else layers[-1].hidden + query_terms[:, step]
             context = attention.context(prepared, query[:, None])[:, 0]  # (B, memory_width)
             layers = self.recurrent.step(gates + project_context(context), layers)
             states.append(layers[-1].hidden)
             contexts.append(context)
-            if is_watched():
-                queries.append(query)
-        self.report_map(queries, state)
+            queries.append(query)
+        if is_watched():
+            attention.report_map(torch.stack(queries, 1), source, state.lengths)
         return self.output(torch.stack(states, 1), embedded, torch.stack(contexts, 1)), replace(state, layers=layers)
 
     def fused(self, embedded: Features, source: Source, layers: list[Layer]) -> Features:
@@ -263,11 +258,12 @@ class LuongDecoder(AttendingDecoder):
 
     def _forward_stepwise(self, embedded: Features, state: RnnState, steps: Tensor | None) -> tuple[Features, RnnState]:
         layers, input_feed, attention, source = state.layers, state.beside, self.cross_attention, source_of(state)
-        project_feed = self.recurrent.share(embedded.shape[-1])
+        lowest = self.recurrent.layers[0]
+        project_feed = lowest.share(embedded.shape[-1])
         prepared = attention.prepare(layers[-1].hidden[:, None], source, state.lengths, None if steps is None else steps[:, :1])
         outputs: list[Tensor] = []
         queries: list[Tensor] = []
-        for step, gates in enumerate(self.recurrent.gates(embedded).unbind(1)):
+        for step, gates in enumerate(lowest.gates(embedded).unbind(1)):
             layers = self.recurrent.step(gates + project_feed(input_feed), layers)
             query = layers[-1].hidden
             if steps is not None:
@@ -275,9 +271,9 @@ class LuongDecoder(AttendingDecoder):
                 prepared = attention.prepare(query[:, None], source, state.lengths, steps[:, step : step + 1])
             input_feed = self.output(attention.context(prepared, query[:, None])[:, 0], query)  # (B, embedding_width)
             outputs.append(input_feed)
-            if is_watched():
-                queries.append(query)
-        self.report_map(queries, state)
+            queries.append(query)
+        if is_watched():
+            attention.report_map(torch.stack(queries, 1), source, state.lengths, steps)
         return torch.stack(outputs, 1), state.advance(layers, embedded.shape[1], input_feed)
 
 

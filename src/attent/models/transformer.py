@@ -114,14 +114,10 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
     def step(self, state: TransformerState | IncrementalState, tokens: Tensor) -> tuple[Tensor, TransformerState | IncrementalState]:
         if isinstance(state, IncrementalState):
             return transformer_packing.decode_step(self.decoder, self.target_embedding, state, tokens)
-        features, state = self._continue(state, tokens[:, None])
-        return features[:, 0], state
+        features = self.target_embedding(tokens[:, None], state.length)
+        features, written = self.decoder(features, state.written, state.source, state.lengths)
+        return features[:, 0], replace(state, length=state.length + 1, written=written)
 
     def _start(self, memory: Memory) -> TransformerState:
         source = tuple(layer.cross_attention.remember(memory.features) for layer in self.decoder.layers)
         return TransformerState(0, memory.lengths, (None,) * len(source), source)
-
-    def _continue(self, state: TransformerState, tokens: Tokens) -> tuple[Features, TransformerState]:
-        features = self.target_embedding(tokens, state.length)
-        features, written = self.decoder(features, state.written, state.source, state.lengths)
-        return features, replace(state, length=state.length + tokens.shape[1], written=written)

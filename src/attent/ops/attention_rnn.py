@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
-from attent.ops.rnn import DTYPES, GateSlice, RnnSteps
+from attent.ops.rnn import DTYPES, RnnSteps
 
 # Features are padded to a multiple of this, so that they end with whole registers.
 LANES = 16
@@ -158,7 +158,7 @@ class StackSteps:
         """
         for index, (unit, layer) in enumerate(zip(self.units, self.layers, strict=True)):
             # The product of the layer below lies in one place for all steps.
-            inputs = GateSlice(self.products[index - 1].expand(self.shape[0], -1, -1), self.gates) if index else GateSlice(gates)
+            inputs = self.products[index - 1].expand(self.shape[0], -1, -1)[..., self.gates :] if index else gates
             unit.forward(step, inputs, self.products[index][0], layer.bias, None if index else extra, layer.input_bias)
             torch.mm(unit.operands_after[step], self.weights[index].T, out=self.products[index][0])
 
@@ -191,7 +191,7 @@ class StackSteps:
             is_read, is_top = step + 1 < len(self.dproducts[index]), index == len(self.units) - 1
             if is_read:
                 torch.mm(self.dproducts[index][step + 1], self.weights[index], out=self.dstates[index])
-            dinputs = GateSlice(self.dproducts[index - 1][1:], self.gates) if index else GateSlice(dgates)
+            dinputs = self.dproducts[index - 1][1:, :, self.gates :] if index else dgates
             dstate = self.dstates[index] if is_read else None
             self.units[index].backward(step, dstate, dstates if is_top else None, dinputs, self.dproducts[index])
 

@@ -71,6 +71,11 @@ def is_autocast(device: torch.device) -> bool:
     return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
 
 
+def autocast_dtype(like: Tensor) -> torch.dtype:
+    """Return the type in which products with a tensor are computed: autocast's, or its own."""
+    return torch.get_autocast_dtype(like.device.type) if is_autocast(like.device) else like.dtype
+
+
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """Return a context with autocast off, which would round scores to 16 bits."""
     return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()

@@ -62,7 +62,10 @@ class DropoutMask:
     def keep_mask(self) -> Tensor:
         """Return which weights stay, boolean (B, H, Tq, Tk)."""
         if self._is_native:
-            return torch.ops.attent.kept(self.row, self.column, threshold(self.probability))
+            mask = torch.empty(*self.row.shape[:-1], len(self.column), dtype=torch.bool)
+            words = (self.row.to(torch.int32).contiguous(), self.column.to(torch.int32).contiguous())
+            native.run("attent_dropout_mask", (*words, mask), self.row.numel(), len(self.column), threshold(self.probability))
+            return mask
         return _hash((self.row + self.column) & WORD) >= threshold(self.probability)
 
     def apply(self, weights: Tensor, groups: slice, rows: slice, out: Tensor) -> Tensor:
@@ -141,18 +144,3 @@ class _Dropout(torch.autograd.Function):
             mask = feature_mask(gradient, ctx.probability, ctx.seed).keep_mask().view(gradient.shape)
             return gradient * mask / (1.0 - ctx.probability), None, None
         return _Dropout.apply(gradient, ctx.probability, ctx.seed), None, None
-
-
-@torch.library.custom_op("attent::kept", mutates_args=())
-def _native_keep_mask(row: Tensor, column: Tensor, threshold: int) -> Tensor:
-    """Compare the hashes of rows (B, H, Tq, 1) and columns (Tk,) in the library."""
-    mask = torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool)
-    if mask.numel():
-        words = (row.to(torch.int32).contiguous(), column.to(torch.int32).contiguous())
-        native.run("attent_dropout_mask", (*words, mask), row.numel(), column.numel(), threshold)
-    return mask
-
-
-@_native_keep_mask.register_fake
-def _(row: Tensor, column: Tensor, threshold: int) -> Tensor:
-    return torch.empty(*row.shape[:-1], column.shape[0], dtype=torch.bool, device=row.device)

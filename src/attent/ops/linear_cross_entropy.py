@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from attent.ops import native
+from attent.ops.autograd import autocast_dtype
 from attent.ops.eligibility import can_run_native, can_use_amx
 
 # Logits that PyTorch holds at a time, and tokens below which products become slow. The library works in place and reads each logit while
@@ -44,9 +45,7 @@ def linear_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, 
     Returns:
         A scalar, float32 at least.
     """
-    device = features.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype
-    return _LinearCrossEntropy.apply(features, weight, bias, target, label_smoothing, dtype, torch.is_grad_enabled())
+    return _LinearCrossEntropy.apply(features, weight, bias, target, label_smoothing, autocast_dtype(features), torch.is_grad_enabled())
 
 
 class _LinearCrossEntropy(torch.autograd.Function):

@@ -5,7 +5,7 @@ Between the matrix products of a step, the library computes all that a cell does
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,6 @@ from attent.ops.eligibility import can_run_native
 
 DTYPES = (torch.float32, torch.bfloat16)
 States = tuple[Tensor, Tensor, Tensor | None]
-
-
-def product_dtype(like: Tensor) -> torch.dtype:
-    """Return the type in which products with a tensor are computed: autocast's, or its own."""
-    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else like.dtype
 
 
 def rnn(
@@ -121,21 +116,6 @@ def forward_fused(
     return _FusedRnn.apply(gates, weight, bias, hidden, cell, lengths, is_reversed)
 
 
-class GateSlice(NamedTuple):
-    """Features of a tensor of all steps (T, B, n), from `begin` on: a term of the gates, or the place of its gradients."""
-
-    tensor: Tensor
-    begin: int = 0
-
-    def strides(self) -> tuple[int, int]:
-        """Return the strides from step to step and from row to row."""
-        return self.tensor.stride(0), self.tensor.stride(1)
-
-    def view(self) -> Tensor:
-        """Return the features."""
-        return self.tensor[..., self.begin :] if self.begin else self.tensor
-
-
 class RnnSteps:
     """All steps of one layer: its states, and what their gradients need. Tensors hold one step after another.
 
@@ -174,7 +154,7 @@ class RnnSteps:
     def forward(
         self,
         step: int,
-        inputs: GateSlice,
+        inputs: Tensor,
         hidden_gates: Tensor,
         hidden_bias: Tensor,
         extra: Tensor | None = None,
@@ -184,14 +164,14 @@ class RnnSteps:
 
         Args:
             step: its index.
-            inputs: the input's term of the gates.
+            inputs: the input's term of the gates, of all steps (T, B, gates).
             hidden_gates: the state's term at this step, (B, gates, …).
             hidden_bias: added to it.
             extra: added to the input's term at this step.
             bias: added to it too.
         """
         tensors = (
-            inputs.view(),
+            inputs,
             extra,
             hidden_gates,
             bias,
@@ -204,7 +184,7 @@ class RnnSteps:
             self.activations,
             self.lengths,
         )
-        numbers = (*self.shape[1:], step, *inputs.strides(), hidden_gates.stride(0), self.is_half, self.is_lstm)
+        numbers = (*self.shape[1:], step, *inputs.stride()[:2], hidden_gates.stride(0), self.is_half, self.is_lstm)
         native.run("attent_rnn_cell", tensors, *numbers)
 
     def start_backward(self, hidden: Tensor | None, cell: Tensor | None) -> None:
@@ -215,14 +195,14 @@ class RnnSteps:
     def _copy(self, gradient: Tensor | None) -> Tensor:
         return torch.zeros(self.shape[1:]) if gradient is None else gradient.clone(memory_format=torch.contiguous_format)
 
-    def backward(self, step: int, product: Tensor | None, doutputs: Tensor | None, dinputs: GateSlice, dhidden_gates: Tensor) -> None:
+    def backward(self, step: int, product: Tensor | None, doutputs: Tensor | None, dinputs: Tensor, dhidden_gates: Tensor) -> None:
         """Compute the gradients of one step; `dhidden` is then that of the state before it, but for its products.
 
         Args:
             step: its index.
             product: the gradient that products with the state after the step add, (B, E).
             doutputs: the gradients of all outputs, (T, B, E).
-            dinputs: receives the gradients of the input's term of the gates.
+            dinputs: receives the gradients of the input's term of the gates, of all steps (T, B, gates).
             dhidden_gates: receives those of the state's term, of all steps (T, B, gates, …).
         """
         tensors = (
@@ -234,12 +214,12 @@ class RnnSteps:
             self.dcell,
             product,
             doutputs,
-            dinputs.view(),
+            dinputs,
             dhidden_gates,
             self.lengths,
         )
         has_half_outputs = doutputs is not None and doutputs.dtype == torch.bfloat16
-        strides = (*dinputs.strides(), dhidden_gates.stride(0), dhidden_gates.stride(1))
+        strides = (*dinputs.stride()[:2], *dhidden_gates.stride()[:2])
         native.run("attent_rnn_cell_gradients", tensors, *self.shape[1:], step, *strides, self.is_half, has_half_outputs, self.is_lstm)
 
 
@@ -259,10 +239,10 @@ class _FusedRnn(torch.autograd.Function):
         shape = (gates.shape[0], gates.shape[1], hidden.shape[1])
         layer = RnnSteps(cell is not None, shape, gates.dtype, is_reversed, None if lengths is None else lengths.contiguous())
         layer.start(hidden, cell)
-        inputs, hidden_gates = GateSlice(gates), torch.empty_like(gates[0])
+        hidden_gates = torch.empty_like(gates[0])
         for step in layer.order:
             torch.mm(layer.operands[step], weight.T, out=hidden_gates)
-            layer.forward(step, inputs, hidden_gates, bias)
+            layer.forward(step, gates, hidden_gates, bias)
         ctx.layer, ctx.weight = layer, weight
         ctx.set_materialize_grads(False)
         last = layer.order[-1]
@@ -279,9 +259,9 @@ class _FusedRnn(torch.autograd.Function):
         layer.start_backward(dhidden, dcell)
         dgates = weight.new_empty(*layer.shape[:2], layer.gates)
         dhidden_gates = dgates if layer.is_lstm else torch.empty_like(dgates)
-        product, dinputs = weight.new_empty(layer.shape[1:]), GateSlice(dgates)
+        product = weight.new_empty(layer.shape[1:])
         for number, step in enumerate(reversed(layer.order)):
-            layer.backward(step, product if number else None, doutputs, dinputs, dhidden_gates)
+            layer.backward(step, product if number else None, doutputs, dgates, dhidden_gates)
             torch.mm(dhidden_gates[step], weight, out=product)
         rows = dhidden_gates.flatten(0, 1)
         dweight = (rows.T @ layer.operands.flatten(0, 1)).float()
