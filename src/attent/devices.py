@@ -5,6 +5,7 @@ The functions import PyTorch themselves, so that commands can list the names wit
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from attent.errors import DeviceError, UnknownNameError
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 KINDS = (AUTO, "cpu", "cuda", "mps")
+
+
+def core_count() -> int:
+    """Return the number of the processor's cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def device_of(name: str | torch.device = AUTO) -> torch.device:

@@ -49,7 +49,7 @@ def test_the_update_is_that_of_the_training_loop(data: Bitext) -> None:
     fed.load_state_dict(alone.state_dict())
     from attent.training.loop import train
 
-    train(alone, data, settings, progress=bench_training.silent_progress())
+    train(alone, data, settings, progress=bench_training.SilentProgress())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench_training, "build", lambda *sizes: fed)
         update = attent_update(SMALL, PIECES, ComputeConfig("float32", 1), data, TOKENS)

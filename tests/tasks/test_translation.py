@@ -6,10 +6,11 @@ import torch
 
 from attent.data.batches import BatchSize
 from attent.data.dates import dates
+from attent.data.text import Pair
 from attent.decoding.translator import Translator
 from attent.models.build import build
 from attent.tasks.settings import parse
-from attent.tasks.translation import TranslationTask, evaluate_generated
+from attent.tasks.translation import TranslationTask, evaluate_generated, sample_lines
 
 SETTINGS = parse(
     """
@@ -80,3 +81,20 @@ def test_a_set_without_pairs_is_not_judged() -> None:
     translator = Translator(build(SETTINGS.model, *(tokenizer.size for tokenizer in tokenizers)), *tokenizers)
     assert evaluate_generated(translator, {"none": []}) == {}
     assert set(evaluate_generated(translator, {"some": corpus.validation})["some"]) == {"pairs", "exact_match", "year_alignment", "AER"}
+
+
+PAIRS = [Pair(f"s{number}", f"t{number}") for number in range(9)]
+
+
+def test_three_samples_are_taken_evenly_and_the_same_every_time() -> None:
+    lines = sample_lines(PAIRS, [f"x{number}" for number in range(9)])
+    assert lines == [f"  s{row}  →  x{row}  (right: t{row})" for row in (1, 4, 7)]
+
+
+def test_there_are_fewer_samples_of_fewer_pairs() -> None:
+    assert sample_lines(PAIRS[:2], ["a", "b"]) == ["  s0  →  a  (right: t0)", "  s1  →  b  (right: t1)"]
+    assert sample_lines([], []) == []
+
+
+def test_a_right_sample_has_no_correction() -> None:
+    assert sample_lines(PAIRS[:1], ["t0"]) == ["  s0  →  t0"]

@@ -26,10 +26,11 @@ from attent.runs.weights import read_tensors
 from attent.tasks import translation
 from attent.tasks.recipe import follow, prepare_examples, resume
 from attent.tasks.settings import parse, read
+from attent.tasks.task import Vocabularies
 from attent.training.checkpoint import latest_checkpoint, read_state
-from attent.training.distributed import SINGLE_PROCESS, is_main_process, process_group, silent_progress
+from attent.training.distributed import SINGLE_PROCESS, is_main_process, process_group
 from attent.training.loop import train
-from attent.training.progress import Progress
+from attent.training.progress import Progress, SilentProgress
 
 TOKENIZER = CharTokenizer("ab")
 
@@ -165,7 +166,7 @@ def read_in_parts(file: Path, places: list[int]) -> tuple[list[str], int]:
     os.environ["LOCAL_RANK"] = str(places[int(os.environ["RANK"])])
     settings = parse(f'[text]\ntrain = "{file}"\nvalid = "{file.parent / "valid.tsv"}"\n[training]\nupdates = 1\nbatch_pairs = 7\n', "")
     with process_group() as processes, patch.object(translation, "pair_corpus", wraps=pair_corpus) as reading:
-        bitext, corpus = prepare_examples(processes, settings, DIGITS, DIGITS)
+        bitext, corpus = prepare_examples(processes, settings, Vocabularies({}, (DIGITS, DIGITS)))
         batches, seen = bitext.stream(BatchSize(7), 1), list[str]()
         for _ in range(len(bitext.epoch_plan(BatchSize(7), 1, 0))):
             batch, _ = processes.next_part(batches)
@@ -203,7 +204,7 @@ def test_other_data_is_noticed(small, together) -> None:
 def in_time(small: Any) -> int:
     with process_group() as processes:
         how = small.settings(updates=None, minutes=0.3 / 60, patience=10**9, validate_every=10**9)
-        return train(small.model("transformer", 0.0), small.data, how, progress=silent_progress(), processes=processes).updates
+        return train(small.model("transformer", 0.0), small.data, how, progress=SilentProgress(), processes=processes).updates
 
 
 def test_all_end_at_the_same_update_when_time_is_up(small, together) -> None:
@@ -230,7 +231,7 @@ def followed(folder: Path, file: Path) -> tuple[Any, str]:
 
 def gone_on(folder: Path, trust_code: bool = False) -> Any:
     folder = folder if os.environ["RANK"] == "0" else folder / "nowhere"
-    return resume(folder, {"updates": 9}, trust_code=trust_code, progress=silent_progress())
+    return resume(folder, {"updates": 9}, trust_code=trust_code, progress=SilentProgress())
 
 
 def of_standard_input(folder: Path) -> None:
@@ -272,7 +273,7 @@ def test_frozen_embeddings_stay_as_they_start_in_every_process(together, setting
     )
     text = settings_file.read_text(encoding="utf-8") + f"averaging = 'ema'\nsharded = {str(sharded).lower()}\n"
     recipe.write_text(f"{text}[vectors]\nsource = {json.dumps(str(vectors))}\nfrozen = true\n", encoding="utf-8")
-    follow(override(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=silent_progress())
+    follow(override(read(recipe), updates=1, sharded=False), tmp_path / "alone", progress=SilentProgress())
     together(2, followed, tmp_path / "run", recipe)
     together(2, gone_on, tmp_path / "run")
     alone, run = (read_tensors(tmp_path / name / "model.safetensors") for name in ("alone", "run"))

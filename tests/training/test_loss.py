@@ -18,9 +18,10 @@ from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
 from attent.training.autotune import Precision
-from attent.training.distributed import process_group, silent_progress
+from attent.training.distributed import process_group
 from attent.training.loop import train
 from attent.training.loss import classification_loss, masked_lm_loss, masked_lm_scores, mean_loss, translation_loss
+from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 
 
@@ -171,7 +172,7 @@ def go(**values: object) -> tuple[dict[int, float], list[float]]:
             TrainingSettings.model_validate(least | values),
             loss=masked_lm_loss,
             log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
-            progress=silent_progress(),
+            progress=SilentProgress(),
             processes=processes,
         )
     return losses, torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()

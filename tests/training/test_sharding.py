@@ -14,9 +14,10 @@ from attent.errors import RunError
 from attent.runs.weights import tensors_of
 from attent.training.averaging import WeightAverage
 from attent.training.checkpoint import latest_checkpoint, read_state
-from attent.training.distributed import process_group, silent_progress
+from attent.training.distributed import process_group
 from attent.training.loop import Training
 from attent.training.optimizer import optimizer_state
+from attent.training.progress import SilentProgress
 from attent.training.sharding import Sharded
 
 # With the usual epsilon Adam would make steps of rounding where a gradient is nothing else, such as that of the keys' bias.
@@ -113,7 +114,7 @@ def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:
     total = sum(weight.numel() for weight in model.parameters())
     settings = small.settings(sharded=True, averaging="ema", clip=None)
     with process_group() as processes:
-        training = Training(model, small.data, settings, dict, lambda record: None, silent_progress(), None, processes)
+        training = Training(model, small.data, settings, dict, lambda record: None, SilentProgress(), None, processes)
         training.train_step()
         training.batch_loss(next(training.batches), 0.1, "float32")[0].backward()
         held = {name: [] for name in ("weights", "exp_avg", "exp_avg_sq", "mean", "gradients")}

@@ -10,7 +10,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, Self, TypeVar, overload
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -288,8 +288,8 @@ class Bitext(Examples[Batch]):
         return [sequences.lengths for sequences in (self.source, self.target)]
 
 
-class EpochPlan(Sequence[np.ndarray]):
-    """The rows of each batch of an epoch.
+class EpochPlan:
+    """The rows of each batch of an epoch, by the number of the batch.
 
     Args:
         rows: all rows, batch by batch, (N,).
@@ -303,13 +303,7 @@ class EpochPlan(Sequence[np.ndarray]):
     def __len__(self) -> int:
         return len(self.order)
 
-    @overload
-    def __getitem__(self, index: int) -> np.ndarray: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[np.ndarray]: ...
-    def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> np.ndarray:
         batch = int(self.order[index])
         return self._rows[int(self._ends[batch - 1]) if batch else 0 : int(self._ends[batch])]
 

@@ -22,9 +22,10 @@ from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.models.build import build
 from attent.models.settings import TRANSFORMER_PRESETS, RnnSettings, TransformerSettings
 from attent.training.autotune import ComputeConfig, Precision
-from attent.training.distributed import Processes, silent_progress
+from attent.training.distributed import Processes
 from attent.training.loop import Training
 from attent.training.memory import limit_heap
+from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 
 Update = Callable[[Batch], None]
@@ -95,7 +96,7 @@ def attent_update(
         updates=2**31, batch_tokens=tokens, schedule="constant", warmup=0, precision=compute.precision, threads=compute.threads
     )
     source, module = _FixedBatch(), build(model, pieces, pieces).to(device)
-    training = Training(module, data, settings, dict, lambda record: None, silent_progress(), None, source)
+    training = Training(module, data, settings, dict, lambda record: None, SilentProgress(), None, source)
 
     def update(batch: Batch) -> None:
         source.batch = batch

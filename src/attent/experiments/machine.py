@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from attent.devices import described
+from attent.devices import core_count, described
 
 CPU = torch.device("cpu")
 
@@ -30,10 +30,9 @@ def processor() -> str:
 
 def machine_info(device: torch.device = CPU) -> dict[str, str | int]:
     """Return the processor, its cores that this process may use, torch's threads, the GPU if that computes, and the versions."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return {
         "processor": processor(),
-        "cores": cores,
+        "cores": core_count(),
         "threads": torch.get_num_threads(),
         **({} if device == CPU else {"device": described(device)}),
         "python": platform.python_version(),

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from attent.data.batches import Examples
 from attent.data.readers import STANDARD_INPUT
-from attent.data.tokenizer import Tokenizer
 from attent.devices import AUTO, device_of
 from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
@@ -222,7 +221,8 @@ def _train_as_worker(processes: Processes, device: torch.device) -> Results:
     config = RunConfig.model_validate(message["config"])
     settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(message["tokenizers"], config)
     model = model_of(config, tokenizers).to(device)
-    examples, corpus = prepare_examples(processes, settings, *tokenizers, files=message["files"], longest=model.longest)
+    vocabularies = replace(Vocabularies.of(config, tokenizers, message["files"]), longest=model.longest)
+    examples, corpus = prepare_examples(processes, settings, vocabularies)
     word_vectors.freeze(config.vectors, model)
     train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)
     # the folder of this corpus is shared with the other processes of this machine until here
@@ -231,27 +231,20 @@ def _train_as_worker(processes: Processes, device: torch.device) -> Results:
 
 
 def prepare_examples(
-    processes: Processes,
-    settings: RunSettings,
-    *tokenizers: Tokenizer,
-    files: Mapping[str, str] | None = None,
-    corpus: Any = None,
-    longest: int | None = None,
+    processes: Processes, settings: RunSettings, vocabularies: Vocabularies, corpus: Any = None
 ) -> tuple[Examples[Any], Any]:
     """Return the training examples: the first process of each machine encodes them, the others open the result.
 
     Args:
         processes: all training processes; all of them call this.
         settings: of the task and its corpus.
-        tokenizers: in the order of the run's config.
-        files: further files of the vocabularies, by name.
+        vocabularies: of the run, with the most positions of a sequence that its model can read.
         corpus: if it has been read already.
-        longest: the most positions of a sequence that the model can read.
 
     Returns:
         The examples, and the corpus if this process has read it; keep it as long as any process uses the examples.
     """
-    task, examples, vocabularies = task_of(settings.task), None, Vocabularies({}, tokenizers, files or {}, longest=longest)
+    task, examples = task_of(settings.task), None
     if processes.is_local_rank0:
         corpus = corpus or task.corpus(settings)
         examples = task.encode(corpus, vocabularies)
@@ -288,9 +281,7 @@ def _train(
         if board:
             board.log(record)
 
-    examples, _ = prepare_examples(
-        processes, settings, *vocabularies.tokenizers, files=vocabularies.files, corpus=corpus, longest=model.longest
-    )
+    examples, _ = prepare_examples(processes, settings, replace(vocabularies, longest=model.longest), corpus)
     digest = _digest(examples)
     if config.digests.get("train", digest) != digest:
         progress.say(f"warning: the {examples.row_name}s to learn are others than those that the run began with")

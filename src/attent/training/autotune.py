@@ -51,12 +51,8 @@ def candidates(settings: TrainingSettings, device: torch.device) -> list[Compute
     return [ComputeConfig(precision, number) for precision in precisions for number in threads]
 
 
-def _call(work: Callable[[], Any]) -> Any:
-    return work()
-
-
 def benchmark(
-    step: Callable[[Precision], None], device: torch.device, configs: Sequence[ComputeConfig], from_rank0: FromRank0 = _call
+    step: Callable[[Precision], None], device: torch.device, configs: Sequence[ComputeConfig], from_rank0: FromRank0 = lambda work: work()
 ) -> dict[ComputeConfig, float]:
     """Return the seconds that a step takes with each configuration.
 
@@ -98,7 +94,7 @@ def autotune(
     device: torch.device,
     log: Log,
     progress: Progress,
-    from_rank0: FromRank0 = _call,
+    from_rank0: FromRank0,
 ) -> ComputeConfig:
     """Return the configuration in which a step takes the least time.
 

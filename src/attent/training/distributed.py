@@ -7,7 +7,6 @@ batch, whatever the number of processes. Process 0 decides, validates, saves and
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -23,11 +22,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from attent.data.batches import BatchStream, Examples
+from attent.devices import core_count
 from attent.errors import DeviceError, RunError
 from attent.models.model import Model
 from attent.training.autotune import Precision
 from attent.training.loss import LossFunction, translation_loss
-from attent.training.progress import Progress
 
 T = TypeVar("T")
 # A loss function bound to its model.
@@ -251,7 +250,7 @@ def process_group(device: torch.device = CPU) -> Iterator[Processes]:
         torch.cuda.set_device(_local_gpu(device))
     # torchrun sets 1 if the variable is unset.
     elif os.environ.get("OMP_NUM_THREADS", "1") == "1":
-        torch.set_num_threads(max(1, _cores() // int(os.environ.get(LOCAL_WORLD, world_size))))
+        torch.set_num_threads(max(1, core_count() // int(os.environ.get(LOCAL_WORLD, world_size))))
     group = None
     try:
         dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=TIMEOUT)
@@ -281,16 +280,6 @@ def is_main_process() -> bool:
 def is_local_main_process() -> bool:
     """Return whether this is the process that prints messages about its machine."""
     return _world_size() == 1 or os.environ.get(LOCAL_RANK, "0") == "0"
-
-
-def silent_progress() -> Progress:
-    """Return a progress line that shows nothing."""
-    return Progress(_NullStream())
-
-
-class _NullStream(io.StringIO):
-    def write(self, text: str) -> int:
-        return len(text)
 
 
 class LossModule(nn.Module):
@@ -327,12 +316,6 @@ def _local_gpu(device: torch.device) -> int:
             f"{processes} processes on this machine need a GPU each, and it has {gpus}: start {gpus}, or train on device 'cpu'"
         )
     return rank
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 SINGLE_PROCESS = Processes()

@@ -23,12 +23,12 @@ from attent.runs.weights import fill, tensors_of
 from attent.training.autotune import ComputeConfig, Precision, autotune, candidates
 from attent.training.averaging import WeightAverage, evaluation_weights
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore
-from attent.training.distributed import SINGLE_PROCESS, Processes, silent_progress
+from attent.training.distributed import SINGLE_PROCESS, Processes
 from attent.training.early_stopping import EarlyStopping
 from attent.training.loss import LossFunction, translation_loss
 from attent.training.memory import limit_heap
 from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done
-from attent.training.progress import Log, Meter, Progress
+from attent.training.progress import Log, Meter, Progress, SilentProgress
 from attent.training.settings import TrainingSettings
 
 Validate = Callable[[], Mapping[str, float]]
@@ -145,7 +145,7 @@ class Training:
             processes = Sharded(processes.rank, processes.world_size)
         if not processes.is_rank0:
             # Process 0 validates, saves and prints.
-            checkpoints, log, progress = None, lambda record: None, silent_progress()
+            checkpoints, log, progress = None, lambda record: None, SilentProgress()
             if not processes.sharded:
                 settings = settings.model_copy(update={"averaging": "none"})
         self.model, self.settings, self.checkpoints, self.processes = model, settings, checkpoints, processes
@@ -332,10 +332,13 @@ def resume_messages(state: TrainingState, fresh: TrainingState, settings: Traini
     """
     threads = state.pace.threads if fresh.processes == state.processes else torch.get_num_threads()
     fresh.pace = ComputeConfig(state.pace.precision, threads if settings.threads == "auto" else settings.threads)
-    comparisons = [(str(fresh.pace), str(state.pace)), (f"torch {fresh.torch}", f"torch {state.torch}"), (fresh.device, state.device)]
-    if fresh.processes != state.processes:
-        comparisons.append((_count(fresh.processes), _count(state.processes)))
-    comparisons.append((_weights(fresh.sharded), _weights(state.sharded)))
+    comparisons = [
+        (str(fresh.pace), str(state.pace)),
+        (f"torch {fresh.torch}", f"torch {state.torch}"),
+        (fresh.device, state.device),
+        (_count(fresh.processes), _count(state.processes)),
+        (_weights(fresh.sharded), _weights(state.sharded)),
+    ]
     changes = [f"{new} instead of {old}" for new, old in comparisons if new != old]
     # Another number of processes also changes the random numbers of dropout.
     digits = "" if fresh.processes != state.processes else " in their last digits"

@@ -82,6 +82,13 @@ class Progress:
         self.stream.flush()
 
 
+class SilentProgress(Progress):
+    """A status line that shows nothing."""
+
+    def _write(self, text: str) -> None:
+        pass
+
+
 class Meter:
     """Accumulates loss and tokens between two records.
 
