@@ -6,6 +6,8 @@ The functions import PyTorch themselves, so that commands can list the names wit
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from attent.errors import DeviceError, UnknownNameError
@@ -21,6 +23,19 @@ def core_count() -> int:
     """Return the number of the processor's cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+@contextmanager
+def limit_threads(threads: int | None = None) -> Iterator[None]:
+    """Compute on this number of threads within the block; on torch's own unless given, whatever the block changes."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def device_of(name: str | torch.device = AUTO) -> torch.device:
@@ -48,8 +63,8 @@ def device_of(name: str | torch.device = AUTO) -> torch.device:
     return torch.device(name)
 
 
-def check_name(name: str) -> None:
-    """Check that a name is a device's, whether or not this machine has the device.
+def check_name(name: str) -> str:
+    """Return a name that is a device's, whether or not this machine has the device.
 
     Raises:
         UnknownNameError: the name is no device's.
@@ -57,6 +72,7 @@ def check_name(name: str) -> None:
     kind, colon, number = name.partition(":")
     if kind not in KINDS or (colon and (kind != "cuda" or not number.isdecimal())):
         raise UnknownNameError("device", name, (*KINDS, "cuda:0"))
+    return name
 
 
 def devices() -> list[str]:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 NUMBER = re.compile(r"[0-9]{1,9}")
 # The bounds of a number in messages.
 BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+AUTO = devices.AUTO
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
+RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
 Device = Annotated[str, typer.Option(metavar=DEVICES, help="Where the model computes; auto takes a GPU through CUDA where there is one.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")]
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from attent.data.batches import Batch, BatchSize, BatchStream, Bitext
-from attent.devices import synchronize
+from attent.devices import limit_threads, synchronize
 from attent.errors import UnknownNameError
 from attent.experiments.machine import CPU, machine_info, peak_memory
 from attent.experiments.plain_pytorch import PlainRnn, PlainTransformer, training_update
@@ -164,8 +164,7 @@ def measure(
         peers: further sides that measure themselves, each once in every round that counts; one that failed is left out.
     """
     rates: dict[str, list[float]] = {side.name: [] for side in sides}
-    threads = torch.get_num_threads()
-    try:
+    with limit_threads():
         for number in range(rounds + 1):
             round_batches = list(itertools.islice(batches, updates))
             tokens = sum(int(batch.source_lengths.sum()) + batch.tokens for batch in round_batches)
@@ -183,8 +182,6 @@ def measure(
                 say(f"round {number} of {rounds}: {name}")
                 if (rate := peer()) is not None:
                     rates.setdefault(name, []).append(rate)
-    finally:
-        torch.set_num_threads(threads)
     return rates
 
 

@@ -11,12 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from attent.data.dates import DatesSettings, dates
 from attent.data.settings import FILES
 from attent.data.text import TranslationCorpus
 from attent.decoding.translator import Translator, load
+from attent.devices import limit_threads
 from attent.errors import ArgumentError, RunError, UnknownNameError
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import write_text
@@ -224,19 +223,16 @@ def train(plans: Sequence[TrainingPlan], folder: Path, *, judging: float = 0.0, 
     bound = f"at most about {total:.0f} minutes" if None not in limits else "by updates alone, so that how long it takes is not known"
     finished = len(plans) - len(unfinished)
     say(f"{len(plans)} training{'s' * (len(plans) > 1)}, {f'{finished} of them' if finished else 'none'} finished already: {bound}")
-    threads = torch.get_num_threads()
     for number, plan in enumerate(unfinished, start=finished + 1):
         say(f"{number}/{len(plans)} {plan.name}")
         path = folder / plan.name
-        try:
+        # the next training chooses among all threads, not among those that this one chose
+        with limit_threads():
             if path.exists():
                 resume(path, {"device": plan.settings.training.device}, progress=progress)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 follow(plan.settings, path, progress=progress)
-        finally:
-            # the next training chooses among all threads, not among those that this one chose
-            torch.set_num_threads(threads)
 
 
 def outcome(plan: TrainingPlan, folder: Path) -> Outcome:

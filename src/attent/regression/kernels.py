@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,14 +16,8 @@ from attent.attention.scores.dot import Dot
 from attent.attention.scores.gaussian import Gaussian
 from attent.errors import ArgumentError, UnknownNameError
 
-
-class KernelParts(NamedTuple):
-    """The arguments of `attend` that compute a kernel."""
-
-    query: Tensor
-    key: Tensor
-    score: Score
-    mask: Mask | None
+# The query, key, score and mask with which `attend` computes a kernel.
+KernelParts = tuple[Tensor, Tensor, Score, Mask | None]
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ class Kernel:
 
     def parts(self, query: Tensor, key: Tensor) -> KernelParts:
         """Return the arguments of `attend` for queries (Tq, D) and keys (Tk, D) in bandwidths."""
-        return KernelParts(query, key, self.score, Within(query.detach(), key.detach(), border=self.border) if self.ends else None)
+        return query, key, self.score, Within(query.detach(), key.detach(), border=self.border) if self.ends else None
 
     def fast_parts(self, query: Tensor, key: Tensor) -> KernelParts:
         """Return arguments for the same weights in fewer operations, for queries and keys near 0.
@@ -66,7 +59,7 @@ class Kernel:
             return self.parts(query, key)
         ones, squares = torch.ones_like(query[:, :1]), key.square().sum(-1, keepdim=True)
         # features in column order, where products with a few of them are faster
-        return KernelParts(torch.cat((query, ones), -1), torch.cat((key.mT, -0.5 * squares.mT)).mT, Dot(), None)
+        return torch.cat((query, ones), -1), torch.cat((key.mT, -0.5 * squares.mT)).mT, Dot(), None
 
     def is_positive(self, distance: Tensor) -> Tensor:
         """Return True where K(|u|) is more than zero."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from attent.devices import synchronize
+from attent.devices import limit_threads, synchronize
 from attent.training.progress import Log, Progress
 from attent.training.settings import TrainingSettings
 
@@ -65,8 +65,7 @@ def benchmark(
         from_rank0: see `Processes.from_rank0`; processes that compute a step together all follow the first one's clock.
     """
     seconds = dict.fromkeys(configs, float("inf"))
-    threads_before = torch.get_num_threads()
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with limit_threads(), torch.random.fork_rng([device] if device.type == "cuda" else []):
         for trial in range(TRIALS + 1):
             best = min(seconds.values())
             remaining = [config for config in configs if trial < 2 or seconds[config] <= DROP_RATIO * best]
@@ -78,7 +77,6 @@ def benchmark(
                 synchronize(device)
                 if trial:
                     seconds[config] = min(seconds[config], time.perf_counter() - start)
-    torch.set_num_threads(threads_before)
     return seconds
 
 

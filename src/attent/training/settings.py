@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from attent.devices import AUTO, check_name
 
@@ -83,7 +83,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     clip: float | None = Field(default=1.0, gt=0)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    device: str = AUTO
+    device: Annotated[str, AfterValidator(check_name)] = AUTO
     sharded: bool = False
     averaging: Literal["none", "ema", "last"] = "none"
     ema_decay: float = Field(default=0.999, gt=0, lt=1)
@@ -102,12 +102,6 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     def table(self) -> dict[str, Any]:
         """Return the table that the run folder stores."""
         return self.model_dump(mode="json", exclude={"device"})
-
-    @field_validator("device")
-    @classmethod
-    def _check_device(cls, name: str) -> str:
-        check_name(name)
-        return name
 
     @model_validator(mode="after")
     def _check_required(self) -> TrainingSettings:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import read_text_pairs
-from attent.cli.options import NUMBER, Device, TrustCode, device_of, loaded
-from attent.devices import AUTO
+from attent.cli.options import AUTO, NUMBER, Device, RunFolder, TrustCode, device_of, loaded
 from attent.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ SYMMETRIZATION = "grow-diag"
 
 
 def align(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     pairs: Annotated[str | None, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; - reads them.")] = None,
     source: Annotated[str | None, typer.Option(help="The sources, a line each, also .gz; with --target.")] = None,
     target: Annotated[str | None, typer.Option(help="Their translations.")] = None,

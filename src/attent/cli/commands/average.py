@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.options import TrustCode
+from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def average(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     last: Annotated[int | None, typer.Option(min=1, help="Take the last so many checkpoints.")] = None,
     best: Annotated[int | None, typer.Option(min=1, help="Take the best so many; all of the best that were kept, unless given.")] = None,
     trust_code: TrustCode = False,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -13,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent import registry
-from attent.cli.options import Device, TrustCode, device_of
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of
 from attent.cli.output import say
-from attent.devices import AUTO
+from attent.devices import limit_threads
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -136,7 +134,7 @@ def train(
 
 @bench.command()
 def translate(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     file: Annotated[Path, typer.Argument(help="Lines to translate, also .gz.")],
     lines: Annotated[int, typer.Option(min=1, help="How many of them.")] = 1000,
     single_lines: Annotated[int, typer.Option("--alone", min=0, help="How many are also translated one at a time.")] = 100,
@@ -162,19 +160,6 @@ def translate(
     with limit_threads(threads):
         report = compare(run, texts, rounds=rounds, single_lines=single_lines, device=torch_device, trust_code=trust_code, say=say)
         show(report, as_json=as_json)
-
-
-@contextmanager
-def limit_threads(threads: int | None) -> Iterator[None]:
-    """Compute on this number of threads within the block; on torch's own unless given."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def show(report: Report, *, as_json: bool) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import read_examples
-from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded
 from attent.cli.output import say, write
-from attent.devices import AUTO
 from attent.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ ALIASES = {"--best": "--top-k"}
 
 
 def classify(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     source: Annotated[
         str,
         typer.Argument(

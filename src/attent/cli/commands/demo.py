@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.options import Device, device_of
+from attent.cli.options import AUTO, Device, device_of
 from attent.cli.output import say, use_color, write
-from attent.devices import AUTO
 
 if TYPE_CHECKING:
     from attent.decoding.translator import Translator

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from attent.cli.options import TrustCode
+from attent.cli.options import RunFolder, TrustCode
 
 # Columns, more than any line needs.
 UNWRAPPED = 10_000
 
 
-def describe(run: Annotated[Path, typer.Argument(help="The run folder.")], trust_code: TrustCode = False) -> None:
+def describe(run: RunFolder, trust_code: TrustCode = False) -> None:
     """Draw a run's model as a tree of parts, with their equations, shapes and parameter counts."""
     from rich.console import Console
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.options import Device, TrustCode, device_of, loaded, search_settings
-from attent.devices import AUTO
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded, search_settings
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     source: Annotated[Path | None, typer.Option(help="Lines to translate, also .gz; the corpus' held-out sets unless given.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their references.")] = None,

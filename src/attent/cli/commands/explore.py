@@ -11,9 +11,8 @@ import typer
 
 from attent import registry
 from attent.cli.inputs import check_utf8, decode_lines, open_source, read_examples
-from attent.cli.options import Device, TrustCode, device_of
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of
 from attent.cli.output import say
-from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ PATIENCE = 3.0
 
 
 def explore(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run, asked the same beside it.")] = None,
     text: Annotated[str, typer.Option(help="The text to begin with.")] = "",
     file: Annotated[str | None, typer.Option(help="A file of it; of pictures or vectors those to choose from, or digits.")] = None,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from attent.cli.inputs import check_utf8
-from attent.cli.options import TrustCode
+from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say, write
 
 ALIASES = {"--quantisation": "--quantization", "--sample": "--source"}
@@ -23,7 +23,7 @@ class Target(StrEnum):
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     to: Annotated[Target, typer.Option(help="ctranslate2, for Transformers of its own parts; onnx, for every translator.")],
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
     quantization: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,

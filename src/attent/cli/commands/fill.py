@@ -6,15 +6,13 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attent.cli.inputs import decode_lines, open_source
-from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded
 from attent.cli.output import say, write
-from attent.devices import AUTO
 from attent.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ ATTENDED = 5
 
 
 def fill(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     text: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")] = "-",
     top_k: Annotated[int, typer.Option(min=1, help="Words for each blank.")] = 5,
     layer: Annotated[int | None, typer.Option(min=0, help="Where it looked in this layer, from 0; the mean of all unless given.")] = None,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attent.cli.inputs import TextPair, check_file, chunks, decode_lines, open_source, split_pair
-from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded
 from attent.data.readers import display_name
-from attent.devices import AUTO
 from attent.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ LINES = 2048
 
 
 def score(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     pairs: Annotated[str, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; or - for standard input.")] = "-",
     device: Device = AUTO,
     trust_code: TrustCode = False,

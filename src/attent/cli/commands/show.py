@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.inputs import check_utf8
-from attent.cli.options import NUMBER, Device, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, NUMBER, Device, RunFolder, TrustCode, device_of, loaded
 from attent.cli.output import say, use_color
-from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ PAGES = (".html", ".htm")
 
 
 def show(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     text: Annotated[str, typer.Argument(help="The text to translate, to fill in or to classify; or a picture to classify.")],
     layer: Annotated[int | None, typer.Option(min=0, help="From 0; the last unless given.")] = None,
     head: Annotated[str, typer.Option(help="From 0; or mean, over all heads; or all, each by itself.")] = "mean",

@@ -12,10 +12,9 @@ import typer
 from typer.core import TyperCommand
 
 from attent.cli.inputs import check_utf8
-from attent.cli.options import DEVICES, TrustCode, device_of
+from attent.cli.options import AUTO, DEVICES, TrustCode, device_of
 from attent.cli.output import say, write
 from attent.cli.settings import corpus_settings, override, resolve_corpus, select_table
-from attent.devices import AUTO
 from attent.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import check_utf8, chunks, decode_lines, open_source
-from attent.cli.options import Device, TrustCode, device_of, loaded, search_settings
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded, search_settings
 from attent.cli.output import say, write
-from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class AlignedTranslation:
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     source: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text, a file of lines, or - for standard input.")] = "-",
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept side by side; greedy search unless given.")] = None,
     n_best: Annotated[int | None, typer.Option(help="Translations of each line; at most the beam, any number of samples.")] = None,

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from attent.cli.options import TrustCode
+from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
 
 def vectors(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: RunFolder,
     out: Annotated[Path, typer.Option(help="The file: .txt as GloVe's, .vec as fastText's, .bin as word2vec's, perhaps with .gz behind.")],
     side: Annotated[str | None, typer.Option(help="Whose embedding: source, unless target is said, or text.")] = None,
     trust_code: TrustCode = False,

@@ -9,9 +9,8 @@ import typer
 
 from attent import registry
 from attent.cli.inputs import check_utf8
-from attent.cli.options import Device, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, Device, TrustCode, device_of, loaded
 from attent.cli.output import write
-from attent.devices import AUTO
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from random import Random
 from typing import TypeVar
 
@@ -22,17 +23,10 @@ JOINERS = "\u200c\u200d"
 def words(text: str) -> set[str]:
     """Return the words of a text (letters, their marks and joiners) and its other characters except digits."""
     result: set[str] = set()
-    word: list[str] = []
-    for character in text:
-        if _in_word(character):
-            word.append(character)
-            continue
-        result.add("".join(word))
-        word.clear()
-        if not character.isdecimal():
-            result.add(character)
-    result.add("".join(word))
-    return result - {""}
+    for is_word, characters in groupby(text, _in_word):
+        part = "".join(characters)
+        result.update([part] if is_word else (character for character in part if not character.isdecimal()))
+    return result
 
 
 def hold_out(patterns: Mapping[str, Sequence[DatePattern]], count: int, draw: Random) -> list[DatePattern]:

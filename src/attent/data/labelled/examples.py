@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -47,23 +46,6 @@ class LabelledBatch(TensorBatch):
         return replace(self, tokens=0)
 
 
-class Rows(Protocol):
-    """Interface of the rows of a corpus to batches."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The number of tokens or vectors of each row, (N,)."""
-        ...
-
-    def read(self, rows: np.ndarray, epoch: int | None) -> Tensor:
-        """Return the model's input of these rows, (B, T) or (B, T, D), augmented unless the epoch is None."""
-        ...
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of the rows by name, for another process."""
-        ...
-
-
 class TextRows:
     """Texts as tokens.
 
@@ -72,11 +54,7 @@ class TextRows:
     """
 
     def __init__(self, tokens: Sequences) -> None:
-        self._tokens = tokens
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return self._tokens.lengths
+        self._tokens, self.lengths = tokens, tokens.lengths
 
     def read(self, rows: np.ndarray, epoch: int | None) -> Tensor:
         return torch.from_numpy(self._tokens.pad(rows, KEY_MULTIPLE).astype(np.int64))
@@ -128,6 +106,11 @@ class PictureRows:
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {"pixels": self._pixels}
+
+
+# The rows of a corpus: their lengths in tokens or vectors, (N,); `read`, the model's input of some, (B, T) or (B, T, D), augmented unless
+# the epoch is None; and `arrays`, by name, for another process.
+Rows = TextRows | VectorRows | PictureRows
 
 
 class LabelledExamples(Examples[LabelledBatch]):
