@@ -66,6 +66,19 @@ def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, t
     return (load if task is None else LOADERS[task])(run, device, trust_code=trust_code)
 
 
+def head_number(head: str | None, choices: str) -> int | None:
+    """Return the number of a head; None for the mean over all heads, which is meant unless one is given.
+
+    Raises:
+        ArgumentError: it is neither; the message names the choices.
+    """
+    if head in (None, "mean"):
+        return None
+    if not NUMBER.fullmatch(head):
+        raise ArgumentError(f"--head must be a number from 0{choices}, got {head!r}")
+    return int(head)
+
+
 def search_settings(**options: Any) -> SearchSettings:
     """Return the settings of a search, of those options that are not None.
 

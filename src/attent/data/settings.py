@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -16,7 +16,17 @@ File = Annotated[str, Field(min_length=1)]
 FILES = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target")
 
 
-class LinesSettings(BaseModel, extra="forbid", frozen=True):
+class FilesSettings(BaseModel, extra="forbid", frozen=True):
+    """Settings of a corpus in files of text."""
+
+    @model_validator(mode="after")
+    def _standard_input_once(self) -> Self:
+        if [getattr(self, name, None) for name in (*FILES, "test")].count(STANDARD_INPUT) > 1:
+            raise ArgumentError("standard input (-) can be read once only")
+        return self
+
+
+class LinesSettings(FilesSettings, frozen=True):
     """Settings of lines for masked language models; a file may be gzipped (.gz), and one may be standard input (-)."""
 
     train: File = Field(description="the lines to train on")
@@ -27,19 +37,13 @@ class LinesSettings(BaseModel, extra="forbid", frozen=True):
     maximum_length: int = Field(256, ge=1, description="tokens: lines that are longer are neither trained nor validated on")
     seed: int = Field(0, ge=0, description="of the split into training and validation")
 
-    @model_validator(mode="after")
-    def _standard_input_once(self) -> LinesSettings:
-        if self.train == self.valid == STANDARD_INPUT:
-            raise ArgumentError("standard input (-) can be read once only")
-        return self
-
     @property
     def size(self) -> int | None:
         """The number of the tokenizer's ids, unless that is automatic."""
         return None if self.vocabulary == "auto" else self.vocabulary
 
 
-class TextSettings(BaseModel, extra="forbid", frozen=True):
+class TextSettings(FilesSettings, frozen=True):
     """Settings of a corpus of pairs; each file may be gzipped (.gz), and one may be standard input (-)."""
 
     train: File | None = Field(None, description="pairs to train on: a .tsv, or a .jsonl with source and target")
@@ -71,8 +75,6 @@ class TextSettings(BaseModel, extra="forbid", frozen=True):
                 raise ArgumentError(f"{name} takes one file of pairs ({name}), or two files ({name}_source and {name}_target)")
         if self.train is None and self.train_source is None:
             raise ArgumentError("there is nothing to train on: give train, or train_source and train_target")
-        if [getattr(self, name) for name in FILES].count(STANDARD_INPUT) > 1:
-            raise ArgumentError("standard input (-) can be read once only")
         return self
 
     @model_validator(mode="after")

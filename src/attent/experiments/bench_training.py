@@ -223,9 +223,8 @@ def compare(
     """
     torch.manual_seed(0)
     limit_heap()
-    all_threads = torch.get_num_threads()
-    sides = make_sides(model, pieces, data, tokens, threads=threads or (all_threads,), compiled=compiled, device=device)
-    torch.set_num_threads(all_threads)
+    with limit_threads():
+        sides = make_sides(model, pieces, data, tokens, threads=threads or (torch.get_num_threads(),), compiled=compiled, device=device)
     rates = measure(sides, data.stream(BatchSize(tokens=tokens), 1), rounds, updates, device=device, say=say, peers=peers)
     peak = peak_memory(device)
     notes = [] if peak is None else [f"Most memory held, all sides in one process: {peak:,.0f} MiB."]

@@ -162,8 +162,9 @@ def _summary_table(corpus: LengthCorpus, rows: Sequence[dict[str, Any]]) -> Resu
 def _length_table(corpus: LengthCorpus, series: Sequence[Series]) -> ResultTable:
     columns = [Column("length", f"source, mean {corpus.unit}", ".0f"), Column("sentences", "sentences")]
     columns += [Column(line.name, line.name) for line in series]
-    rows: list[dict[str, Any]] = []
-    for points in zip(*(line.points for line in series), strict=True):
-        row: dict[str, Any] = {"length": points[0].x, "sentences": str(points[0].sentences)}
-        rows.append(row | {line.name: f"{p.y:.1f} [{p.low:.1f}, {p.high:.1f}]" for line, p in zip(series, points, strict=True)})
+    rows = [
+        {"length": points[0].x, "sentences": str(points[0].sentences)}
+        | {line.name: f"{p.y:.1f} [{p.low:.1f}, {p.high:.1f}]" for line, p in zip(series, points, strict=True)}
+        for points in zip(*(line.points for line in series), strict=True)
+    ]
     return ResultTable(f"{corpus.measure.name[:1].upper()}{corpus.measure.name[1:]} by source length", columns, rows)

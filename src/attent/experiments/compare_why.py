@@ -104,10 +104,15 @@ def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: O
     for (score, width), by_seed in plans.items():
         outcomes = [trainings.outcome(plan, options.out) for plan in by_seed]
         losses, settings = [outcome.loss for outcome in outcomes], by_seed[0].settings
-        row = {"score": score, "width": width, "loss": float(np.mean(losses)), "losses": losses}
-        row["updates"] = float(np.mean([outcome.updates for outcome in outcomes]))
-        row["entropy_random"] = random_entropy(score, width)
-        row["entropy_model"] = model_entropy(settings.model, trainings.dates_corpus(settings.dates).validation[:SENTENCES])
+        row = {
+            "score": score,
+            "width": width,
+            "loss": float(np.mean(losses)),
+            "losses": losses,
+            "updates": float(np.mean([outcome.updates for outcome in outcomes])),
+            "entropy_random": random_entropy(score, width),
+            "entropy_model": model_entropy(settings.model, trainings.dates_corpus(settings.dates).validation[:SENTENCES]),
+        }
         rows.append(row)
         points[score].append(Point(float(width), row["loss"], by_seed=tuple(losses)))
     columns = [
@@ -152,10 +157,9 @@ def _points_table(
     title: str, heading: str, figure: Figure, x_values: Sequence[float], form: Callable[[float], str] = "{:.2g}".format
 ) -> ResultTable:
     """Return a table of a figure's points at these values of x, a column for each line; empty cells behind a line's end."""
-    rows: list[dict[str, Any]] = []
-    for x in x_values:
-        row: dict[str, Any] = {"x": f"{x:g}"}
-        rows.append(row | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x})
+    rows = [
+        {"x": f"{x:g}"} | {line.name: form(point.y) for line in figure.series for point in line.points if point.x == x} for x in x_values
+    ]
     return ResultTable(title, [Column("x", heading), *(Column(line.name, line.name) for line in figure.series)], rows)
 
 

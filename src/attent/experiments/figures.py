@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from attent.errors import needs
 from attent.runs.durable import new_file
+from attent.views.picture import new_figure
 
 # Wong (2011), "Points of view: Color blindness", https://doi.org/10.1038/nmeth.1618
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -93,11 +93,9 @@ def plot(figure: Figure) -> Any:
     Raises:
         AttentError: matplotlib is not installed.
     """
-    with needs("pictures need matplotlib", "plot"):
-        from matplotlib.figure import Figure as Picture
     x_values = list(dict.fromkeys(point.x for series in figure.series for point in series.points))
     names = [str(x) for x in x_values] if figure.kind == "dots" else []
-    picture = Picture(figsize=(max(6.4, 1.5 + 0.62 * len(names)), 4.2), layout="constrained")
+    picture = new_figure(max(6.4, 1.5 + 0.62 * len(names)), 4.2)
     axes = picture.subplots()
     for number in range(len(figure.series)):
         _plot_series(axes, figure, number, names)

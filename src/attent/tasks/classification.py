@@ -21,7 +21,7 @@ from attent.evaluation.classes import Confusion, confusion
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
-from attent.training.loss import LossFunction, classification_loss
+from attent.training.loss import classification_loss
 
 # Confusions to show after a validation.
 MAX_SHOWN = 3
@@ -62,9 +62,7 @@ class ClassificationCorpus:
 class ClassificationTask(Task[ClassificationCorpus]):
     """Learns to classify a sequence by its [CLS] vector."""
 
-    @property
-    def loss(self) -> LossFunction:
-        return classification_loss
+    loss = staticmethod(classification_loss)
 
     def corpus(self, settings: RunSettings) -> ClassificationCorpus:
         if settings.images is not None:

@@ -39,9 +39,10 @@ BY_PAIRS = (
 
 
 def suggest(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
-    """Return the tables [model] and [training] for a number of pairs, or of lines for a masked language model."""
+    """Return the tables [model] and [training] for a number of pairs, of lines for a masked language model, or of texts to classify."""
     if task == "classify":
-        return _suggested_texts(pairs)
+        tables = suggest(pairs)
+        return tables | {"model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}}
     size, epochs = next(size for size in BY_PAIRS if pairs < size.below), MASKED_EPOCHS if task == "fill-mask" else 1
     updates = min(max(epochs * size.epochs * pairs * TOKENS // (size.batch_tokens * size.accumulate), MIN_UPDATES), MAX_UPDATES)
     # the last update is validated too: it should not follow right after another validation
@@ -104,9 +105,3 @@ def summary(tables: dict[str, dict[str, Any]], pairs: int) -> str:
         f"{pairs:,} {'lines' if unit == 'tokens' else 'examples'}: {preset} with dropout {model['dropout']}, "
         f"{training['updates']:,} updates of {size * training.get('accumulate', 1):,} {unit}{augmentation}"
     )
-
-
-def _suggested_texts(texts: int) -> dict[str, dict[str, Any]]:
-    """Return the tables [model] and [training] for a number of labelled texts."""
-    tables = suggest(texts)
-    return tables | {"model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}}

@@ -94,12 +94,13 @@ C = TypeVar("C", bound=TaskCorpus)
 
 
 class Task(ABC, Generic[C]):
-    """A kind of learning problem. It has no state: settings, corpus and vocabularies are passed in and returned."""
+    """A kind of learning problem. It has no state: settings, corpus and vocabularies are passed in and returned.
 
-    @property
-    @abstractmethod
-    def loss(self) -> LossFunction:
-        """Return the loss of a batch of `encode`'s examples."""
+    Attributes:
+        loss: of a batch of `encode`'s examples.
+    """
+
+    loss: LossFunction
 
     @abstractmethod
     def corpus(self, settings: RunSettings) -> C:

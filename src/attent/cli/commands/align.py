@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import read_text_pairs
-from attent.cli.options import AUTO, NUMBER, Device, RunFolder, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, head_number, loaded
 from attent.errors import ArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ def parse_selector(layer: int | None, head: str | None, about: str | None) -> At
     """
     from attent.evaluation.forced_decoding import ABOUT, AttentionSelector
 
-    if head is not None and head != "mean" and not NUMBER.fullmatch(head):
-        raise ArgumentError(f"--head must be a number from 0 or mean, got {head!r}")
+    number = head_number(head, " or mean")
     if about not in (None, *ABOUT):
         raise UnknownNameError("token that a row is about", about, ABOUT)
-    return AttentionSelector(layer, None if head in (None, "mean") else int(head), about or ABOUT[0])
+    return AttentionSelector(layer, number, about or ABOUT[0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attent.cli.inputs import check_utf8
-from attent.cli.options import AUTO, NUMBER, Device, RunFolder, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, head_number, loaded
 from attent.cli.output import say, use_color
 from attent.errors import ArgumentError
 
@@ -36,7 +36,7 @@ def show(
     trust_code: TrustCode = False,
 ) -> None:
     """Show a run's attention while it reads a text: in the terminal, and as a picture or a page if asked for."""
-    number = None if head == "all" else _number(head)
+    number = None if head == "all" else head_number(head, ", mean or all")
     check_utf8(text)
     from attent.decoding.labelled import LabelledMap
     from attent.views.panel import head_panels_of, kind_of, panel_of
@@ -76,11 +76,3 @@ def _scene(run: Path, tool: Any, text: str) -> Scene:
             raise ArgumentError("this run reads sequences of vectors: attent classify RUN FILE.npz --row N --attention FILE shows one")
         return scene_of_example(tool, [text], title=text)
     return scene_of_text(tool, text if task == "fill-mask" else respell(text, tool.source_tokenizer))
-
-
-def _number(head: str) -> int | None:
-    if head == "mean":
-        return None
-    if not NUMBER.fullmatch(head):
-        raise ArgumentError(f"--head must be a number from 0, mean or all, got {head!r}")
-    return int(head)

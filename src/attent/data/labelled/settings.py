@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from attent.data.labelled.pictures import Augmentation, Colours
-from attent.data.readers import STANDARD_INPUT
-from attent.data.settings import File, Kind, Size
+from attent.data.settings import File, FilesSettings, Kind, Size
 from attent.errors import ArgumentError
 
 DIGITS = "digits"
@@ -64,7 +63,7 @@ class ImagesSettings(BaseModel, extra="forbid", frozen=True):
         return sorted(self.model_fields_set & {"size", "colours", "patch", "shift", "turn", "scale", "flip"})
 
 
-class LabelledSettings(BaseModel, extra="forbid", frozen=True):
+class LabelledSettings(FilesSettings, frozen=True):
     """Settings of labelled texts, text, tab and label in a line; a file may be gzipped (.gz), one standard input (-)."""
 
     train: File = Field(description="the texts to train on")
@@ -75,12 +74,6 @@ class LabelledSettings(BaseModel, extra="forbid", frozen=True):
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
     maximum_length: int = Field(256, ge=1, description="tokens: texts that are longer are neither trained nor validated on")
     seed: int = Field(0, ge=0, description="of the split into training and validation")
-
-    @model_validator(mode="after")
-    def _standard_input_once(self) -> LabelledSettings:
-        if [self.train, self.valid, self.test].count(STANDARD_INPUT) > 1:
-            raise ArgumentError("standard input (-) can be read once only")
-        return self
 
     @property
     def size(self) -> int | None:
