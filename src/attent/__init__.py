@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attent.decoding.loading import load
     from attent.regression.estimator import AttentionRegressor
     from attent.serve.server import explore
-    from attent.views.notebook import load_ipython_extension
+    from attent.views.pages.page import load_ipython_extension
     from attent.views.walk import walk
 
     __version__: str
@@ -58,7 +58,7 @@ _HOMES = {
     "explain": "attent.attention.attend",
     "explore": "attent.serve.server",
     "load": "attent.decoding.loading",
-    "load_ipython_extension": "attent.views.notebook",
+    "load_ipython_extension": "attent.views.pages.page",
     "lookup": "attent.database.lookup",
     "walk": "attent.views.walk",
     "watch": "attent.attention.capture.watch",

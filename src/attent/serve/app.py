@@ -29,6 +29,7 @@ from attent.serve.requests import (
     TranslateRequest,
 )
 from attent.serve.security import Guard, refusal
+from attent.views.pages.page import web_file
 
 # Threads that wait for the scheduler; each needs some memory of its own.
 THREADS = 2
@@ -83,17 +84,16 @@ async def _in_thread(request: Request, compute: Callable[..., Answer], *argument
 
 
 async def _page(request: Request) -> Response:
-    return HTMLResponse(files("attent.views").joinpath("web", "explore.html").read_text(encoding="utf-8"))
+    return HTMLResponse(web_file("explore.html"))
 
 
 async def _web(request: Request) -> Response:
     """Send a script or a style sheet of views/web."""
     name = request.path_params["name"]
-    folder = files("attent.views").joinpath("web")
     media_type = MEDIA_TYPES.get(name.rpartition(".")[2])
-    if media_type is None or name not in {file.name for file in folder.iterdir()}:
+    if media_type is None or name not in {file.name for file in files("attent.views").joinpath("web").iterdir()}:
         raise HTTPException(404)
-    return Response(folder.joinpath(name).read_text(encoding="utf-8"), media_type=media_type)
+    return Response(web_file(name), media_type=media_type)
 
 
 def _region(explorer: Explorer, kind: type[HeadRequest], request: Request, body: bytes) -> Response:

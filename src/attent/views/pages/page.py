@@ -14,9 +14,12 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import AttentionMap
 from attent.decoding.labelled import LabelledMap
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, AttentError
 from attent.views.build_scene import Weights, build_scene
 from attent.views.pages.budget import MEBIBYTE
 from attent.views.pages.payload import build_payload
@@ -122,6 +125,25 @@ def page(
     html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], web_file("page.html"))
     # a lone surrogate, which a token may be cut to, cannot be encoded
     return Page(html.encode("utf-8", "replace").decode("utf-8"))
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Run `%load_ext attent`: show maps, what `watch` saw and scenes as pages, each in a frame.
+
+    Args:
+        shell: IPython's.
+    """
+    formatter = shell.display_formatter.formatters["text/html"]
+    for kind in (AttentionMap, watch, Scene):
+        formatter.for_type(kind, frame)
+
+
+def frame(value: AttentionMap | watch | Scene) -> str | None:
+    """Return a page as HTML for a cell; None if there is nothing to show or far too much, so that the notebook prints the value."""
+    try:
+        return page(value)._repr_html_()
+    except AttentError:
+        return None
 
 
 @cache

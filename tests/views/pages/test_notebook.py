@@ -9,7 +9,7 @@ from torch import nn
 import attent
 from attent.attention.capture.watch import watch
 from attent.views.build_scene import build_scene
-from attent.views.notebook import frame
+from attent.views.pages.page import frame
 
 
 class Formatter:
