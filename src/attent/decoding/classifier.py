@@ -73,16 +73,8 @@ class Classifier:
             raise ArgumentError(f"{INPUTS} names {len(inputs.labels)} labels, and the model tells {classes} classes")
         self.model, self.inputs, self.tokenizer = model, inputs, tokenizer
         self.device = next(model.parameters()).device
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Return the names of the classes, in the order of the model's outputs."""
-        return self.inputs.labels
-
-    @property
-    def longest(self) -> int | None:
-        """Return the most tokens, vectors or patches that an example may have; None if there is no limit."""
-        return self.model.longest
+        # the classes in the order of the model's outputs, and the most tokens, vectors or patches of an example
+        self.labels, self.longest = inputs.labels, model.longest
 
     @overload
     def classify(self, examples: str | Path, *, best: int = ...) -> Prediction: ...  # pyright: ignore[reportOverlappingOverload]

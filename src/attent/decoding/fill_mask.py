@@ -72,15 +72,10 @@ class FillMask:
     """
 
     def __init__(self, model: EncoderModel, tokenizer: Tokenizer) -> None:
-        self.model, self.tokenizer = model.eval(), tokenizer
+        self.model, self.tokenizer, self.longest = model.eval(), tokenizer, model.longest
         self.device = next(model.parameters()).device
         # a single byte of a character has no text, and is no candidate
         self._words = [token for token in range(tokenizer.size - SPECIALS) if tokenizer.piece(token + SPECIALS)]
-
-    @property
-    def longest(self) -> int | None:
-        """Return the most tokens that a line may have; None if there is no limit."""
-        return self.model.longest
 
     @overload
     def fill(  # pyright: ignore[reportOverlappingOverload]

@@ -17,7 +17,6 @@ from attent.decoding.labelled import LabelledMap
 from attent.decoding.settings import GREEDY
 from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator, label_translation_maps
 from attent.errors import ArgumentError
-from attent.models.model import Memory
 
 TOP_K = 8
 UNK_LABEL, NO_LABEL = "<unk>", "�"
@@ -131,7 +130,7 @@ class StepwiseDecoding:
     def encoder_maps(self) -> dict[str, LabelledMap]:
         """Return the encoder's attention maps by the name of their modules; none if it has no attention."""
         with watch(self.translator.model) as maps:
-            self._encode()
+            self.translator.encode(self.sources)
         return {name: LabelledMap(weights, self.labels, self.labels) for name, weights in maps.items()}
 
     @torch.no_grad()
@@ -145,12 +144,8 @@ class StepwiseDecoding:
         # the last token was written, and read only in the step that writes EOS
         tokens = [BOS, *(self.tokens if with_eos else self.tokens[:-1])]
         with watch(self.translator.model) as maps:
-            self.translator.model.decode(self._encode(), torch.tensor([tokens], device=self.translator.device))
+            self.translator.model.decode(self.translator.encode(self.sources), torch.tensor([tokens], device=self.translator.device))
         return label_translation_maps(maps, self.labels, rows)
-
-    def _encode(self) -> Memory:
-        device = self.translator.device
-        return self.translator.model.encode(torch.tensor([self.sources], device=device), torch.tensor([len(self.sources)], device=device))
 
     def _step(self, probs: Tensor, chosen: int) -> DecodingStep:
         probs[[PAD, BOS]] = 0

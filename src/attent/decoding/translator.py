@@ -25,7 +25,7 @@ from attent.decoding.score import PairScore, score_pairs
 from attent.decoding.search import TokenSampler, search, uniforms
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.errors import ArgumentError
-from attent.models.model import EncoderDecoder
+from attent.models.model import EncoderDecoder, Memory
 from attent.runs.folder import read
 
 T = TypeVar("T")
@@ -281,12 +281,14 @@ class Translator(Engine):
             if reason := self.refusal(source):
                 raise ArgumentError(reason)
             target = self.translate([source])[0]
-        tokens = torch.tensor([self.source_tokenizer.encode(source)], device=self.device)
         target_in = torch.tensor([[BOS, *self.target_tokenizer.encode(target)]], device=self.device)
         with watch(self.model) as maps:
-            memory = self.model.encode(tokens, torch.tensor([tokens.shape[1]], device=self.device))
-            self.model.decode(memory, target_in)
+            self.model.decode(self.encode(self.source_tokenizer.encode(source)), target_in)
         return label_translation_maps(maps, (*self.source_tokenizer.pieces(source),), (*self.target_tokenizer.pieces(target), EOS_LABEL))
+
+    def encode(self, tokens: Sequence[int]) -> Memory:
+        """Encode the tokens of one source."""
+        return self.model.encode(torch.tensor([tokens], device=self.device), torch.tensor([len(tokens)], device=self.device))
 
 
 def label_translation_maps(maps: Mapping[str, AttentionMap], source: tuple[str, ...], target: tuple[str, ...]) -> dict[str, LabelledMap]:

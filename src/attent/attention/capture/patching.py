@@ -92,15 +92,11 @@ def _prepare_attention(
 
 def bmm(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
     """Capture `torch.bmm` where it computes the scores of `nn.MultiheadAttention`."""
-    return _captured_scores(frame, (None, *args), keywords)
+    return baddbmm(frame, (None, *args), keywords)
 
 
 def baddbmm(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
     """Capture `torch.baddbmm` where it computes the masked scores of `nn.MultiheadAttention`."""
-    return _captured_scores(frame, args, keywords)
-
-
-def _captured_scores(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
     # the second product in that function is weights · values
     if frame.f_code is not F.multi_head_attention_forward.__code__ or "attn_output_weights" in frame.f_locals:
         return None
