@@ -239,7 +239,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
     ),
     "a score that looks at its neighbours": (
         lambda query, key: query @ key.mT * len(query),
-        "a sequence's scores must not depend on its batch neighbours",
+        "a sequence's scores must not depend on its batch neighbors",
     ),
     "a score of places": (Places(), "in another order of the keys the scores must be the same"),
     "a score's gradient": (lambda query, key: Wrong.apply(query) @ key.mT, "the gradient of query must be that of differences"),

@@ -31,7 +31,7 @@ def plate() -> Plate:
             "one differs more than that of each.",
             "Anything about graduates: they are made up. The typical error, left out one at a time, is "
             f"{values['model'].loo_score_ ** 0.5:,.0f}, so the curve is a mean, not a prediction for a person; and at either end, where "
-            "all neighbours stand on one side, such means are known to be drawn towards the middle.",
+            "all neighbors stand on one side, such means are known to be drawn towards the middle.",
         ),
         values["figure"],
     )

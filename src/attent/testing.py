@@ -173,7 +173,7 @@ def _score(trial: _Trial) -> None:
     part = score.score_lowered(some(query_side, rows), some(key_side, columns))
     trial.equal("a pair's score must depend on its query and key alone", part, expected[:, :, rows][..., columns])
     first = score.score_lowered(*(side.map(lambda tensor: tensor[:1]) for side in (query_side, key_side)))
-    trial.equal("a sequence's scores must not depend on its batch neighbours", first, expected[:1])
+    trial.equal("a sequence's scores must not depend on its batch neighbors", first, expected[:1])
     if score.maximum_length is None:
         order = torch.randperm(trial.keys, generator=trial.generator)
         trial.equal("in another order of the keys the scores must be the same", score(query, key[:, :, order]), expected[..., order])
@@ -255,7 +255,7 @@ def _position(trial: _Trial) -> None:
         features, positions = trial.sides()[0], torch.arange(trial.queries)[None]
         rotated = trial.shaped("turn of float64", position.rotate(features, positions), tuple(features.shape))
         part = position.rotate(features[:1, :, 1::2], positions[:, 1::2])
-        trial.equal("a token must turn by its own position, whatever its neighbours", part, rotated[:1, :, 1::2])
+        trial.equal("a token must turn by its own position, whatever its neighbors", part, rotated[:1, :, 1::2])
 
 
 def _weighting(trial: _Trial) -> None:

@@ -25,7 +25,7 @@ class MultiHeadAttention(nn.Module):
     """H attentions side by side: head_h = Attention(XW_h^Q, MW_h^K, MW_h^V), output = [head_1; …; head_H] W^O.
 
     Self-attention if no memory is given, cross-attention if one is; grouped heads if there are fewer key/value heads. One
-    product projects for all heads, and each head is normalised by itself: it equals H separate heads. With one head,
+    product projects for all heads, and each head is normalized by itself: it equals H separate heads. With one head,
     bias=False and output=None it is the self-attention of introductory texts. Vaswani et al. 2017, §3.2.2
     (arXiv:1706.03762); grouped heads: Ainslie et al. 2023 (arXiv:2305.13245).
 

@@ -1,6 +1,6 @@
 """The formula, in plain torch: the specification that every other implementation is held against.
 
-Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft cap → bias → mask → normalise → weighting → dropout → mix.
+Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ, computed in this order: score → soft cap → bias → mask → normalize → weighting → dropout → mix.
 Memory grows with Tq · Tk (and with the width too, for scores that look at every feature of every pair).
 """
 

@@ -1,7 +1,7 @@
 """Padded batches of encoded examples, such as pairs.
 
 A batch has rows in multiples of 8 and keys in multiples of 16 wherever the data allow it: matrix products then sum in the same order
-whatever else the batch holds, and a sentence's result does not depend on its neighbours.
+whatever else the batch holds, and a sentence's result does not depend on its neighbors.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ class Segmentation(NamedTuple):
 class BpeDropout:
     """Byte-pair encoding that skips some merges (Provilkov et al. 2020, arXiv:1910.13267), as SentencePiece does.
 
-    A word starts as characters. Two neighbours that make a piece are a merge to consider: that of the best score first, the leftmost
-    of equals. A merge is skipped with the probability `dropout`; one that is done brings new merges with the neighbours of its piece.
+    A word starts as characters. Two neighbors that make a piece are a merge to consider: that of the best score first, the leftmost
+    of equals. A merge is skipped with the probability `dropout`; one that is done brings new merges with the neighbors of its piece.
     A skipped merge does not come back; in the paper's algorithm 1 it may, for all merges are drawn anew after each that is done.
 
     Args:
@@ -135,7 +135,7 @@ class BpeDropout:
         while merges:
             _, left, pair = heappop(merges)
             right = after[left]
-            # Either piece may have been merged with its other neighbour.
+            # Either piece may have been merged with its other neighbor.
             if not pieces[left] or right == end or len(pieces[left]) + len(pieces[right]) != len(pair):
                 continue
             considered += 1

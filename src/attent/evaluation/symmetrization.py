@@ -2,7 +2,7 @@
 
 Sources: Och and Ney (2003), §4, https://aclanthology.org/J03-1002 (intersection, union, and the idea of growing); Koehn, Och and
 Marcu (2003), https://aclanthology.org/N03-1017, and Koehn et al. (2005), https://aclanthology.org/2005.iwslt-1.8 (grow-diag, final
-and final-and, in the order of words and neighbours of Moses' symal).
+and final-and, in the order of words and neighbors of Moses' symal).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from attent.data.text import Link
 from attent.errors import UnknownNameError
 
-# In (source, target): the neighbours that share a word first, then the diagonal ones.
+# In (source, target): the neighbors that share a word first, then the diagonal ones.
 NEIGHBORS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))
 
 
@@ -20,7 +20,7 @@ def symmetrize(forward: Collection[Link], backward: Collection[Link], method: st
     """Combine two alignments.
 
     - intersection: A ∩ B; union: A ∪ B.
-    - grow-diag: start from the intersection; add link after link of the union that neighbours a chosen one, also diagonally, and
+    - grow-diag: start from the intersection; add link after link of the union that neighbors a chosen one, also diagonally, and
       one of whose words has no link yet.
     - grow-diag-final: then add links of A, and after them of B, one of whose words has no link yet.
     - grow-diag-final-and: then add links of A, and after them of B, both of whose words have no link yet.
@@ -34,7 +34,7 @@ def symmetrize(forward: Collection[Link], backward: Collection[Link], method: st
         UnknownNameError: there is no such method.
     """
     if method not in METHODS:
-        raise UnknownNameError("way to symmetrise", method, METHODS)
+        raise UnknownNameError("way to symmetrize", method, METHODS)
     return sorted(METHODS[method](set(forward), set(backward)))
 
 

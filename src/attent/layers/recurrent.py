@@ -57,7 +57,7 @@ class Recurrent(nn.Module):
     def __init__(self, cell: Cell, input_width: int, width: int) -> None:
         super().__init__()
         self.network = NETWORKS[cell](input_width, width, batch_first=True)
-        initialise(self.network)
+        initialize(self.network)
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Run all steps at once: inputs (B, T, input_width) → h of each step (B, T, E), and the last state."""
@@ -130,7 +130,7 @@ class BidirectionalRecurrent(nn.Module):
 
     Each row is read between its own ends, so padding has no influence: backwards every row is turned round by its own length,
     so that its padding comes last either way. (In the packed sequences of torch 2.13 fewer and fewer rows take part, and a row's
-    last bits change with its neighbours.) Source: Schuster & Paliwal (1997); for translation Bahdanau et al. (2015), §3.2,
+    last bits change with its neighbors.) Source: Schuster & Paliwal (1997); for translation Bahdanau et al. (2015), §3.2,
     arXiv 1409.0473.
 
     Args:
@@ -166,7 +166,7 @@ def ends(features: Features, lengths: Lengths) -> Tensor:
     return torch.cat((features[..., :width].gather(1, last)[:, 0], features[:, 0, width:]), -1)
 
 
-def initialise(network: nn.GRU | nn.LSTM) -> None:
+def initialize(network: nn.GRU | nn.LSTM) -> None:
     """Orthogonal recurrent weights, Glorot's rule for the others, biases at 0, an LSTM's forget gate open at 1."""
     width = network.hidden_size
     for name, parameter in network.named_parameters():

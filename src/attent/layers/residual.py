@@ -1,4 +1,4 @@
-"""A sub-layer's residual connection, with the layer normalisation after or before it."""
+"""A sub-layer's residual connection, with the layer normalization after or before it."""
 
 from __future__ import annotations
 

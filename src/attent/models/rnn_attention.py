@@ -27,7 +27,7 @@ class Local(nn.Module):
 
         p_t = t ("m"),  or p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)) ("p")
 
-    With "p" the weights are then multiplied by exp(−(s − p_t)² / 2σ²), σ = D/2, and not normalised again. S is the length of the
+    With "p" the weights are then multiplied by exp(−(s − p_t)² / 2σ²), σ = D/2, and not normalized again. S is the length of the
     source without padding; positions and steps are counted from 0. With "m" a step more than D beyond the source's end attends to no
     key. Source: Luong et al. (2015), §3.2, equations 9 and 10, arXiv 1508.04025.
 

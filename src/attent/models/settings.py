@@ -23,7 +23,7 @@ TRANSFORMER_PRESETS: dict[str, dict[str, Any]] = {
     "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "feed_forward": 2048, "heads": 8},
 }
 # lium: Caglayan et al. (2017), "LIUM-CVC Submissions for WMT17 Multimodal Translation Task", arXiv 1707.04481, and its published
-# configuration; their decoder has two units a step, this one has one, and their layer normalisation is inside the units.
+# configuration; their decoder has two units a step, this one has one, and their layer normalization is inside the units.
 RNN_PRESETS: dict[str, dict[str, Any]] = {
     "lium": {
         "cell": "gru",
@@ -79,7 +79,7 @@ class StackSettings(PresetSettings):
         dropout: of every sub-layer's output and of the embeddings, 0 to 1.
         attention_dropout: of the attention weights, 0 to 1.
         activation: the nonlinearity of the feed-forward network.
-        norm: layer normalisation after each residual connection ("post", the paper's) or before each sub-layer ("pre").
+        norm: layer normalization after each residual connection ("post", the paper's) or before each sub-layer ("pre").
         score: the name of a score, see attent.attention.scores.
         normaliser: the name of a normalizer, see attent.attention.normalizers.
         position: added to embeddings (sinusoidal, learned), inside self-attention (rotary, alibi, relative_bias), or none.
@@ -199,7 +199,7 @@ class RnnSettings(PresetSettings):
         embedding_dropout: of the embeddings, and between encoder layers, 0 to 1.
         context_dropout: of the memory's features, 0 to 1.
         output_dropout: of the decoder's output, 0 to 1.
-        layer_norm: whether the memory, and the decoder's output before its tanh, are layer-normalised.
+        layer_norm: whether the memory, and the decoder's output before its tanh, are layer-normalized.
         share_embeddings: see `TransformerSettings`.
         output_bias: whether the logits have a bias.
     """

@@ -33,7 +33,7 @@ def beam_topk(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def beam_topk_of_logits(scores: Tensor, logits: Tensor, forbidden: tuple[int, int], eos: int) -> tuple[Tensor, Tensor]:
-    """Return `beam_topk` of the logits' log-softmax; the library normalises them as it reads them. Logits are overwritten.
+    """Return `beam_topk` of the logits' log-softmax; the library normalizes them as it reads them. Logits are overwritten.
 
     Args:
         scores: the hypotheses' log-probabilities, (S, K).

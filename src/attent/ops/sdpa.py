@@ -90,19 +90,19 @@ VARIANTS = {"products": _by_products, "twice_differentiable": _fused, "pytorch":
 class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-        context, normaliser = _forward(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
-        ctx.save_for_backward(query, key, value, mask, context, normaliser)
+        context, logsumexp = _forward(query, key, value, 0.0, causal, attn_mask=mask, scale=scale)
+        ctx.save_for_backward(query, key, value, mask, context, logsumexp)
         ctx.causal, ctx.scale = causal, scale
         return context
 
     @staticmethod
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        query, key, value, mask, context, normaliser = ctx.saved_tensors
+        query, key, value, mask, context, logsumexp = ctx.saved_tensors
         if needs_double_backward(gradient):
             plain = partial(products, mask=mask, causal=ctx.causal, scale=ctx.scale)
             return *double_backward(plain, (query, key, value), gradient), None, None, None
-        return *fused_gradients(gradient, query, key, value, mask, context, normaliser, ctx.causal, ctx.scale), None, None, None
+        return *fused_gradients(gradient, query, key, value, mask, context, logsumexp, ctx.causal, ctx.scale), None, None, None
 
 
 def fused_gradients(
@@ -112,7 +112,7 @@ def fused_gradients(
     value: Tensor,
     mask: Tensor | None,
     context: Tensor,
-    normaliser: Tensor,
+    logsumexp: Tensor,
     causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -128,15 +128,15 @@ def fused_gradients(
         value: (B, H, Tk, D).
         mask: added to the scores, (B|1, H|1, Tq|1, Tk|1), or None.
         context: (B, H, Tq, D), as the kernel returned it.
-        normaliser: each row's log Σ exp, (B, H, Tq), likewise.
+        logsumexp: each row's log Σ exp, (B, H, Tq), likewise.
         causal: whether query i sees only the keys up to i.
         scale: the factor on q·k.
     """
-    is_large = normaliser.abs() > LOGARITHM
-    if not is_known_true(is_large.any, normaliser.device):
-        return _backward(gradient, query, key, value, context, normaliser, 0.0, causal, attn_mask=mask, scale=scale)
+    is_large = logsumexp.abs() > LOGARITHM
+    if not is_known_true(is_large.any, logsumexp.device):
+        return _backward(gradient, query, key, value, context, logsumexp, 0.0, causal, attn_mask=mask, scale=scale)
     # A weight of exp(score − ∞) = 0 leaves these rows to the products.
-    small = normaliser.masked_fill(is_large, torch.inf)
+    small = logsumexp.masked_fill(is_large, torch.inf)
     gradients = _backward(gradient, query, key, value, context, small, 0.0, causal, attn_mask=mask, scale=scale)
     exact, keys = torch.promote_types(query.dtype, torch.float32), key.shape[2]
     dquery, dkey, dvalue = (part.to(exact) for part in gradients)

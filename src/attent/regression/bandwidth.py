@@ -50,9 +50,9 @@ def rule_of_thumb(x: np.ndarray) -> np.ndarray:
 
 
 class LeaveOneOut:
-    """CV(h) and its gradient, in float64, for runs of neighbours.
+    """CV(h) and its gradient, in float64, for runs of neighbors.
 
-    The estimate of a point without neighbours, as with kernels of compact support, is the mean of all other points.
+    The estimate of a point without neighbors, as with kernels of compact support, is the mean of all other points.
 
     Args:
         x: (n, D), n ≥ 2.

@@ -1,4 +1,4 @@
-"""The regression itself: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), by attention, for runs of neighbouring queries.
+"""The regression itself: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), by attention, for runs of neighboring queries.
 
 Keys lie in small boxes of space. From the boxes of a run of queries and of some keys follow bounds on the weight of any pair of them;
 boxes of keys whose weights cannot exceed rounding are skipped. Gray and Moore 2001, "N-Body Problems in Statistical Learning".
@@ -58,7 +58,7 @@ class Smoother:
     def __init__(self, key: Tensor, value: Tensor, kernel: Kernel) -> None:
         self.kernel = kernel
         self.boxes = split_boxes(key, KEYS)
-        # neighbours adjacent in memory
+        # neighbors adjacent in memory
         self._key, self._value = key[self.boxes.order], value[self.boxes.order]
 
     def __call__(self, query: Tensor) -> KernelEstimate:
@@ -88,7 +88,7 @@ class Smoother:
         return is_gaussian and len(query) * len(self._key) > SMALL and self._transform.is_faster
 
     def runs(self, query: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield runs of neighbouring queries (m, D): their indices, and the positions in `boxes.order` of the keys that matter to them."""
+        """Yield runs of neighboring queries (m, D): their indices, and the positions in `boxes.order` of the keys that matter to them."""
         if not len(query):
             return
         if self._value.dtype == torch.float64 and len(query) * len(self._key) <= SMALL and _width(query) <= WIDTH_LIMIT:
@@ -101,7 +101,7 @@ class Smoother:
 
 
 def smooth(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out: Tensor | None = None) -> KernelEstimate:
-    """Return the estimate at a run of neighbouring queries.
+    """Return the estimate at a run of neighboring queries.
 
     Args:
         kernel: the kernel.

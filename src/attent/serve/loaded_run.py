@@ -119,4 +119,4 @@ def swap(model: nn.Module, *, score: str | None = None, normalizer: str | None =
             if [*new.parameters()]:
                 raise ArgumentError(f"the score {score!r} has parameters, which this run was not trained with")
             module.score = new
-    return [f"{slot} {name}" for slot, name in (("score", score), ("normaliser", normalizer)) if name is not None]
+    return [f"{slot} {name}" for slot, name in (("score", score), ("normalizer", normalizer)) if name is not None]

@@ -1,6 +1,6 @@
 """A map of any length at every scale, in tiles of 256 x 256 numbers, computed on request.
 
-At level n each number stands for 2ⁿ x 2ⁿ weights. The weights of a row are normalised over all of its keys, so that one tile costs as
+At level n each number stands for 2ⁿ x 2ⁿ weights. The weights of a row are normalized over all of its keys, so that one tile costs as
 much as the strip of tiles beside it, which is computed with it. Where a strip takes too long for a request, it is first made of a
 sample of its rows, while the background computes the exact numbers: those of all higher levels together, in one pass over the map.
 """

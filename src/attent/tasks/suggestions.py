@@ -67,7 +67,7 @@ def suggest(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
 def suggest_pictures(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
     """Return the tables [model], [training] and [images] for a number of pictures; small sets are augmented.
 
-    Without shifts, turns and scales a Transformer, which knows nothing of neighbourhood, needs far more pictures than other models
+    Without shifts, turns and scales a Transformer, which knows nothing of neighborhood, needs far more pictures than other models
     (Dosovitskiy et al. 2020, §4.3, arXiv:2010.11929).
     """
     return suggest_vectors(examples, task) | {"images": {"shift": 0.5, "turn": 8, "scale": 0.05}}

@@ -39,7 +39,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         plateau_factor: the factor that lowers it.
         betas: decay rates of Adam's first and second moment.
         epsilon: Adam's term against division by zero.
-        weight_decay: decay of matrices; biases and layer normalisation are not decayed.
+        weight_decay: decay of matrices; biases and layer normalization are not decayed.
         label_smoothing: the share of probability spread evenly over all tokens, 0 to 1.
         clip: the maximum norm of the gradient; None for no clipping.
         precision: "float32", "bfloat16" (matrix products only; weights stay float32), or "auto": the faster of the two on

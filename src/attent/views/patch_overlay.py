@@ -31,7 +31,7 @@ READING = "how the vector in front looks at the patches, in per cent of all that
 def cls_weights(maps: Sequence[AttentionMap]) -> dict[str, Tensor]:
     """Return the weights of the CLS vector on all other positions, by name, (T,): by each head of the last layer, their mean, and rollout.
 
-    Its weight on itself is left out, and the others are not normalised again.
+    Its weight on itself is left out, and the others are not normalized again.
 
     Args:
         maps: the self-attention of each layer for one example, the first layer first, (1, H, 1 + T, 1 + T).

@@ -34,7 +34,7 @@ PLACEHOLDER_FONT = "Last Resort"
 def picture(panels: Panel | Mapping[str, Panel], path: Path | str) -> None:
     """Draw one map, or several in a grid, into a file.
 
-    Dark is a large weight. The colours are distinguishable for everyone, and in grey print. A character of a label that no font on
+    Dark is a large weight. The colors are distinguishable for everyone, and in gray print. A character of a label that no font on
     this machine has is written as its code point.
 
     Args:

@@ -13,7 +13,7 @@ from attent.views.panel import Panel
 SHADES = " ░▒▓█"
 # The share of the scale from which on each shade but the first is drawn: small weights stay visible.
 THRESHOLDS = (0.05, 0.25, 0.5, 0.75)
-# The number of greys of a terminal with 256 colours, and the code of the first.
+# The number of grays of a terminal with 256 colors, and the code of the first.
 GREYS, FIRST_GREY = 24, 232
 MAX_LABEL, MAX_HEADING = 24, 12
 MAX_ROWS = 64
@@ -28,7 +28,7 @@ def heat_map(panels: Panel | Mapping[str, Panel], *, columns: int | None = None,
     Args:
         panels: one, or several by name, drawn one below another.
         columns: the width of the terminal; detected unless given.
-        color: whether to write greys with ANSI codes in place of shaded blocks.
+        color: whether to write grays with ANSI codes in place of shaded blocks.
     """
     columns = shutil.get_terminal_size().columns if columns is None else columns
     drawn = [panels] if isinstance(panels, Panel) else panels.values()

@@ -156,7 +156,7 @@ Options = list[object]
         (["--about", "reed"], "unknown token that a row is about 'reed'; did you mean 'read'?"),
         (["--threshold", 1.5], "less than or equal to 1"),
         (["--symmetrization", "union"], "--symmetrization joins the links of two runs: --reverse names the other one"),
-        (["--reverse", ".", "--symmetrization", "onion"], "unknown way to symmetrise 'onion'; did you mean 'union'?"),
+        (["--reverse", ".", "--symmetrization", "onion"], "unknown way to symmetrize 'onion'; did you mean 'union'?"),
         (["--reverse", ".", "--tokens"], "--tokens are each run's own"),
         (["--best-head"], "give --gold and none of the others"),
         (["--one-based"], "give it by --gold"),

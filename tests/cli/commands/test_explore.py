@@ -47,7 +47,7 @@ def test_two_side_by_side(attent: Any, run_folder: Path, filling_folder: Path, a
     file = tmp_path / "long.txt"
     file.write_text("the dog was [MASK] .\nthe cat ran .\n", encoding="utf-8")
     assert attent("explore", filling_folder, "--file", file, "--port", 0, "--no-open").code == 0
-    assert [[run["name"] for run in about["runs"]] for about in asked] == [["small"] * 2, ["small", "small · normaliser entmax15"], ["run"]]
+    assert [[run["name"] for run in about["runs"]] for about in asked] == [["small"] * 2, ["small", "small · normalizer entmax15"], ["run"]]
     assert asked[2]["text"] == "the dog was [MASK] . the cat ran ."
 
 

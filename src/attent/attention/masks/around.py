@@ -1,4 +1,4 @@
-"""Only the keys near a centre of the query's own."""
+"""Only the keys near a center of the query's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attent.errors import ArgumentError, ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Around(Mask):
-    """A query sees the keys within a distance of its own centre, both ends included: pᵢ − D ≤ j ≤ pᵢ + D.
+    """A query sees the keys within a distance of its own center, both ends included: pᵢ − D ≤ j ≤ pᵢ + D.
 
     Luong, Pham and Manning 2015, §3.2, the window of local attention (arXiv:1508.04025). What of it lies outside the sequence
     is ignored. `window` is the same about where the query stands.
@@ -23,7 +23,7 @@ class Around(Mask):
         distance: D, in tokens, ≥ 0.
 
     Raises:
-        ShapeError: centres have other axes.
+        ShapeError: `centres` has other axes.
         ArgumentError: the distance is negative.
     """
 
@@ -48,11 +48,11 @@ class Around(Mask):
         return KeyRange(first, last + 1, exact=True)
 
     def for_sequence(self, sequence: int) -> Mask | None:
-        """Return the mask of one sequence's centres, which costs 1/B of `allowed`."""
+        """Return the mask of one sequence's centers, which costs 1/B of `allowed`."""
         return Around(self.centres[sequence : sequence + 1] if len(self.centres) > 1 else self.centres, self.distance)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """A centre for each query."""
+        """A center for each query."""
         if self.centres.shape[0] not in (1, batch) or self.centres.shape[1] != queries:
             raise ShapeError(f"centres must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centres.shape)}")
 

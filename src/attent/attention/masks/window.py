@@ -1,4 +1,4 @@
-"""Only the neighbours."""
+"""Only the neighbors."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Rotary(Position):
         exponent = torch.arange(0, width, 2, device=features.device, dtype=exact.dtype) / width
         angle = positions[:, None, :, None].to(exact.dtype) * torch.exp(-math.log(self.base) * exponent)  # (B|1, 1, T, D/2)
         if self.interleaved and features.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            # as complex numbers, in a third of the time; without gradients the plain form, whose bits depend on no neighbour
+            # as complex numbers, in a third of the time; without gradients the plain form, whose bits depend on no neighbor
             if exact.stride(-1) != 1 or any(step % 2 for step in (exact.storage_offset(), *exact.stride()[:-1])):
                 # only adjacent features, from an even offset on, are complex numbers
                 exact = exact.clone(memory_format=torch.contiguous_format)

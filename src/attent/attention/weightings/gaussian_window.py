@@ -24,7 +24,7 @@ class GaussianWindow(Weighting):
         sigma: σ, in tokens, > 0.
 
     Raises:
-        ShapeError: centres have other axes.
+        ShapeError: `centres` has other axes.
         ArgumentError: sigma is not positive.
     """
 

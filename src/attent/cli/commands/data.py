@@ -25,7 +25,7 @@ def multi30k(
     out: Annotated[Path, typer.Option(help="The folder to put it in.")],
     source: Annotated[Path | None, typer.Option("--from", help="A folder that has the files, instead of downloading them.")] = None,
 ) -> None:
-    """Multi30k: image captions in English, German, French and Czech, raw and tokenised, each file checked."""
+    """Multi30k: image captions in English, German, French and Czech, raw and tokenized, each file checked."""
     from attent.data.multi30k import multi30k as fetch
 
     files = fetch(out, source, progress=lambda name: say(f"fetching {name}"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Colours = Literal["grey", "rgb"]
 CHANNELS: dict[Colours, int] = {"grey": 1, "rgb": 3}
-# Pillow's modes of pictures without colours.
+# Pillow's modes of pictures without colors.
 GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")
 # The brightest value of a pixel of scikit-learn's digits.
 DIGITS_TOP = 16
