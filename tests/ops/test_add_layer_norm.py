@@ -53,7 +53,7 @@ def test_agrees_with_the_formula(
     exact = exact_features + exact_output[0] * kept / (1 - SHARE) if exact_output else exact_features
     exact_norm = F.layer_norm(exact, (width,), weight, bias, norm.eps)
     torch.manual_seed(1)
-    together, normalised = add_layer_norm(features, None if of_output is None else output, norm, Dropout(SHARE), of_norm)
+    together, normalised = add_layer_norm(features, None if of_output is None else output, norm, SHARE, of_norm)
     assert normalised.dtype == of_norm
     assert error(together, exact) < 5e-7
     assert error(normalised, exact_norm) < (2e-6 if of_norm == torch.float32 else 2**-8)
@@ -70,27 +70,27 @@ def test_agrees_with_the_formula(
 
 def test_without_the_extension_pytorch_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     norm, features, output = layer(11), torch.randn(3, 5, 11), torch.randn(3, 5, 11)
-    ours = add_layer_norm(features, output, norm, Dropout(0.0), torch.float32)
+    ours = add_layer_norm(features, output, norm, 0.0, torch.float32)
     monkeypatch.setattr(native, "library", lambda: None)
-    torch.testing.assert_close(add_layer_norm(features, output, norm, Dropout(0.0), torch.float32), ours)
+    torch.testing.assert_close(add_layer_norm(features, output, norm, 0.0, torch.float32), ours)
     torch.testing.assert_close(ours[1], norm(features + output))
 
 
 @pytest.mark.parametrize(("training", "dtype"), [(False, torch.float32), (True, torch.float64)])
 def test_elsewhere_pytorch_computes_it(training: bool, dtype: torch.dtype) -> None:
-    norm, dropout = layer(7).to(dtype).train(training), Dropout(SHARE).train(training)
+    norm, module = layer(7).to(dtype).train(training), Dropout(SHARE).train(training)
     features, output = torch.randn(3, 7, dtype=dtype), torch.randn(3, 7, dtype=dtype)
     torch.manual_seed(3)
-    together, normalised = add_layer_norm(features, output, norm, dropout, dtype)
+    together, normalised = add_layer_norm(features, output, norm, module.active_share, dtype)
     torch.manual_seed(3)
-    assert torch.equal(together, features + dropout(output))
+    assert torch.equal(together, features + module(output))
     assert torch.equal(normalised, norm(together))
 
 
 @pytest.mark.needs_native
 def test_a_share_goes_and_the_mean_stays() -> None:
     torch.manual_seed(2)
-    together, _ = add_layer_norm(torch.zeros(499, 1009), torch.ones(499, 1009), layer(1009), Dropout(SHARE), torch.float32)
+    together, _ = add_layer_norm(torch.zeros(499, 1009), torch.ones(499, 1009), layer(1009), SHARE, torch.float32)
     assert (together == 0).float().mean().item() == pytest.approx(SHARE, abs=3e-3)
     assert together.unique().tolist() == pytest.approx([0.0, 1 / (1 - SHARE)])
     assert together.mean().item() == pytest.approx(1.0, abs=5e-3)
@@ -102,7 +102,7 @@ def test_what_goes_follows_from_torchs_seed_and_changes_from_call_to_call() -> N
 
     def sums(seed: int) -> list[Tensor]:
         torch.manual_seed(seed)
-        return [add_layer_norm(features, output, norm, Dropout(SHARE), torch.float32)[0] for _ in range(2)]
+        return [add_layer_norm(features, output, norm, SHARE, torch.float32)[0] for _ in range(2)]
 
     one, another = sums(3)
     assert torch.equal(torch.stack(sums(3)), torch.stack((one, another)))
@@ -114,14 +114,14 @@ def test_what_goes_was_nothing_whatever_it_held() -> None:
     norm, gone = layer(19), ~stays(4, 17, 19)
     torch.manual_seed(4)
     output = torch.zeros(17, 19).masked_fill(gone, math.nan)
-    together, _ = add_layer_norm(torch.ones(17, 19), output, norm, Dropout(SHARE), torch.float32)
+    together, _ = add_layer_norm(torch.ones(17, 19), output, norm, SHARE, torch.float32)
     assert torch.equal(together, torch.ones(17, 19))
 
 
 @pytest.mark.needs_native
 def test_nan_stays_nan_in_bfloat16() -> None:
     features = torch.tensor([[math.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
-    _, normalised = add_layer_norm(features, None, layer(3), Dropout(0.0), HALF)
+    _, normalised = add_layer_norm(features, None, layer(3), 0.0, HALF)
     assert normalised.isnan().tolist() == [[True] * 3, [False] * 3]
 
 
@@ -134,7 +134,7 @@ def test_bits_do_not_depend_on_the_threads() -> None:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
             torch.manual_seed(5)
-            results = add_layer_norm(features, output, norm, Dropout(SHARE), torch.float32)
+            results = add_layer_norm(features, output, norm, SHARE, torch.float32)
             inputs = (features, output, norm.weight, norm.bias)
             found.append(torch.cat([one.flatten() for one in torch.autograd.grad(results, inputs, [features, output])]))
     finally:
@@ -146,8 +146,8 @@ def test_bits_do_not_depend_on_the_threads() -> None:
 @pytest.mark.needs_native
 def test_rows_do_not_depend_on_their_neighbours() -> None:
     norm, features, output = layer(37), torch.randn(101, 37), torch.randn(101, 37)
-    _, whole = add_layer_norm(features, output, norm, Dropout(0.0), torch.float32)
-    assert torch.equal(add_layer_norm(features[40:43], output[40:43], norm, Dropout(0.0), torch.float32)[1], whole[40:43])
+    _, whole = add_layer_norm(features, output, norm, 0.0, torch.float32)
+    assert torch.equal(add_layer_norm(features[40:43], output[40:43], norm, 0.0, torch.float32)[1], whole[40:43])
 
 
 @pytest.mark.needs_native
@@ -162,7 +162,7 @@ def test_gradients_are_differentiable(share: float) -> None:
         return first + torch.autograd.grad(sum(one.square().sum() for one in first), inputs)
 
     torch.manual_seed(6)
-    found = second(*add_layer_norm(features, output, norm, Dropout(share), torch.float32))
+    found = second(*add_layer_norm(features, output, norm, share, torch.float32))
     together = features + output * kept / (1 - share)
     torch.testing.assert_close(found, second(together, norm(together)), atol=1e-4, rtol=1e-4)
 
@@ -173,7 +173,7 @@ def test_many_gradients_at_once(which: int) -> None:
     torch.manual_seed(8)
     features, output = (torch.randn(3, 5, 16, requires_grad=True) for _ in range(2))
     norm = layer(16)
-    result = add_layer_norm(features, output, norm, Dropout(SHARE), torch.float32)[which]
+    result = add_layer_norm(features, output, norm, SHARE, torch.float32)[which]
     leaves, slopes = [features, output, *(norm.parameters() if which else ())], torch.randn(7, 3, 5, 16)
     expected = [
         torch.stack(some) for some in zip(*(torch.autograd.grad(result, leaves, one, retain_graph=True) for one in slopes), strict=True)
@@ -192,7 +192,7 @@ def test_neither_features_nor_gradients_need_be_contiguous() -> None:
         inputs = (features, norm.weight) if added is None else (features, norm.weight, output)
         together = features.mT if added is None else features.mT + output.mT
         plain = together.sum() + norm(together).mT.square().sum()
-        total, normalised = add_layer_norm(features.mT, None if added is None else output.mT, norm, Dropout(0.0), torch.float32)
+        total, normalised = add_layer_norm(features.mT, None if added is None else output.mT, norm, 0.0, torch.float32)
         ours = total.sum() + normalised.mT.square().sum()
         found, wanted = (torch.autograd.grad(one, inputs, create_graph=True) for one in (ours, plain))
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
@@ -203,10 +203,10 @@ def test_neither_features_nor_gradients_need_be_contiguous() -> None:
 def test_compiles_in_training() -> None:
     norm, features, output = layer(7), torch.randn(3, 7, requires_grad=True), torch.randn(3, 7)
     compiled = torch.compile(add_layer_norm, backend="eager", fullgraph=True)
-    found = compiled(features, output, norm, Dropout(0.0), torch.float32)
+    found = compiled(features, output, norm, 0.0, torch.float32)
     torch.testing.assert_close(found[1], norm(features + output))
 
 
 def test_nothing_to_do() -> None:
-    together, normalised = add_layer_norm(torch.zeros(0, 7), torch.zeros(0, 7), layer(7), Dropout(SHARE), torch.float32)
+    together, normalised = add_layer_norm(torch.zeros(0, 7), torch.zeros(0, 7), layer(7), SHARE, torch.float32)
     assert together.shape == normalised.shape == (0, 7)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -99,13 +99,12 @@ class MultiHeadAttention(nn.Module):
         """
         if original.bias_k is not None or original.bias_v is not None or original.add_zero_attn:
             raise ArgumentError("from_torch cannot take bias_k, bias_v or add_zero_attn")
-        bias = original.in_proj_bias is not None
         module = cls(
             original.embed_dim,
             original.num_heads,
             memory_width=original.kdim,
             value_memory_width=original.vdim,
-            bias=bias,
+            bias=original.in_proj_bias is not None,
             dropout=original.dropout,
         )
         weights = (
@@ -113,16 +112,13 @@ class MultiHeadAttention(nn.Module):
             if original.in_proj_weight is not None
             else (original.q_proj_weight, original.k_proj_weight, original.v_proj_weight)
         )
-        output = module.output
-        assert isinstance(output, nn.Linear)
+        layers = (*module._projections(), cast(nn.Linear, module.output))
         with torch.no_grad():
-            for projection, weight in zip(module._projections(), weights, strict=True):
-                projection.weight.copy_(weight)
-            output.weight.copy_(original.out_proj.weight)
-            if bias:
-                for projection, part in zip(module._projections(), original.in_proj_bias.chunk(3), strict=True):
-                    projection.bias.copy_(part)
-                output.bias.copy_(original.out_proj.bias)
+            for layer, weight in zip(layers, (*weights, original.out_proj.weight), strict=True):
+                layer.weight.copy_(weight)
+            if original.in_proj_bias is not None:
+                for layer, part in zip(layers, (*original.in_proj_bias.chunk(3), original.out_proj.bias), strict=True):
+                    layer.bias.copy_(part)
         return module.to(original.out_proj.weight).train(original.training)
 
     def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:

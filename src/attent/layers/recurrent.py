@@ -104,8 +104,8 @@ class RecurrentStack(nn.Module):
 
     def __init__(self, cell: Cell, input_width: int, width: int, layers: int = 1) -> None:
         super().__init__()
-        stack = nn.ModuleList(Recurrent(cell, input_width if layer == 0 else width, width) for layer in range(layers))
-        self.layers = cast(Sequence[Recurrent], stack)
+        widths = (input_width, *[width] * (layers - 1))
+        self.layers = cast(Sequence[Recurrent], nn.ModuleList(Recurrent(cell, below, width) for below in widths))
 
     def forward(self, inputs: Tensor, states: Sequence[RecurrentState]) -> tuple[Tensor, tuple[RecurrentState, ...]]:
         """Run all steps at once: inputs (B, T, input_width) → the topmost h (B, T, E), and every layer's state."""

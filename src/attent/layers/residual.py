@@ -18,7 +18,7 @@ class Stream(NamedTuple):
 
     features: Tensor  # x, (…, E)
     output: Tensor | None = None  # f, (…, E), of the last sub-layer, until it is added
-    dropout: Dropout = Dropout(0.0)
+    dropout: float = 0.0  # the share of f that is dropped
 
     def normalize(self, norm: nn.LayerNorm) -> tuple[Stream, Tensor]:
         """Return the stream after the addition, and its norm in the type of autocast's products."""
@@ -57,5 +57,5 @@ class Residual(nn.Module):
     def leave(self, stream: Stream, output: Tensor) -> Stream:
         """Return the stream after the sub-layer, given its output (…, E)."""
         if self.pre:
-            return Stream(stream.features, output, self.dropout)
-        return Stream(add_layer_norm(stream.features, output, self.norm, self.dropout, stream.features.dtype)[1])
+            return Stream(stream.features, output, self.dropout.active_share)
+        return Stream(add_layer_norm(stream.features, output, self.norm, self.dropout.active_share, stream.features.dtype)[1])

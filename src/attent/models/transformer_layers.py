@@ -150,8 +150,7 @@ class Encoder(nn.Module):
 
     def __init__(self, settings: TransformerSettings | EncoderSettings) -> None:
         super().__init__()
-        layers = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
-        self.layers = cast(Sequence[EncoderLayer], layers)
+        self.layers = cast(Sequence[EncoderLayer], nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers)))
         self.norm = final_norm(settings)
 
     def forward(self, features: Features, lengths: Lengths) -> Memory:
@@ -167,8 +166,7 @@ class Decoder(nn.Module):
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
-        self.layers = cast(Sequence[DecoderLayer], layers)
+        self.layers = cast(Sequence[DecoderLayer], nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers)))
         self.norm = final_norm(settings)
 
     def forward(

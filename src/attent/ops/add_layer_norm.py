@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,51 +10,43 @@ from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.autograd import double_backward, needs_double_backward
-from attent.ops.dropout import feature_mask
+from attent.ops.dropout import dropout, feature_mask
 from attent.ops.eligibility import can_run_native
 
 DTYPES = (torch.float32, torch.bfloat16)
 
 
-class DropoutModule(Protocol):
-    """A dropout with its current share, 0 while evaluating."""
-
-    @property
-    def active_share(self) -> float: ...
-
-    def __call__(self, features: Tensor, /) -> Tensor: ...
-
-
 def add_layer_norm(
-    features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, dropout: DropoutModule, dtype: torch.dtype
+    features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, share: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Return x + Dropout(f), and LayerNorm(x + Dropout(f)).
 
     In training in float32 on a CPU, with or without bfloat16 autocast, the library computes both in one sweep, and their gradients in
-    another. Its dropout is the hash of `attent.ops.dropout`, with a seed from torch's generator; elsewhere it is the module's own, so
+    another. Its dropout is the hash of `attent.ops.dropout`, with a seed from torch's generator; elsewhere it is `dropout` of that file, so
     that the same seed drops other features there.
 
     Args:
         features: x, (…, E).
         residual: f, (…, E); None if there is nothing to add.
         norm: over E.
-        dropout: applied to f.
+        share: of f that is dropped now, 0 to 1; 0 while evaluating.
         dtype: the norm's type in the library; PyTorch returns x's.
     """
     if _can_run_native(features, residual, norm, dtype):
-        share = 0.0 if residual is None else dropout.active_share
+        share = 0.0 if residual is None else share
         seed = int(torch.randint(2**31 - 1, ())) if share else 0
         # Contiguous here: second derivatives need the saved tensors to be the function's own arguments.
         features = features.contiguous()
         total, normalized = _AddLayerNorm.apply(features, residual, norm.weight, norm.bias, _Options(seed, share, norm.eps, dtype))
         return features if total is None else total, normalized
-    return reference(features, residual, norm, dropout)
+    return reference(features, residual, norm, share)
 
 
-def reference(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, dropout: DropoutModule) -> tuple[Tensor, Tensor]:
+def reference(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, share: float) -> tuple[Tensor, Tensor]:
     """Compute `add_layer_norm` in plain PyTorch."""
-    total = features if residual is None else features + dropout(residual)
-    return total, norm(total)
+    if residual is not None:
+        features = features + (dropout(residual, share) if share else residual)
+    return features, norm(features)
 
 
 def _can_run_native(features: Tensor, residual: Tensor | None, norm: nn.LayerNorm, dtype: torch.dtype) -> bool:
