@@ -189,9 +189,9 @@ class Examples(ABC, Generic[B]):
         """Make a batch of these rows for training; each row is a function of itself, the seed and the epoch alone."""
         return self.batch(rows)
 
-    @abstractmethod
     def fingerprint(self) -> list[np.ndarray]:
         """Return whole numbers that identify these examples: processes, and resumed runs, check by them that they learn from the same."""
+        return [sequences.lengths for sequences in self.token_sequences.values()]
 
     def digest(self) -> list[int]:
         """Return the number of examples, and a checksum of each part of their fingerprint."""
@@ -282,10 +282,6 @@ class Bitext(Examples[Batch]):
     def token_count(self, rows: np.ndarray) -> int:
         """Return the number of target tokens of these pairs, with their EOS."""
         return int((self.target.lengths[rows].astype(np.int64) - 1).sum())
-
-    def fingerprint(self) -> list[np.ndarray]:
-        """Return the lengths of both sides."""
-        return [sequences.lengths for sequences in (self.source, self.target)]
 
 
 class EpochPlan:

@@ -91,10 +91,6 @@ class MaskedLines(Examples[MaskedBatch]):
     def augmented(self, rows: np.ndarray, seed: int, epoch: int) -> MaskedBatch:
         return self._masked(rows, seed, epoch, only_masks=False)
 
-    def fingerprint(self) -> list[np.ndarray]:
-        """Return the lengths of the lines."""
-        return [self.lines.lengths]
-
     def _mask_counts(self, rows: np.ndarray) -> np.ndarray:
         return np.maximum(np.rint(self.share * self.lines.lengths[rows]).astype(np.int64), 1)
 

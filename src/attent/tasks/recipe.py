@@ -16,7 +16,7 @@ from attent.devices import AUTO, device_of
 from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
 from attent.runs.config import CONFIG, RunConfig, check_code, must_do, read_config, versions
-from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, read_files, read_tokenizers, tokenizers_as_text, tokenizers_of_text
+from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
 from attent.tasks import word_vectors
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Results, Say, Vocabularies, task_of
@@ -86,7 +86,7 @@ def follow(
                 if "model" not in settings.model_fields_set:
                     check_code(init_from, start, trust_code=trust_code)
                     settings = settings.model_copy(update={"model": start.model})
-                vocabularies = Vocabularies.of(start, read_tokenizers(init_from, start), read_files(init_from, start))
+                vocabularies = Vocabularies.read(init_from, start)
             config = RunConfig(
                 task=settings.task,
                 tokenizers=dict(vocabularies.kinds),
@@ -161,7 +161,7 @@ def resume(
             state = None if checkpoint is None else read_state(checkpoint)
             if settings.training.tensorboard:
                 check_installed()
-            vocabularies = Vocabularies.of(config, read_tokenizers(path, config), read_files(path, config))
+            vocabularies = Vocabularies.read(path, config)
             task = task_of(config.task)
             corpus = task.corpus(settings)
             if config.digests.get("held out") not in (None, task.held_out_digest(corpus)):
@@ -205,7 +205,7 @@ def validate(path: Path | str, model: Model, say: Say) -> Results:
     if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
         file = "standard input" if missing[0] == STANDARD_INPUT else missing[0]
         raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {file}; {hint}")
-    vocabularies = replace(Vocabularies.of(config, read_tokenizers(path, config), read_files(path, config)), longest=model.longest)
+    vocabularies = replace(Vocabularies.read(path, config), longest=model.longest)
     corpus = task.corpus(settings)
     evaluator = task.evaluator(model, corpus, vocabularies, settings)
     if config.digests.get("train") != _digest(task.encode(corpus, vocabularies)):
@@ -221,7 +221,7 @@ def _train_as_worker(processes: Processes, device: torch.device) -> Results:
     config = RunConfig.model_validate(message["config"])
     settings, tokenizers = _settings_of(config, {}), tokenizers_of_text(message["tokenizers"], config)
     model = model_of(config, tokenizers).to(device)
-    vocabularies = replace(Vocabularies.of(config, tokenizers, message["files"]), longest=model.longest)
+    vocabularies = Vocabularies(config.tokenizers, tokenizers, message["files"], config.sizes, model.longest)
     examples, corpus = prepare_examples(processes, settings, vocabularies)
     word_vectors.freeze(config.vectors, model)
     train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)

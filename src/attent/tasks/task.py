@@ -13,6 +13,7 @@ from attent.data.batches import Examples
 from attent.data.tokenizer import Tokenizer
 from attent.errors import UnknownNameError
 from attent.runs.config import RunConfig
+from attent.runs.folder import read_files, read_tokenizers
 from attent.training.loss import LossFunction
 
 if TYPE_CHECKING:
@@ -48,9 +49,13 @@ class Vocabularies:
     longest: int | None = None
 
     @classmethod
-    def of(cls, config: RunConfig, tokenizers: Sequence[Tokenizer], files: Mapping[str, str]) -> Vocabularies:
-        """Return those of a run folder with this config."""
-        return cls(config.tokenizers, tokenizers, files, config.sizes)
+    def read(cls, path: Path | str, config: RunConfig) -> Vocabularies:
+        """Read those of a run folder with this config.
+
+        Raises:
+            RunError: a file is missing or damaged.
+        """
+        return cls(config.tokenizers, read_tokenizers(path, config), read_files(path, config), config.sizes)
 
 
 class TaskCorpus(Protocol):

@@ -91,11 +91,6 @@ def constant(update: int, progress: float, warmup: int, width: int) -> float:
     return _warmup_factor(update, warmup)
 
 
-def plateau(update: int, progress: float, warmup: int, width: int) -> float:
-    """1; `attent.training.early_stopping` lowers it after validations without an improvement."""
-    return _warmup_factor(update, warmup)
-
-
 def _warmup_factor(update: int, warmup: int) -> float:
     return min(1.0, update / warmup) if warmup else 1.0
 
@@ -106,7 +101,8 @@ SCHEDULES: dict[str, Schedule] = {
     "cosine": cosine,
     "linear": linear,
     "constant": constant,
-    "plateau": plateau,
+    # `attent.training.early_stopping` lowers it after validations without an improvement
+    "plateau": constant,
 }
 
 

@@ -15,11 +15,6 @@ ALIASES = {"--to": "--out"}
 data = typer.Typer(help="Fetch or make a corpus to train on.", rich_markup_mode=None)
 
 
-@data.callback()
-def corpora() -> None:
-    """Fetch or make a corpus to train on."""
-
-
 @data.command()
 def multi30k(
     out: Annotated[Path, typer.Option(help="The folder to put it in.")],

@@ -63,9 +63,9 @@ def dates(settings: DatesSettings) -> TranslationCorpus:
     draw = random_stream(settings, "validation").random
     validation = [writer.training_pair(draw, training_patterns, [day]) for day in validation_days]
     draw = random_stream(settings, HELD_OUT_DATES).random
-    new_dates = _distinct(settings.held_out_pairs, lambda: writer.training_pair(draw, training_patterns, test_days))
+    new_dates = _distinct_pairs(settings.held_out_pairs, lambda: writer.training_pair(draw, training_patterns, test_days))
     draw = random_stream(settings, HELD_OUT_COMBINATIONS).random
-    new_combinations = _distinct(settings.held_out_pairs, lambda: writer.test_pair(draw, held_out, test_days)) if held_out else ()
+    new_combinations = _distinct_pairs(settings.held_out_pairs, lambda: writer.test_pair(draw, held_out, test_days)) if held_out else ()
     return TranslationCorpus(train, validation, {HELD_OUT_DATES: new_dates, HELD_OUT_COMBINATIONS: new_combinations})
 
 
@@ -123,16 +123,24 @@ def _links(year: Span, month: Span, day: Span, before: int) -> tuple[tuple[int, 
     return tuple(sorted((before + source, target) for span, targets in fields for source in range(*span) for target in targets))
 
 
-def _distinct(count: int, write: Callable[[], Pair]) -> list[Pair]:
-    pairs: dict[str, Pair] = {}
-    for _ in range(TRIES_PER_PAIR * count):
-        if len(pairs) == count:
-            break
-        pair = write()
-        pairs.setdefault(pair.source, pair)
+def _distinct_pairs(count: int, write: Callable[[], Pair]) -> list[Pair]:
+    pairs = distinct(count, write, lambda pair: pair.source, set())
     if len(pairs) < count:
         raise ArgumentError(f"held_out_pairs must be at most about {len(pairs)} for these dates and combinations, got {count}")
-    return list(pairs.values())
+    return pairs
+
+
+def distinct(count: int, write: Callable[[], Item], text_of: Callable[[Item], str], used: set[str]) -> list[Item]:
+    """Write items whose texts are not in `used`, and add these; fewer than `count` if too many tries repeat a text."""
+    items: list[Item] = []
+    for _ in range(TRIES_PER_PAIR * count):
+        if len(items) == count:
+            break
+        item = write()
+        if text_of(item) not in used:
+            used.add(text_of(item))
+            items.append(item)
+    return items
 
 
 def random_stream(settings: DatesSettings, purpose: str) -> Random:

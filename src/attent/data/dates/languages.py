@@ -10,7 +10,7 @@ from pathlib import Path
 from babel import Locale
 
 from attent.data.dates.combinations import shuffled
-from attent.data.dates.corpus import TRIES_PER_PAIR, choose, random_stream
+from attent.data.dates.corpus import TRIES_PER_PAIR, choose, distinct, random_stream
 from attent.data.dates.patterns import ALL_DATES, DatePattern, date_patterns, moment
 from attent.data.dates.readings import key, keys
 from attent.data.dates.settings import DatesSettings
@@ -79,7 +79,10 @@ def date_languages(settings: DatesSettings) -> DateLanguages:
 
     def texts(count: int, purpose: str, days: Sequence[int]) -> list[LabelledText]:
         draw = random_stream(settings, f"languages, {purpose}").random
-        return _distinct(count, lambda: _draw(draw, usable, own, days, settings.native_digits), used)
+        examples = distinct(count, lambda: _draw(draw, usable, own, days, settings.native_digits), lambda example: example.text, used)
+        if len(examples) < count:
+            raise ArgumentError(f"there are no {count:,} different texts of these dates: ask for fewer, or for more dates or locales")
+        return examples
 
     # the test first: training draws from the rest
     test = texts(settings.held_out_pairs, "test", test_days)
@@ -120,18 +123,3 @@ def _draw(
         if key(pattern, moment(day), native=native) in own[pattern]:
             return LabelledText(pattern.text(moment(day), native=native), language)
     raise ArgumentError(f"too few texts are {language}'s own")
-
-
-def _distinct(count: int, write: Callable[[], LabelledText], used: set[str]) -> list[LabelledText]:
-    """Draw examples whose texts are not in `used`, and add these."""
-    examples: list[LabelledText] = []
-    for _ in range(TRIES_PER_PAIR * count):
-        if len(examples) == count:
-            return examples
-        example = write()
-        if example.text not in used:
-            used.add(example.text)
-            examples.append(example)
-    if len(examples) < count:
-        raise ArgumentError(f"there are no {count:,} different texts of these dates: ask for fewer, or for more dates or locales")
-    return examples

@@ -23,6 +23,8 @@ from attent.data.train_valid_split import MAX_VALIDATION, drop_shared_texts, spl
 from attent.errors import ArgumentError, DataError
 
 UNITS = "tokens, vectors or patches that this model can read"
+# Settings of pictures whose size and colours are what they are.
+OF_FINISHED_PICTURES = {"patch", "shift", "turn", "scale", "flip"}
 Data = Pictures | VectorSequences | tuple[str, ...]
 
 
@@ -88,19 +90,20 @@ def image_corpus(settings: ImagesSettings) -> LabelledCorpus:
 
 def read_examples(settings: ImagesSettings) -> Pictures | VectorSequences:
     """Read all examples of these settings; errors as for `image_corpus`."""
+    path = Path(settings.source)
     if settings.source == DIGITS:
-        _check_settings(settings, {"patch", "shift", "turn", "scale", "flip"}, "the digits")
-        return load_digits()
-    if Path(settings.source).suffix == ".npz" and not Path(settings.source).is_dir():
+        data, kind = load_digits(), "the digits"
+    elif path.is_dir():
+        return read_folder(path, settings.size, settings.colours)
+    elif path.suffix == ".npz":
         data = read_npz(settings.source)
-        if isinstance(data, VectorSequences):
-            _check_settings(settings, set(), "sequences of vectors")
-        else:
-            _check_settings(settings, {"patch", "shift", "turn", "scale", "flip"}, "pictures in an .npz")
-        return data
-    if not Path(settings.source).is_dir():
+        kind = "sequences of vectors" if isinstance(data, VectorSequences) else "pictures in an .npz"
+    else:
         raise DataError(f"there are no pictures {settings.source}: it is neither {DIGITS!r}, nor a folder, nor an .npz")
-    return read_folder(settings.source, settings.size, settings.colours)
+    allowed = OF_FINISHED_PICTURES if isinstance(data, Pictures) else set[str]()
+    if invalid := [name for name in settings.picture_settings if name not in allowed]:
+        raise ArgumentError(f"images.{invalid[0]} does not go with {kind}")
+    return data
 
 
 def count_examples(source: str) -> tuple[int, bool]:
@@ -268,11 +271,6 @@ def _content(data: Data, row: int) -> bytes:
             return data.vectors[row, : data.lengths[row]].tobytes()
         case _:
             return f"{data[row]}\n".encode()
-
-
-def _check_settings(settings: ImagesSettings, allowed: set[str], examples: str) -> None:
-    if invalid := [name for name in settings.picture_settings if name not in allowed]:
-        raise ArgumentError(f"images.{invalid[0]} does not go with {examples}")
 
 
 def _describe_classes(labels: Sequence[str]) -> str:
