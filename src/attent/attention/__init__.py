@@ -1,4 +1,4 @@
-"""The heart: one formula, every part of it swappable, its weights computed where they are looked at."""
+"""Attention: one formula with swappable parts, and its weights computed on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The masks: which query may see which key, one idea a file, joined by & and |."""
+"""The masks, one per file: which keys a query may attend to. Masks are combined by & and |."""
 
 from __future__ import annotations
 

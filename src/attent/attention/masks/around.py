@@ -1,4 +1,4 @@
-"""Only the keys near a center of the query's own."""
+"""A window of keys around a center that each query chooses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from attent.errors import ArgumentError, ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Around(Mask):
-    """A query sees the keys within a distance of its own center, both ends included: pᵢ − D ≤ j ≤ pᵢ + D.
+    """A query attends to the keys within a distance of its own center, both ends included: pᵢ − D ≤ j ≤ pᵢ + D.
 
-    Luong, Pham and Manning 2015, §3.2, the window of local attention (arXiv:1508.04025). What of it lies outside the sequence
-    is ignored. `window` is the same about where the query stands.
+    Luong, Pham and Manning 2015, §3.2, the window of local attention (arXiv:1508.04025). The window may reach beyond the
+    sequence. `window` is the same around the position of the query.
 
     Args:
-        centres: p, where each query looks, in tokens from 0, whole or not, (B|1, Tq). No gradient goes through them here.
+        centres: p, the key position that each query attends to, in tokens from 0, whole or not, (B|1, Tq). A mask passes no
+            gradient to them.
         distance: D, in tokens, ≥ 0.
 
     Raises:
@@ -38,12 +39,12 @@ class Around(Mask):
             raise ArgumentError(f"distance must be ≥ 0, got {self.distance}")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B|1, 1, Tq, Tk)."""
+        """Return which pairs may attend, (B|1, 1, Tq, Tk)."""
         first, last = self._ends(pairs)
         return (pairs.key_index >= first) & (pairs.key_index <= last)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """From the first key within the distance to the last."""
+        """Return the range from the first key within the distance to the last."""
         first, last = self._ends(pairs)
         return KeyRange(first, last + 1, exact=True)
 
@@ -52,12 +53,12 @@ class Around(Mask):
         return Around(self.centres[sequence : sequence + 1] if len(self.centres) > 1 else self.centres, self.distance)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """A center for each query."""
+        """Check that each query has a center."""
         if self.centres.shape[0] not in (1, batch) or self.centres.shape[1] != queries:
             raise ShapeError(f"centres must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centres.shape)}")
 
     def _ends(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """The first and the last key, (B|1, 1, Tq, 1) whole numbers."""
+        """Return the first and the last key, whole numbers (B|1, 1, Tq, 1)."""
         centres = self.centres.detach()[:, None, pairs.query_index, None]
         if not centres.is_floating_point():
             return centres - self.distance, centres + self.distance

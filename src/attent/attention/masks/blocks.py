@@ -1,4 +1,4 @@
-"""A table of allowed tiles."""
+"""Block-sparse attention by a table of blocks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from attent.errors import ArgumentError, DTypeError, ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Blocks(Mask):
-    """The sequence in blocks of `size`; the table says which block of queries sees which block of keys.
+    """Queries and keys in blocks of `size` tokens; a table says which block of queries attends to which block of keys.
 
     Child et al. 2019, "Generating Long Sequences with Sparse Transformers", §4–5 (arXiv:1904.10509); Zaheer et al. 2020,
     "Big Bird" (arXiv:2007.14062).
 
     Args:
-        table: (blocks of queries, blocks of keys) boolean, or with (B|1, H|1) in front.
-        size: how many tokens a block has, ≥ 1.
+        table: boolean, (blocks of queries, blocks of keys), or with (B|1, H|1) before them.
+        size: tokens of a block, ≥ 1.
 
     Raises:
-        ArgumentError, DTypeError, ShapeError: a size below one, a table that is not boolean, or of no such shape.
+        ArgumentError: the size is below one.
+        DTypeError: the table is not boolean.
+        ShapeError: it has neither two nor four axes.
     """
 
     table: Tensor
@@ -40,7 +42,7 @@ class Blocks(Mask):
             raise ShapeError(f"the table of blocks must be (q, k) or (B|1, H|1, q, k), got {tuple(self.table.shape)}")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B|1, H|1, Tq, Tk)."""
+        """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
         query = (pairs.query_position // self.size).clamp(0, table.shape[-2] - 1)  # (B|1, Tq)
         columns = table[..., pairs.key_index // self.size]  # (B|1, H|1, blocks, Tk)
@@ -49,7 +51,7 @@ class Blocks(Mask):
         return columns.expand(batch, -1, -1, -1).gather(2, index)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """From the first block that the query's own sees to the last."""
+        """Return the range from the first visible block of the query's block to the last."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
         blocks = torch.arange(table.shape[-1], device=table.device)
         first = torch.where(table, blocks, table.shape[-1]).amin(-1) * self.size  # (B|1, H|1, blocks)
@@ -61,13 +63,13 @@ class Blocks(Mask):
         return KeyRange(first, end, exact=False)
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
-        """The blocks that the queries' own see."""
+        """Return the keys that are visible from the queries' blocks."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
         own = (pairs.query_position // self.size).clamp(0, table.shape[-2] - 1).unique()
         return table[:, :, own].any(0).any(0).any(0)[pairs.key_index // self.size]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """As many blocks as the keys fill."""
+        """Check that the table has as many blocks as the keys fill."""
         blocks = -(-keys // self.size)
         if self.table.shape[-1] != blocks:
             raise ShapeError(f"{keys} keys in blocks of {self.size} need {blocks} columns in the table, got {self.table.shape[-1]}")

@@ -1,4 +1,4 @@
-"""No looking ahead."""
+"""Causal attention: later keys are hidden."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from attent.attention.base import KeyRange, Mask, Pairs
 
 @dataclass(frozen=True)
 class Causal(Mask):
-    """A query sees the keys up to its own position: j ≤ p(i).
+    """A query attends to the keys up to its own position: j ≤ p(i).
 
-    Vaswani et al. 2017, §3.2.3 (arXiv:1706.03762). By position, not by index: one new query against a cache of n keys stands
-    at n − 1 and sees them all.
+    Vaswani et al. 2017, §3.2.3 (arXiv:1706.03762). Positions count, not indices: one new query against a cache of n keys has
+    position n − 1 and attends to all of them.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("autoregressive", "subsequent")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B|1, 1, Tq, Tk)."""
+        """Return which pairs may attend, (B|1, 1, Tq, Tk)."""
         query, key = pairs.broadcast_positions()
         return key <= query
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """From the first key to the query's own."""
+        """Return the range from the first key to the query's own."""
         query, _ = pairs.broadcast_positions()
         return KeyRange(torch.zeros_like(query), query + 1, exact=True)

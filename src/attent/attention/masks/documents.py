@@ -14,13 +14,13 @@ from attent.errors import ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Documents(Mask):
-    """A query sees the keys of its own document.
+    """A query attends to the keys of its own document.
 
     Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination", §3.2 (arXiv:2107.02027).
 
     Args:
-        keys: (B, Tk) the number of the document that each key belongs to; a negative number is padding, which nobody sees.
-        queries: (B, Tq) the same for the queries; if not given, the query at position p belongs where key p belongs.
+        keys: the document number of each key, (B, Tk); negative for padding, which no query attends to.
+        queries: the document number of each query, (B, Tq); by default a query at position p is in the document of key p.
     """
 
     keys: Tensor
@@ -28,29 +28,30 @@ class Documents(Mask):
     aliases: ClassVar[tuple[str, ...]] = ("segments", "packed")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B, 1, Tq, Tk)."""
-        mine = self._mine(pairs)
-        theirs = self.keys[:, pairs.key_index]
-        return ((mine[:, :, None] == theirs[:, None, :]) & (theirs >= 0)[:, None, :])[:, None]
+        """Return which pairs may attend, (B, 1, Tq, Tk)."""
+        query_documents = self._query_documents(pairs)
+        key_documents = self.keys[:, pairs.key_index]
+        return ((query_documents[:, :, None] == key_documents[:, None, :]) & (key_documents >= 0)[:, None, :])[:, None]
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """From the first key of the query's document to the last."""
-        mine, places = self._mine(pairs), torch.arange(self.keys.shape[1], device=self.keys.device)
-        if not mine.numel() or not self.keys.numel():
+        """Return the range from the first key of the query's document to the last."""
+        query_documents = self._query_documents(pairs)
+        if not query_documents.numel() or not self.keys.numel():
             return None
-        batch, documents = max(mine.shape[0], self.keys.shape[0]), int(torch.maximum(mine.amax(), self.keys.amax())) + 2
-        # a document of its own for padding, behind all others
-        theirs, mine = (torch.where(of < 0, documents - 1, of).expand(batch, -1) for of in (self.keys, mine))
-        here = places.expand(batch, -1)
-        first = here.new_full((batch, documents), self.keys.shape[1]).scatter_reduce(1, theirs, here, "amin")
-        last = here.new_full((batch, documents), -1).scatter_reduce(1, theirs, here, "amax")
-        # which nobody sees
+        batch = max(query_documents.shape[0], self.keys.shape[0])
+        documents = int(torch.maximum(query_documents.amax(), self.keys.amax())) + 2
+        # padding is a document by itself, after all others
+        key_documents, query_documents = (torch.where(of < 0, documents - 1, of).expand(batch, -1) for of in (self.keys, query_documents))
+        positions = torch.arange(self.keys.shape[1], device=self.keys.device).expand(batch, -1)
+        first = positions.new_full((batch, documents), self.keys.shape[1]).scatter_reduce(1, key_documents, positions, "amin")
+        last = positions.new_full((batch, documents), -1).scatter_reduce(1, key_documents, positions, "amax")
+        # no query sees padding
         first[:, -1], last[:, -1] = self.keys.shape[1], -1
-        begin, end = (bound.gather(1, mine)[:, None, :, None] for bound in (first, last + 1))
+        begin, end = (bound.gather(1, query_documents)[:, None, :, None] for bound in (first, last + 1))
         return KeyRange(begin, end, exact=False)
 
-    def _mine(self, pairs: Pairs) -> Tensor:
-        """The document of each query, (B|1, Tq)."""
+    def _query_documents(self, pairs: Pairs) -> Tensor:
+        """Return the document of each query, (B|1, Tq)."""
         if self.queries is not None:
             return self.queries[:, pairs.query_index]
         batch = max(self.keys.shape[0], pairs.query_position.shape[0])
@@ -65,7 +66,7 @@ class Documents(Mask):
         return Documents(keys, queries)  # pyright: ignore[reportArgumentType]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """A document for each key, and for each query where they are given."""
+        """Check that each key has a document, and each query if `queries` is given."""
         for name, table, length in (("keys", self.keys, keys), ("queries", self.queries, queries)):
             if table is not None and (table.dim() != 2 or table.shape[0] not in (1, batch) or table.shape[1] != length):
                 raise ShapeError(f"documents of {name} must be (B|1, T) = ({batch}, {length}), got {tuple(table.shape)}")

@@ -1,4 +1,4 @@
-"""For each query the keys that it does not see."""
+"""A list of hidden keys for each query."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from attent.attention.masks.selected import Selected, check_indices, check_shape
 
 @dataclass(frozen=True, eq=False)
 class Excluded(Mask):
-    """Query i sees every key but those named in indices[…, i, :]; with its own index alone, it is answered by all others.
+    """Query i attends to all keys except those in indices[…, i, :].
 
-    That is leave-one-out: Stone 1974, "Cross-Validatory Choice and Assessment of Statistical Predictions".
+    With indices[i] = [i] this is leave-one-out: Stone 1974, "Cross-Validatory Choice and Assessment of Statistical Predictions".
 
     Args:
-        indices: (B|1, H|1, Tq, n) or (Tq, n) whole numbers, the keys hidden from each query; a negative one hides nothing.
+        indices: the keys hidden from each query, whole numbers (B|1, H|1, Tq, n) or (Tq, n); negative ones are ignored.
 
     Raises:
-        DTypeError, ShapeError: indices that are no whole numbers or of no such shape.
+        DTypeError: the indices are not whole numbers.
+        ShapeError: they have other axes.
     """
 
     indices: Tensor
@@ -31,9 +32,9 @@ class Excluded(Mask):
         check_indices(self.indices, "excluded")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B|1, H|1, Tq, Tk)."""
+        """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
         return ~Selected(self.indices).allowed(pairs)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """A choice for each query."""
+        """Check that each query has a list of keys."""
         check_shape(self.indices, "excluded", batch, heads, queries)

@@ -1,4 +1,4 @@
-"""Only the keys that are there."""
+"""Padding at the end of each sequence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attent.errors import DTypeError, ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Padding(Mask):
-    """Sequence b has lengths[b] keys; what lies behind them is padding: j < lengths[b].
+    """Sequence b has lengths[b] keys, and those after them are hidden as padding: j < lengths[b].
 
     Args:
         lengths: (B,) whole numbers of keys, each from 0 to Tk.
@@ -34,11 +34,11 @@ class Padding(Mask):
             raise DTypeError(f"lengths must be whole numbers, got {self.lengths.dtype}")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B, 1, 1, Tk)."""
+        """Return which pairs may attend, (B, 1, 1, Tk)."""
         return (pairs.key_index < self.lengths[:, None])[:, None, None, :]
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """From the first key to the sequence's last."""
+        """Return the range from the first key to the sequence's last."""
         end = self.lengths[:, None, None, None]
         return KeyRange(torch.zeros_like(end), end, exact=True)
 

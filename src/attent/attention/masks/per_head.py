@@ -1,4 +1,4 @@
-"""Heads of different scope."""
+"""A different mask for each head."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from attent.attention.base import KeyRange, Mask, Pairs, any_visible
 from attent.attention.masks.window import Window
 from attent.errors import ArgumentError, ShapeError
 
-# what the head of no mask sees
+# the mask of a head without one
 EVERYTHING = Window(None, None)
 
 
 class PerHead(Mask):
-    """A mask for each head: head h attends as masks[h] says.
+    """A mask for each head: head h uses masks[h].
 
     Sukhbaatar et al. 2019, "Adaptive Attention Span in Transformers", §2 (arXiv:1905.07799) give each head its own scope.
 
     Args:
-        masks: one mask for each head, in order; None for a head that may see everything.
+        masks: one mask for each head, in order; None for a head that attends to all keys.
 
     Raises:
         ArgumentError: one of them is neither a Mask nor None.
@@ -36,12 +36,12 @@ class PerHead(Mask):
             raise ArgumentError(f"per_head needs a Mask or None for each head, got {masks!r}")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B|1, H, Tq, Tk)."""
-        each = torch.broadcast_tensors(*(mask.allowed(pairs)[:, :1] for mask in self.masks))
-        return torch.cat(each, 1)
+        """Return which pairs may attend, (B|1, H, Tq, Tk)."""
+        tables = torch.broadcast_tensors(*(mask.allowed(pairs)[:, :1] for mask in self.masks))
+        return torch.cat(tables, 1)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return each head's range."""
+        """Return the range of each head."""
         ranges = [mask.key_range(pairs) for mask in self.masks]
         if any(key_range is None for key_range in ranges):
             return None
@@ -50,11 +50,11 @@ class PerHead(Mask):
         return KeyRange(begin, end, exact=False)
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
-        """Return the keys that any head shows."""
+        """Return the keys that are visible in any head."""
         return any_visible(self.masks, pairs)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """As many masks as heads."""
+        """Check that there are as many masks as heads."""
         if len(self.masks) != heads:
             raise ShapeError(f"per_head needs a mask for each of {heads} heads, got {len(self.masks)}")
         for mask in self.masks:

@@ -1,4 +1,4 @@
-"""A beginning that everyone sees."""
+"""A prefix of keys that is visible to every query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attent.errors import ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Prefix(Mask):
-    """Every query sees the first `length` keys: j < length. `Causal() | Prefix(n)` is the prefix language model.
+    """Every query attends to the first `length` keys: j < length. `Causal() | Prefix(n)` is the prefix language model.
 
     Raffel et al. 2020, "Exploring the Limits of Transfer Learning", §3.2.1 (arXiv:1910.10683).
 
@@ -26,12 +26,12 @@ class Prefix(Mask):
     aliases: ClassVar[tuple[str, ...]] = ("prefix_lm",)
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B|1, 1, 1, Tk)."""
+        """Return which pairs may attend, (B|1, 1, 1, Tk)."""
         length = torch.as_tensor(self.length, device=pairs.key_index.device).reshape(-1, 1)
         return (pairs.key_index < length)[:, None, None, :]
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return the prefix."""
+        """Return the range of the prefix."""
         end = torch.as_tensor(self.length, device=pairs.key_index.device).reshape(-1, 1, 1, 1)
         return KeyRange(torch.zeros_like(end), end, exact=True)
 

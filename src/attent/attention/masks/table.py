@@ -33,13 +33,13 @@ class Table(Mask):
             raise ShapeError(f"mask must be (Tq, Tk) or (B|1, H|1, Tq, Tk), got {tuple(self.table.shape)}")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """The rows and columns of this tile."""
+        """Return the rows and columns of this tile."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
         table = table if table.shape[2] == 1 else table[:, :, pairs.query_index]
         return table if table.shape[3] == 1 else table[..., pairs.key_index]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """Each axis as long as the scores', or one."""
+        """Check that each axis is as long as that of the scores, or one."""
         shape = tuple(self.table.shape)
         full = (batch, heads, queries, keys)[-len(shape) :]
         if any(have not in (1, need) for have, need in zip(shape, full, strict=True)):

@@ -1,4 +1,4 @@
-"""Only the neighbors."""
+"""A window of keys around the query's position."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from attent.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Window(Mask):
-    """A query sees `left` keys before its position and `right` after it, both ends included: p − left ≤ j ≤ p + right.
+    """A query attends to `left` keys before its position and `right` after it, both ends included: p − left ≤ j ≤ p + right.
 
     Luong, Pham and Manning 2015, §3.2, whose D is left = right (arXiv:1508.04025); Beltagy et al. 2020, "Longformer", §3.1
     (arXiv:2004.05150).
 
     Args:
-        left: how many keys before the query's own, ≥ 0; None is all of them.
-        right: how many keys after the query's own, ≥ 0; None is all of them.
+        left: number of keys before the query's position, ≥ 0; None for all of them.
+        right: number of keys after it, ≥ 0; None for all of them.
 
     Raises:
         ArgumentError: a side is negative.
@@ -37,7 +37,7 @@ class Window(Mask):
                 raise ArgumentError(f"window's {name} must be ≥ 0 or None, got {side}")
 
     def allowed(self, pairs: Pairs) -> Tensor:
-        """(B|1, 1, Tq, Tk)."""
+        """Return which pairs may attend, (B|1, 1, Tq, Tk)."""
         query, key = pairs.broadcast_positions()
         may = torch.ones_like(key <= query)
         if self.left is not None:
@@ -47,7 +47,7 @@ class Window(Mask):
         return may
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """From `left` keys before the query's own to `right` keys after it."""
+        """Return the range from `left` keys before the query's position to `right` keys after it."""
         query, key = pairs.broadcast_positions()
         begin = torch.zeros_like(query) if self.left is None else query - self.left
         return KeyRange(begin, torch.full_like(query, key.shape[0]) if self.right is None else query + self.right + 1, exact=True)

@@ -1,4 +1,4 @@
-"""The normalizers: scores → weights, one idea a file, found by the name of its file."""
+"""The normalizers, one per file: functions from scores to weights."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class TopK(Normalizer):
     """The softmax over the k largest scores; the other weights are exactly zero.
 
     Gupta et al. 2021, "Memory-efficient Transformers via Top-k Attention" (arXiv:2106.06899). Of equal scores at the
-    threshold, some are is_dropped so that k remain.
+    threshold, some are dropped so that k remain.
 
     Args:
         k: the number of keys with weight for each query, ≥ 1; all keys if there are fewer.
