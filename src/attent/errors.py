@@ -113,6 +113,13 @@ class RunError(AttentError):
     """A run folder that is missing, damaged, written by a newer version, or in use by another process."""
 
 
+def refuse(*rules: tuple[object, str]) -> None:
+    """Raise an ArgumentError with the message of the first rule that applies; a rule is (whether it applies, the message)."""
+    for applies, message in rules:
+        if applies:
+            raise ArgumentError(message)
+
+
 @contextmanager
 def needs(need: str, extra: str, kind: type[AttentError] = AttentError) -> Iterator[None]:
     """Import optional packages in the block; if one is missing, raise an error that names the extra to install.

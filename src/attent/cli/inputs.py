@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from attent.data import readers
 from attent.data.readers import display_name, read_lines
-from attent.errors import ArgumentError, DataError
+from attent.errors import ArgumentError, DataError, refuse
 
 if TYPE_CHECKING:
     from attent.data.labelled.corpus import Data
@@ -130,12 +130,11 @@ def read_text_pairs(pairs: str | None, source: str | None, target: str | None) -
     Raises:
         ArgumentError: the files do not go together, or do not exist.
     """
-    if (source is None) != (target is None):
-        raise ArgumentError("sources and their translations go together: --source FILE --target FILE")
-    if pairs is not None and source is not None:
-        raise ArgumentError("pairs come from one file, or from --source and --target, not from both")
-    if source == target == "-":
-        raise ArgumentError("standard input holds the sources or the targets, not both")
+    refuse(
+        ((source is None) != (target is None), "sources and their translations go together: --source FILE --target FILE"),
+        (pairs is not None and source is not None, "pairs come from one file, or from --source and --target, not from both"),
+        (source == target == "-", "standard input holds the sources or the targets, not both"),
+    )
     for name in (pairs, source, target):
         if name is not None:
             check_file(name)

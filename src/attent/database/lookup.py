@@ -17,7 +17,7 @@ from attent.attention.scores.gaussian import Gaussian
 from attent.database.answer import Answer
 from attent.database.entries import Entries, common_kind, numeric_values, read_database, to_hashable
 from attent.database.matching import Equal, StringScore, TrigramCosine
-from attent.errors import ArgumentError, ShapeError, UnknownNameError
+from attent.errors import ArgumentError, ShapeError, UnknownNameError, refuse
 from attent.registry import keyword_aliases
 
 Method = Literal["exact", "nearest", "soft"]
@@ -148,7 +148,7 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
     similar = f'only numbers, vectors and strings can be similar; other things compare by method="exact", not {method!r}'
     no_bandwidth = 'method="soft" needs a bandwidth, in the unit of the keys, such as bandwidth=0.1'
     no_function = f"a score of strings must be a function (query, key) → number, got {score!r}"
-    errors = [
+    refuse(
         (method == "exact" and names, f"{' and '.join(names)} is for {exact_only}"),
         (method != "exact" and kind == "things", similar),
         (kind == "strings" and bandwidth is not None, "bandwidth is for numbers; strings have a temperature"),
@@ -157,7 +157,4 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
         (temperature is not None and not is_valid_temperature, f"temperature must be a number > 0, got {temperature!r}"),
         (bandwidth is not None and score is not None, "bandwidth is for the Gaussian, and score replaces it: give one of them"),
         (method == "soft" and is_numeric and bandwidth is None and score is None, no_bandwidth),
-    ]
-    for is_error, message in errors:
-        if is_error:
-            raise ArgumentError(message)
+    )

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from attent.devices import AUTO, check_name
+from attent.errors import refuse
 
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "plateau"]
@@ -105,10 +106,10 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
 
     @model_validator(mode="after")
     def _check_required(self) -> TrainingSettings:
-        if self.updates is None and self.minutes is None:
-            raise ValueError("set updates or minutes, after which training ends")
-        if (self.batch_pairs is None) == (self.batch_tokens is None):
-            raise ValueError("set either batch_pairs or batch_tokens, the size of a batch")
-        if self.validate_every is None and (self.patience is not None or self.schedule == "plateau"):
-            raise ValueError("patience and the schedule plateau need validations: set validate_every")
+        uses_validation = self.patience is not None or self.schedule == "plateau"
+        refuse(
+            (self.updates is None and self.minutes is None, "set updates or minutes, after which training ends"),
+            ((self.batch_pairs is None) == (self.batch_tokens is None), "set either batch_pairs or batch_tokens, the size of a batch"),
+            (uses_validation and self.validate_every is None, "patience and the schedule plateau need validations: set validate_every"),
+        )
         return self

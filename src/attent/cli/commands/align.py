@@ -11,7 +11,7 @@ import typer
 
 from attent.cli.inputs import read_text_pairs
 from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, head_number, loaded
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, UnknownNameError, refuse
 
 if TYPE_CHECKING:
     from attent.decoding.translator import Translator
@@ -59,18 +59,17 @@ def align(
     from attent.tasks.generated import GENERATED
 
     is_generated = gold in GENERATED
-    if choose and (gold is None or any(option is not None for option in (layer, head, about, reverse))):
-        raise ArgumentError(
-            "--best-head chooses layer, head and what rows are about by --gold, for one run: give --gold and none of the others"
-        )
-    if symmetrization is not None and reverse is None:
-        raise ArgumentError("--symmetrization joins the links of two runs: --reverse names the other one")
-    if tokens and reverse is not None:
-        raise ArgumentError("--tokens are each run's own, and --reverse joins links between words")
-    if one_based and (gold is None or is_generated):
-        raise ArgumentError("--one-based says how a file of links is written: give it by --gold")
-    if gold == "-" and "-" in ((source, target) if source is not None else (pairs or "-",)):
-        raise ArgumentError("standard input holds the pairs or their links, not both")
+    inputs = (source, target) if source is not None else (pairs or "-",)
+    refuse(
+        (
+            choose and (gold is None or any(option is not None for option in (layer, head, about, reverse))),
+            "--best-head chooses layer, head and what rows are about by --gold, for one run: give --gold and none of the others",
+        ),
+        (symmetrization is not None and reverse is None, "--symmetrization joins the links of two runs: --reverse names the other one"),
+        (tokens and reverse is not None, "--tokens are each run's own, and --reverse joins links between words"),
+        (one_based and (gold is None or is_generated), "--one-based says how a file of links is written: give it by --gold"),
+        (gold == "-" and "-" in inputs, "standard input holds the pairs or their links, not both"),
+    )
     method = symmetrization or SYMMETRIZATION
     # refuses an unknown method before anything is read
     symmetrize((), (), method)

@@ -14,7 +14,7 @@ from attent import registry
 from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of
 from attent.cli.output import say
 from attent.devices import limit_threads
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, refuse
 
 if TYPE_CHECKING:
     from attent.experiments.report import Report
@@ -25,21 +25,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print values as JSON.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="How many of the processor's cores to use; those that torch takes unless given.")]
 ALIASES = {"--tokens": "--batch-tokens"}
 SCORES, SHAPES = ("scaled_dot", "additive"), ("1,4,512,64",)
-
-
-class ModelKind(StrEnum):
-    """The kinds of models to train."""
-
-    transformer = "transformer"
-    rnn = "rnn"
-
-
-class DType(StrEnum):
-    """The dtypes of queries, keys and values."""
-
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
+ModelKind = StrEnum("ModelKind", ("transformer", "rnn"))
+DType = StrEnum("DType", ("float32", "bfloat16", "float16"))
 
 
 @bench.callback()
@@ -78,7 +65,7 @@ def attention(
     shapes = [parse_shape(text) for text in shape or SHAPES]
     torch_device = device_of(device)
     with limit_threads(threads):
-        cases = [Case(name, sizes, dtype.value, causal, dropout, torch_device) for name in score or SCORES for sizes in shapes]
+        cases = [Case(name, sizes, dtype.name, causal, dropout, torch_device) for name in score or SCORES for sizes in shapes]
         show(compare(cases, rounds=rounds, seconds=seconds, memory=memory, say=say), as_json=as_json)
 
 
@@ -104,16 +91,17 @@ def train(
 
     Ours is the loop of attent train. Both learn from the same batches, in float32 and in bfloat16.
     """
-    if preset is not None and model is not ModelKind.transformer:
-        raise ArgumentError("--preset is for --model transformer")
-    if compiled and model is not ModelKind.transformer:
-        raise ArgumentError("--compile is for --model transformer; a loop over the words of a sentence takes too long to compile")
+    is_rnn = model is ModelKind.rnn
+    refuse(
+        (is_rnn and preset is not None, "--preset is for --model transformer"),
+        (is_rnn and compiled, "--compile is for --model transformer; a loop over the words of a sentence takes too long to compile"),
+    )
     import torch
 
     from attent.experiments import bench_training, corpora
 
     torch_device, all_threads = device_of(device), torch.get_num_threads()
-    settings = bench_training.transformer(preset or "tiny") if model is ModelKind.transformer else bench_training.rnn()
+    settings = bench_training.rnn() if is_rnn else bench_training.transformer(preset or "tiny")
     say(f"reading {data}" if data else "making up sentences")
     pairs, tokenizer, name = corpora.load_pairs(data, pieces)
     report = bench_training.compare(

@@ -13,13 +13,8 @@ from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say, write
 
 ALIASES = {"--quantisation": "--quantization", "--sample": "--source"}
-
-
-class Target(StrEnum):
-    """The engines that a run can be exported to."""
-
-    ctranslate2 = "ctranslate2"
-    onnx = "onnx"
+# The engines that a run can be exported to.
+Target = StrEnum("Target", ("ctranslate2", "onnx"))
 
 
 def export(
@@ -42,6 +37,6 @@ def export(
     # the engines take UTF-8 names alone
     check_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for {to}, and comparing")
-    folder, comparison = export_run(run, to.value, out, quantization=quantization, sample=source, trust_code=trust_code)
-    write("\n".join(comparison.report(to.value)))
+    folder, comparison = export_run(run, to.name, out, quantization=quantization, sample=source, trust_code=trust_code)
+    write("\n".join(comparison.report(to.name)))
     print(folder)

@@ -24,21 +24,8 @@ if TYPE_CHECKING:
 # Lines translated at once: enough to sort them by length, few enough to see results soon.
 LINES = 512
 SEPARATOR = " ||| "
-
-
-class Format(StrEnum):
-    """The formats of translations."""
-
-    text = "text"
-    jsonl = "jsonl"
-
-
-class EngineName(StrEnum):
-    """The engines that translate."""
-
-    attent = "attent"
-    ctranslate2 = "ctranslate2"
-    onnx = "onnx"
+Format = StrEnum("Format", ("text", "jsonl"))
+EngineName = StrEnum("EngineName", ("attent", "ctranslate2", "onnx"))
 
 
 @dataclass(frozen=True)
@@ -144,7 +131,7 @@ def translate(
 def _load_engine(run: Path, engine: EngineName, exported: Path | None) -> Engine:
     from attent.export.exporting import load
 
-    return load(run, engine.value, exported)
+    return load(run, engine.name, exported)
 
 
 def _align(

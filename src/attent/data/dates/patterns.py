@@ -200,10 +200,10 @@ def _field_texts(field: int, letters: str, locale: Locale) -> tuple[str, ...]:
 
 
 def _has_adjacent_numbers(parts: Sequence[Part]) -> bool:
-    for (_, left), (_, right) in pairwise(parts):
-        if any(text[-1].isdecimal() for text in left) and any(text[0].isdecimal() for text in right):
-            return True
-    return False
+    return any(
+        any(text[-1].isdecimal() for text in left) and any(text[0].isdecimal() for text in right)
+        for (_, left), (_, right) in pairwise(parts)
+    )
 
 
 def _with_digits(parts: tuple[Part, ...], system: str) -> tuple[Part, ...]:
