@@ -12,7 +12,7 @@ from typing import Any
 
 from attent.data.batches import BatchSize, Bitext
 from attent.data.tokenizer import SPECIALS
-from attent.decoding.hypothesis import Translation
+from attent.decoding.search import Translation
 from attent.experiments.bench_training import ModelSettings
 
 HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ import pytest
 from attent.data.batches import BatchSize, Bitext
 from attent.data.tokenizer import PAD, SPECIALS
 from attent.data.tokenizers import learn
-from attent.decoding.hypothesis import Translation
+from attent.decoding.search import Translation
 from attent.experiments import corpora
 from attent.experiments.bench_training import transformer
 

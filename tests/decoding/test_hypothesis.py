@@ -1,6 +1,6 @@
 import pytest
 
-from attent.decoding.hypothesis import Hypothesis, length_penalty
+from attent.decoding.search import Hypothesis, length_penalty
 
 
 def test_worked_by_hand() -> None:

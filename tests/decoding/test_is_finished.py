@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from attent.decoding.hypothesis import Hypothesis, length_penalty
-from attent.decoding.search import is_finished
+from attent.decoding.search import Hypothesis, is_finished, length_penalty
 
 
 def test_it_is_settled_when_nothing_better_can_come() -> None:

@@ -14,7 +14,7 @@ from attent.data.batches import BatchSize, Bitext
 from attent.data.dates import DatesSettings, dates
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer, WordTokenizer
-from attent.decoding.hypothesis import Translation
+from attent.decoding.search import Translation
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator
 from attent.models.build import build

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from attent.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK
 from attent.decoding.constraints import Constraints
-from attent.decoding.hypothesis import Hypothesis, length_penalty
-from attent.decoding.search import search
+from attent.decoding.search import Hypothesis, length_penalty, search
 from attent.decoding.settings import SearchSettings
 from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings

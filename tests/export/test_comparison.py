@@ -3,7 +3,7 @@ from pathlib import Path
 
 from attent.data.dates import DatesSettings, dates
 from attent.data.tokenizer import CharTokenizer
-from attent.decoding.hypothesis import Translation
+from attent.decoding.search import Translation
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Engine
 from attent.export.comparison import LINES, Comparison, Difference, compare, sample_of

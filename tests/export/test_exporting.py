@@ -3,7 +3,7 @@ from shutil import copytree
 
 import pytest
 
-from attent.decoding.hypothesis import Translation
+from attent.decoding.search import Translation
 from attent.errors import ArgumentError, RunError, UnknownNameError
 from attent.export import exporting
 from attent.export.exporting import export, folder_of, load

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.data.batches import Sequences
 from attent.data.masked_lm import MaskedText, tokenize_masked
 from attent.data.tokenizer import SPECIALS, UNK, Tokenizer
-from attent.decoding.labelled import LabelledMap
 from attent.errors import DataError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.folder import read

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
+from attent.attention.maps.attention_map import LabelledMap
 from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, Sequences
 from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from attent.decoding.constraints import Constraints
-from attent.decoding.labelled import LabelledMap
 from attent.decoding.settings import GREEDY
 from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator, label_translation_maps
 from attent.errors import ArgumentError

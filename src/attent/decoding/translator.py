@@ -12,17 +12,15 @@ import numpy as np
 import torch
 
 from attent.attention.capture.watch import watch
-from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.data.batches import KEY_MULTIPLE, BatchSize, Sequences, cut_batches
 from attent.data.dates.checks import InputCheck, input_check
 from attent.data.text import Pair
 from attent.data.tokenizer import BOS, Tokenizer
 from attent.decoding.constraints import Constraints
-from attent.decoding.hypothesis import Hypothesis, Translation
-from attent.decoding.labelled import LabelledMap
 from attent.decoding.score import BATCH as SCORED
 from attent.decoding.score import PairScore, score_pairs
-from attent.decoding.search import TokenSampler, search, uniforms
+from attent.decoding.search import Hypothesis, TokenSampler, Translation, search, uniforms
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.errors import ArgumentError
 from attent.models.model import EncoderDecoder, Memory

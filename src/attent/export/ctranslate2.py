@@ -20,7 +20,7 @@ from attent.attention.scores import Dot, ScaledDot
 from attent.data.batches import BatchSize, Sequences
 from attent.data.dates.checks import InputCheck
 from attent.data.tokenizer import SPECIALS, Tokenizer
-from attent.decoding.hypothesis import Translation, length_penalty
+from attent.decoding.search import Translation, length_penalty
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Engine
 from attent.errors import ArgumentError, RunError

@@ -11,8 +11,7 @@ from typing import Self
 
 from torch import Tensor
 
-from attent.attention.maps.attention_map import AttentionMap
-from attent.decoding.labelled import LabelledMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, needs
 from attent.serve.explorer import Explorer
 from attent.views.build_scene import build_scene

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from attent.attention.capture.captured_maps import ConcatenatedMap
-from attent.attention.maps.attention_map import AttentionMap
-from attent.decoding.labelled import LabelledMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, ShapeError, check_index
 from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene
 from attent.views.scene_labels import TITLES, About, Kind, SceneLabels, kinds

@@ -9,8 +9,7 @@ from typing import Literal, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from attent.attention.maps.attention_map import AttentionMap
-from attent.decoding.labelled import LabelledMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, ShapeError, UnknownNameError, check_index
 from attent.views.scene import Scene
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attent.attention import AttentionMap, attend, prepare, reference
 from attent.attention.backends import row_tiles as by_rows
+from attent.attention.maps.attention_map import LabelledMap
 from attent.attention.normalizers import TopK
 from attent.attention.scores import SCORES, General
 from attent.errors import ArgumentError, ShapeError, StaleMapError, UnknownNameError
@@ -284,3 +285,9 @@ def test_an_index_that_says_nothing_is_our_error(index: Any) -> None:
     _, weights = attend(torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), torch.randn(2, 3, 11, 5), return_map=True)
     with pytest.raises(ArgumentError, match="map"):
         weights[index]
+
+
+def test_rows_and_columns_have_names() -> None:
+    _, weights = attend(torch.randn(1, 2, 3, 5), torch.randn(1, 2, 2, 5), torch.randn(1, 2, 2, 5), return_map=True)
+    shown = LabelledMap(weights, ("a", "b", "c"), ("d", "e"))
+    assert shown.weights.shape == (1, 2, len(shown.rows), len(shown.columns))

@@ -155,7 +155,7 @@ def test_alignments_are_of_words(attent, run_folder: Path) -> None:
 
 def test_unknown_pieces_are_replaced_by_what_is_read(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from attent.data.tokenizer import UNK
-    from attent.decoding.hypothesis import Translation
+    from attent.decoding.search import Translation
     from attent.decoding.translator import Translator
 
     def found(self: Translator, *_: object, **__: object) -> list[list[Translation]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -206,6 +207,22 @@ class AttentionMap(LazyMatrix):
     def _check_distribution(self, statistic: str) -> None:
         if not self.is_distribution:
             raise ArgumentError(f"the {statistic} is that of a distribution, which {self.kind} weights are not")
+
+
+@dataclass(frozen=True)
+class LabelledMap:
+    """Attention weights, and the pieces of text that their rows and columns stand for.
+
+    Args:
+        weights: (1, H, Tq, Tk).
+        rows: Tq labels of the queries. In a decoder row t is labelled with the token that step t produces (target piece t), not
+            with the token that it reads (the piece before).
+        columns: Tk labels of the keys; in a decoder's self-attention the tokens read, from BOS on.
+    """
+
+    weights: AttentionMap
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
 
 
 class ScoreMap(LazyMatrix):

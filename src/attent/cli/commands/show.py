@@ -38,7 +38,7 @@ def show(
     """Show a run's attention while it reads a text: in the terminal, and as a picture or a page if asked for."""
     number = None if head == "all" else head_number(head, ", mean or all")
     check_utf8(text)
-    from attent.decoding.labelled import LabelledMap
+    from attent.attention.maps.attention_map import LabelledMap
     from attent.views.panel import head_panels_of, kind_of, panel_of
     from attent.views.picture import FORMATS, picture
     from attent.views.terminal import heat_map

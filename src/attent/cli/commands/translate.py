@@ -18,7 +18,7 @@ from attent.cli.output import say, write
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from attent.decoding.hypothesis import Translation
+    from attent.decoding.search import Translation
     from attent.decoding.translator import Engine, Translator
 
 # Lines translated at once: enough to sort them by length, few enough to see results soon.

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attent.attention.capture.watch import watch
-from attent.attention.maps.attention_map import AttentionMap
-from attent.decoding.labelled import LabelledMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.errors import ArgumentError, AttentError
 from attent.views.build_scene import Weights, build_scene
 from attent.views.pages.budget import MEBIBYTE
