@@ -90,12 +90,11 @@ def test_steps_are_taken_by_the_extension_in_training_alone(monkeypatch: pytest.
 def test_bits_depend_neither_on_the_threads_nor_on_the_run() -> None:
     reader, features, before = BidirectionalRecurrent("gru", 3, 32), torch.randn(64, 5, 3), torch.get_num_threads()
     inputs, weight, bias = torch.randn(5, 64, 96), reader.forwards[0].network.weight_hh_l0, torch.zeros(96)
-    layer = rnn.RnnSteps(False, (5, 64, 32), torch.float32)
     found = []
     try:
         for threads in (1, 2, 5, 5):
             torch.set_num_threads(threads)
-            layer.start(torch.ones(64, 32), None)
+            layer = rnn.RnnSteps(torch.ones(64, 32), None, 5, torch.float32)
             layer.forward(0, inputs, inputs[1], bias)
             layer.start_backward(torch.ones(64, 32), None)
             slopes = torch.empty_like(inputs)

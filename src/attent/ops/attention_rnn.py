@@ -130,12 +130,11 @@ class StackSteps:
         self, layers: list[Layer], output_weight: Tensor, shape: tuple[int, int], dtype: torch.dtype, *, reads_before: bool
     ) -> None:
         self.layers, self.shape, self.reads_before = layers, shape, reads_before
-        self.units = [RnnSteps(layer.cell is not None, (*shape, layer.hidden.shape[1]), dtype) for layer in layers]
+        self.units = [RnnSteps(layer.hidden, layer.cell, shape[0], dtype) for layer in layers]
         above = [layer.input_weight for layer in layers[1:]] + [output_weight]
         self.weights = [torch.cat((layer.weight, weight)).to(dtype) for layer, weight in zip(layers, above, strict=True)]
         self.products = [weight.new_empty(1, shape[1], len(weight)) for weight in self.weights]
-        for unit, layer, weight, product in zip(self.units, layers, self.weights, self.products, strict=True):
-            unit.start(layer.hidden, layer.cell)
+        for unit, weight, product in zip(self.units, self.weights, self.products, strict=True):
             torch.mm(unit.operands[0], weight.T, out=product[0])
 
     @property

@@ -120,36 +120,40 @@ class RnnSteps:
     """All steps of one layer: its states, and what their gradients need. Tensors hold one step after another.
 
     Args:
-        is_lstm: whether the cells are LSTM's; else they are GRU's.
-        shape: steps T, rows B and features E.
+        hidden: the first state, (B, E).
+        cell: an LSTM's first cell; None for a GRU.
+        steps: T.
         dtype: of the products; states are float32.
         is_reversed: whether the last step comes first.
         lengths: (B,); a row is zero from there on. All steps unless given.
     """
 
     def __init__(
-        self, is_lstm: bool, shape: tuple[int, int, int], dtype: torch.dtype, is_reversed: bool = False, lengths: Tensor | None = None
+        self,
+        hidden: Tensor,
+        cell: Tensor | None,
+        steps: int,
+        dtype: torch.dtype,
+        is_reversed: bool = False,
+        lengths: Tensor | None = None,
     ) -> None:
-        steps, rows, width = self.shape = shape
-        self.is_lstm, self.is_half, self.gates = is_lstm, dtype == torch.bfloat16, (4 if is_lstm else 3) * width
+        rows, width = hidden.shape
+        self.shape, self.lengths = (steps, rows, width), lengths
+        self.is_lstm, self.is_half = cell is not None, dtype == torch.bfloat16
+        self.gates = (4 if self.is_lstm else 3) * width
         self.order = range(steps - 1, -1, -1) if is_reversed else range(steps)
-        self.lengths = lengths
-        before, after = (slice(1, None), slice(steps)) if is_reversed else (slice(steps), slice(1, None))
-        self.first = steps if is_reversed else 0
-        self.all_hidden = torch.empty(steps + 1, rows, width)
-        self.all_operands = torch.empty(steps + 1, rows, width, dtype=dtype) if self.is_half else self.all_hidden
-        self.all_cells = torch.empty(steps + 1, rows, width) if is_lstm else None
-        self.hidden, self.hidden_after = self.all_hidden[before], self.all_hidden[after]
+        before, after, first = (slice(1, None), slice(steps), steps) if is_reversed else (slice(steps), slice(1, None), 0)
+        all_hidden = torch.empty(steps + 1, rows, width)
+        self.all_operands = torch.empty(steps + 1, rows, width, dtype=dtype) if self.is_half else all_hidden
+        all_hidden[first] = self.all_operands[first] = hidden
+        self.hidden, self.hidden_after = all_hidden[before], all_hidden[after]
         self.operands, self.operands_after = self.all_operands[before], self.all_operands[after]
-        self.cell, self.cell_after = (None, None) if self.all_cells is None else (self.all_cells[before], self.all_cells[after])
+        self.cell = self.cell_after = None
+        if cell is not None:
+            all_cells = torch.empty(steps + 1, rows, width)
+            all_cells[first] = cell
+            self.cell, self.cell_after = all_cells[before], all_cells[after]
         self.activations = torch.empty(steps, rows, 4 * width, dtype=dtype)
-
-    def start(self, hidden: Tensor, cell: Tensor | None) -> None:
-        """Set the state before the first step."""
-        self.all_hidden[self.first] = hidden
-        self.all_operands[self.first] = hidden
-        if self.all_cells is not None and cell is not None:
-            self.all_cells[self.first] = cell
 
     def forward(
         self,
@@ -236,9 +240,7 @@ class _FusedRnn(torch.autograd.Function):
         is_reversed: bool,
     ) -> States:
         gates, weight = gates.contiguous(), weight.to(gates.dtype)
-        shape = (gates.shape[0], gates.shape[1], hidden.shape[1])
-        layer = RnnSteps(cell is not None, shape, gates.dtype, is_reversed, None if lengths is None else lengths.contiguous())
-        layer.start(hidden, cell)
+        layer = RnnSteps(hidden, cell, len(gates), gates.dtype, is_reversed, None if lengths is None else lengths.contiguous())
         hidden_gates = torch.empty_like(gates[0])
         for step in layer.order:
             torch.mm(layer.operands[step], weight.T, out=hidden_gates)
