@@ -20,6 +20,9 @@ from attent.attention.normalizers.softmax import Softmax
 from attent.attention.positions.rotary import Rotary
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
+from attent.layers.dropout import Dropout
+from attent.layers.feed_forward import FeedForward
+from attent.layers.residual import Residual
 from attent.models.model import Memory
 from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
@@ -27,41 +30,31 @@ from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStac
 
 S = TypeVar("S")
 
+# Modules whose formulas the library has.
+PACKED = {
+    *(Encoder, EncoderLayer, Decoder, DecoderLayer, nn.ModuleList),
+    *(Residual, nn.LayerNorm, Dropout, FeedForward, nn.Linear),
+    *(MultiHeadAttention, Dot, ScaledDot, Rotary),
+}
 # Positions for which rotary angles are computed at a time.
 ANGLE_BLOCK = 16
 
 
 def has_packed_form(stack: Encoder | Decoder) -> bool:
-    """Return whether the packed stack computes what the modules do now."""
-    if stack.training or is_watched() or _has_hooks(stack) or not all(map(_is_unmodified, stack.layers)):
+    """Return whether the packed stack computes what the modules do now: none was replaced, and none has hooks."""
+    if stack.training or is_watched():
         return False
-    return all(_is_plain(attention) for layer in stack.layers for attention in _attentions(layer))
+    modules = [module for module in stack.modules() if module is not stack.norm]
+    if any(type(module) not in PACKED or module._forward_hooks or module._forward_pre_hooks for module in modules):
+        return False
+    return all(_is_plain(module) for module in modules if isinstance(module, MultiHeadAttention))
 
 
 def _is_plain(attention: MultiHeadAttention) -> bool:
-    """Return whether an attention is dot products under softmax, with rotary positions at most."""
-    position = attention.position
-    has_plain_position = position is None or (type(position) is Rotary and position.interleaved)
-    is_dot = type(attention.score) in (Dot, ScaledDot) and type(attention.normaliser) is Softmax and attention.soft_cap is None
-    return has_plain_position and is_dot and isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
-
-
-def _is_unmodified(layer: EncoderLayer | DecoderLayer) -> bool:
-    """Return whether a layer has neither replaced modules nor hooks."""
-    modules = [layer.feed_forward.widen, layer.feed_forward.narrow]
-    for attention in _attentions(layer):
-        modules += [attention, attention.query_projection, attention.key_projection, attention.value_projection, attention.output]
-    if _has_hooks(layer) or _has_hooks(layer.feed_forward):
-        return False
-    return all(type(module) in (nn.Linear, MultiHeadAttention) and not _has_hooks(module) for module in modules)
-
-
-def _has_hooks(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks)
-
-
-def _attentions(layer: EncoderLayer | DecoderLayer) -> Sequence[MultiHeadAttention]:
-    return (layer.self_attention, layer.cross_attention) if isinstance(layer, DecoderLayer) else (layer.self_attention,)
+    """Return whether an attention normalizes by softmax alone, with interleaved rotary positions at most."""
+    is_interleaved = not isinstance(attention.position, Rotary) or attention.position.interleaved
+    is_softmax = type(attention.normaliser) is Softmax and attention.soft_cap is None
+    return is_interleaved and is_softmax and isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
 
 
 def pack(stack: Encoder | Decoder) -> PackedStack:
