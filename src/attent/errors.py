@@ -18,7 +18,7 @@ AttentError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,6 +61,12 @@ class UnknownNameError(ArgumentError):
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:
         return (type(self), (self.kind, self.name, self.known))
+
+
+def check_known(kind: str, name: str | None, names: Collection[str]) -> None:
+    """Raise an UnknownNameError unless a name is among the known ones; None passes."""
+    if name is not None and name not in names:
+        raise UnknownNameError(kind, name, names)
 
 
 def first_fault(error: Any) -> str:

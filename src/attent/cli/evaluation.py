@@ -161,9 +161,9 @@ def _count_trigrams(run: Path, against: Path | None, tokenizer: Tokenizer) -> Tr
         else:
             texts = (tokenizer.encode(line) for line in read_lines(against) if line.strip())
         return None if texts is None else Trigrams(texts, tokenizer.size)
+    except DataError:
+        raise
     except ValueError as error:
-        if isinstance(error, DataError):
-            raise
         say(f"no yardsticks: {error}")
         return None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attent.cli.output import say
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, check_known
 
 if TYPE_CHECKING:
     from attent.tasks.settings import RunSettings
@@ -31,8 +31,7 @@ def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | No
         ArgumentError: the files are for two tables, or not for the task.
         UnknownNameError: there is no such task.
     """
-    if task is not None and task not in TASKS.values():
-        raise UnknownNameError("task", task, set(TASKS.values()))
+    check_known("task", task, set(TASKS.values()))
     named = {table: {key: file for key, file in files.items() if file is not None} for table, files in options.items()}
     tables = [table for table, files in named.items() if files]
     if len(tables) > 1:

@@ -317,11 +317,11 @@ class BatchStream(Iterator[B]):
         DataError: there is no row.
     """
 
-    def __init__(self, data: Examples[B], size: BatchSize, seed: int, place: tuple[int, int]) -> None:
+    def __init__(self, data: Examples[B], size: BatchSize, seed: int, position: tuple[int, int]) -> None:
         if not len(data):
             raise DataError(f"there is no {data.row_name} to make batches of")
-        self.data, self.size, self.seed, self.position = data, size, seed, place
-        self._plan = data.epoch_plan(size, seed, place[0])
+        self.data, self.size, self.seed, self.position = data, size, seed, position
+        self._plan = data.epoch_plan(size, seed, position[0])
 
     def __next__(self) -> B:
         return self._augmented(self.next_rows())

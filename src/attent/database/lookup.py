@@ -17,7 +17,7 @@ from attent.attention.scores.gaussian import Gaussian
 from attent.database.answer import Answer
 from attent.database.entries import Entries, common_kind, numeric_values, read_database, to_hashable
 from attent.database.matching import Equal, StringScore, TrigramCosine
-from attent.errors import ArgumentError, ShapeError, UnknownNameError, refuse
+from attent.errors import ArgumentError, ShapeError, check_known, refuse
 from attent.registry import keyword_aliases
 
 Method = Literal["exact", "nearest", "soft"]
@@ -70,8 +70,7 @@ def lookup(
         ann → physics 1.00
         zoe → missing: no such key
     """
-    if method not in get_args(Method):
-        raise UnknownNameError("lookup method", str(method), get_args(Method))
+    check_known("lookup method", str(method), get_args(Method))
     query_entries, key_entries, values = read_database(queries, keys, values, inverse=inverse)
     kind = common_kind(query_entries, key_entries)
     _check_options(method, kind, bandwidth, score, temperature)

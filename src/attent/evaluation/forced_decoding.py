@@ -27,7 +27,7 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, BatchSize, Sequences, cut_batches, round_up
 from attent.data.tokenizer import BOS
-from attent.errors import ArgumentError, UnknownNameError, check_index
+from attent.errors import ArgumentError, check_index, check_known
 from attent.models.model import EncoderDecoder
 
 About = Literal["produced", "read"]
@@ -55,8 +55,7 @@ class AttentionSelector:
     about: About = "produced"
 
     def __post_init__(self) -> None:
-        if self.about not in ABOUT:
-            raise UnknownNameError("token that a row is about", self.about, ABOUT)
+        check_known("token that a row is about", self.about, ABOUT)
 
     def of(self, attentions: Mapping[str, Tensor]) -> Tensor:
         """Return the selected weights, (Tq, Tk): a row for each target token but EOS.

@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from attent.decoding.score import PairScore
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, check_known
 
 # The tokenizers of sacreBLEU that download nothing.
 TOKENIZERS = ("13a", "char", "intl", "none", "zh")
@@ -43,8 +43,7 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
         UnknownNameError: there is no such tokenizer.
         ArgumentError: the numbers of translations and references differ, or are 0.
     """
-    if tokenize not in TOKENIZERS:
-        raise UnknownNameError("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
+    check_known("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
     # force: sacreBLEU would warn about text that looks tokenized, which is intended with tokenize="none"
     return _score(BLEU(tokenize=tokenize, lowercase=lowercase, force=True), translations, references)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from attent.data.text import Link
-from attent.errors import UnknownNameError
+from attent.errors import check_known
 
 # In (source, target): the neighbors that share a word first, then the diagonal ones.
 NEIGHBORS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))
@@ -33,8 +33,7 @@ def symmetrize(forward: Collection[Link], backward: Collection[Link], method: st
     Raises:
         UnknownNameError: there is no such method.
     """
-    if method not in METHODS:
-        raise UnknownNameError("way to symmetrize", method, METHODS)
+    check_known("way to symmetrize", method, METHODS)
     return sorted(METHODS[method](set(forward), set(backward)))
 
 

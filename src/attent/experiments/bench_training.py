@@ -15,7 +15,7 @@ from torch import nn
 
 from attent.data.batches import Batch, BatchSize, BatchStream, Bitext
 from attent.devices import limit_threads, synchronize
-from attent.errors import UnknownNameError
+from attent.errors import check_known
 from attent.experiments.machine import CPU, machine_info, peak_memory
 from attent.experiments.plain_pytorch import PlainRnn, PlainTransformer, training_update
 from attent.experiments.report import Column, Report, ResultTable, Row
@@ -67,8 +67,7 @@ def transformer(preset: str = "tiny") -> TransformerSettings:
     Raises:
         UnknownNameError: there is no such preset.
     """
-    if preset not in TRANSFORMER_PRESETS:
-        raise UnknownNameError("preset", preset, TRANSFORMER_PRESETS)
+    check_known("preset", preset, TRANSFORMER_PRESETS)
     return TransformerSettings(**TRANSFORMER_PRESETS[preset], norm="pre", dropout=0.1, share_embeddings="all")
 
 

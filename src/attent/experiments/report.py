@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,11 +130,8 @@ class ModelComparison:
         """
         folder.mkdir(parents=True, exist_ok=True)
         pictures: list[Path] = []
-        try:
+        with suppress(AttentError):
             pictures = [drawing.draw(figure, folder / f"{figure.name}.png") for figure in self.figures]
-        except AttentError:
-            if pictures:
-                raise
         texts = {
             f"{self.name}.md": self.markdown([picture.name for picture in pictures]),
             f"{self.name}.json": json.dumps(self.values(), indent=1, ensure_ascii=False, allow_nan=False) + "\n",

@@ -16,7 +16,7 @@ from attent.data.settings import FILES
 from attent.data.text import TranslationCorpus
 from attent.decoding.translator import Translator, load
 from attent.devices import limit_threads
-from attent.errors import ArgumentError, RunError, UnknownNameError
+from attent.errors import ArgumentError, RunError, check_known
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import write_text
 from attent.runs.folder import LOG, MODEL
@@ -135,8 +135,7 @@ def select(kind: str, names: Sequence[str] | None, choices: Sequence[str]) -> li
         UnknownNameError: a name is not known.
     """
     for name in names or ():
-        if name not in choices:
-            raise UnknownNameError(kind, name, choices)
+        check_known(kind, name, choices)
     return [name for name in choices if not names or name in names]
 
 
@@ -311,15 +310,14 @@ def _is_finished(plan: TrainingPlan, folder: Path) -> bool:
     if not (path / CONFIG).is_file():
         raise ArgumentError(f"{path} is no run folder: name another folder with --out")
     config, settings = read_config(path), plan.settings
-    if config.model != settings.model:
-        difference = "model"
-    elif _without(config.training, "outcome") != settings.training.table:
-        difference = "training"
-    elif _corpus_table(config.corpus) != _corpus_table(settings.model_dump(mode="json")):
-        difference = "corpus"
-    else:
-        return config.state == "finished"
-    raise ArgumentError(f"{path} was trained with another {difference}: give the same options again, or another --out")
+    changes = {
+        "model": config.model != settings.model,
+        "training": _without(config.training, "outcome") != settings.training.table,
+        "corpus": _corpus_table(config.corpus) != _corpus_table(settings.model_dump(mode="json")),
+    }
+    if changed := [part for part, has_changed in changes.items() if has_changed]:
+        raise ArgumentError(f"{path} was trained with another {changed[0]}: give the same options again, or another --out")
+    return config.state == "finished"
 
 
 def _corpus_table(tables: dict[str, Any]) -> dict[str, Any]:

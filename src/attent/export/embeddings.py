@@ -6,7 +6,7 @@ from attent.data.subword_tokenizer import SPACE
 from attent.data.tokenizer import SPECIALS
 from attent.data.word_vectors.vectors import WordVectors
 from attent.data.word_vectors.writing import is_writable
-from attent.errors import UnknownNameError
+from attent.errors import check_known
 from attent.runs.folder import Run
 
 
@@ -26,8 +26,7 @@ def embedding_vectors(run: Run, side: str, form: str) -> tuple[WordVectors, int]
     Raises:
         UnknownNameError: there is no such side, or no such format.
     """
-    if side not in run.tokenizers:
-        raise UnknownNameError("side", side, run.tokenizers)
+    check_known("side", side, run.tokenizers)
     tokenizer, embedding = run.tokenizers[side], run.model.embeddings[side]
     ids = range(SPECIALS, tokenizer.size)
     by_piece = any(tokenizer.piece(token).startswith(SPACE) for token in ids)

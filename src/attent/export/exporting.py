@@ -8,7 +8,7 @@ from types import ModuleType
 
 from attent.data.dates.checks import input_check
 from attent.decoding.translator import Engine, Translator
-from attent.errors import RunError, UnknownNameError
+from attent.errors import RunError, check_known
 from attent.export import manifest as manifests
 from attent.export.comparison import Comparison, compare, sample_of
 from attent.export.manifest import EXPORTS, MANIFEST
@@ -95,6 +95,5 @@ def folder_of(run: Path, engine: str, folder: Path | None = None) -> Path:
 
 
 def _module(engine: str) -> ModuleType:
-    if engine not in ENGINES:
-        raise UnknownNameError("engine", engine, ENGINES)
+    check_known("engine", engine, ENGINES)
     return import_module(ENGINES[engine])

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.errors import UnknownNameError
+from attent.errors import check_known
 from attent.ops.linear import feed_forward
 
 Activation = Literal["relu", "gelu"]
@@ -32,8 +32,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, *, activation: Activation = "relu") -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise UnknownNameError("activation", activation, ACTIVATIONS)
+        check_known("activation", activation, ACTIVATIONS)
         self.activation = ACTIVATIONS[activation]
         self.widen = nn.Linear(width, hidden)
         self.narrow = nn.Linear(hidden, width)

@@ -10,7 +10,7 @@ import torch
 
 from attent.attention.attend import attend
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import ArgumentError, UnknownNameError, needs
+from attent.errors import ArgumentError, check_known, needs
 from attent.regression.bandwidth import learn_bandwidth, rule_of_thumb
 from attent.regression.kernels import Kernel, get_kernel
 from attent.regression.smoother import Smoother
@@ -77,8 +77,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             ArgumentError: an invalid setting.
         """
         kernel = get_kernel(self.kernel)
-        if self.dtype is not None and self.dtype not in DTYPES:
-            raise UnknownNameError("dtype", str(self.dtype), DTYPES)
+        check_known("dtype", None if self.dtype is None else str(self.dtype), DTYPES)
         points = self.loo_points
         if points is not None and (isinstance(points, bool) or not isinstance(points, int | np.integer) or points < 1):
             raise ArgumentError(f"loo_points must be a whole number ≥ 1, got {points!r}")
@@ -127,8 +126,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
     def _set_bandwidth(self, kernel: Kernel, x: np.ndarray, y: np.ndarray) -> None:
         bandwidth = self.bandwidth
         if isinstance(bandwidth, str):
-            if bandwidth not in ("loo", "rule"):
-                raise UnknownNameError("bandwidth", bandwidth, ("loo", "rule"))
+            check_known("bandwidth", bandwidth, ("loo", "rule"))
             if bandwidth == "loo":
                 self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, kernel, check_random_state(self.random_state), self.loo_points)
             else:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.maps.statistics import HeadStatistics
-from attent.errors import ArgumentError, UnknownNameError, check_index
+from attent.errors import ArgumentError, check_index, check_known
 from attent.serve.lru_cache import LRUCache
 from attent.serve.pooling import BlockPooler, block_count, mean_rows, next_level
 from attent.serve.scheduler import Scheduler
@@ -192,8 +192,7 @@ class TilePyramid:
             ArgumentError: there is no such tile.
             UnknownNameError: the reduction is neither "mean" nor "max".
         """
-        if reduction not in REDUCTIONS:
-            raise UnknownNameError("way of pooling", reduction, REDUCTIONS)
+        check_known("way of pooling", reduction, REDUCTIONS)
         check_index("level", level, view.top_level + 1)
         for name, number, length in (("y", y, view.shape[0]), ("x", x, view.shape[1])):
             count = -(-block_count(length, level) // TILE_SIDE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attent.data.batches import Examples
 from attent.data.tokenizer import Tokenizer
-from attent.errors import UnknownNameError
+from attent.errors import check_known
 from attent.runs.config import RunConfig
 from attent.runs.folder import read_files, read_tokenizers
 from attent.training.loss import LossFunction
@@ -142,7 +142,6 @@ def task_of(name: str) -> Task[Any]:
     Raises:
         UnknownNameError: there is no such task.
     """
-    if name not in TASKS:
-        raise UnknownNameError("task", name, TASKS)
+    check_known("task", name, TASKS)
     module, _, task = TASKS[name].partition(":")
     return getattr(import_module(module), task)()

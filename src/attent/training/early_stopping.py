@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
-from attent.errors import UnknownNameError
+from attent.errors import check_known
 from attent.training.settings import TrainingSettings
 
 LOWER_IS_BETTER = frozenset({"loss", "perplexity"})
@@ -66,8 +66,7 @@ class EarlyStopping:
         if not scores:
             return
         name = self.settings.judge_by or next(iter(scores))
-        if name not in scores:
-            raise UnknownNameError("training.judge_by,", name, scores)
+        check_known("training.judge_by,", name, scores)
         sign = -1 if name in LOWER_IS_BETTER else 1
         is_better = not state.best or sign * scores[name] > sign * state.best[0][0]
         state.best = sorted([*state.best, (scores[name], update)], key=lambda entry: (sign * entry[0], entry[1]), reverse=True)

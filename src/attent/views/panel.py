@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
-from attent.errors import ArgumentError, ShapeError, UnknownNameError, check_index
+from attent.errors import ArgumentError, ShapeError, check_index, check_known
 from attent.views.scene import Scene
 
 Kind = Literal["cross", "encoder", "decoder"]
@@ -117,8 +117,7 @@ def choose(maps: Mapping[str, Map], kind: str = "cross", layer: int | None = Non
         UnknownNameError: there is no such kind.
         ArgumentError: the model has no attention of this kind, or not so many layers.
     """
-    if kind not in get_args(Kind):
-        raise UnknownNameError("kind of attention", kind, get_args(Kind))
+    check_known("kind of attention", kind, get_args(Kind))
     names = [name for name in maps if kind_of(name) == kind]
     if not names:
         raise ArgumentError(f"this model has no {kind} attention; it has {', '.join(maps) or 'none at all'}")

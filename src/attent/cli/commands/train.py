@@ -15,7 +15,7 @@ from attent.cli.inputs import check_utf8
 from attent.cli.options import AUTO, DEVICES, TrustCode, device_of
 from attent.cli.output import say, write
 from attent.cli.settings import corpus_settings, override, resolve_corpus, select_table
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, check_known
 
 if TYPE_CHECKING:
     from attent.tasks.task import Results
@@ -118,8 +118,7 @@ def train(
         raise ArgumentError(f"say what to train: one of {', '.join(data_options)}, --config FILE.toml and --resume RUN")
     if preset is not None and not has_files_alone:
         raise ArgumentError("--preset goes with --train or other files and no --config; else --set model.preset=NAME")
-    if corpus is not None and corpus not in CORPORA:
-        raise UnknownNameError("corpus", corpus, CORPORA)
+    check_known("corpus", corpus, CORPORA)
     overrides: dict[str, Any] = {
         "minutes": minutes,
         "updates": updates,

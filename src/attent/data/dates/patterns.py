@@ -15,7 +15,7 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import DateTimeFormat, tokenize_pattern
 
-from attent.errors import ArgumentError, UnknownNameError
+from attent.errors import ArgumentError, check_known
 
 FIRST_YEAR, LAST_YEAR = 1800, 2200
 ALL_DATES = range(date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal() + 1)
@@ -220,8 +220,7 @@ def digits(system: str) -> str:
     Raises:
         UnknownNameError: the system is unknown.
     """
-    if system not in ZEROS:
-        raise UnknownNameError("numbering system", system, ZEROS)
+    check_known("numbering system", system, ZEROS)
     return "".join(chr(ZEROS[system] + value) for value in range(10))
 
 

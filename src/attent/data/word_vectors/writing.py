@@ -12,7 +12,7 @@ import numpy as np
 
 from attent.data.word_vectors.formats import DECIMAL
 from attent.data.word_vectors.vectors import WordVectors
-from attent.errors import ArgumentError, DataError, UnknownNameError
+from attent.errors import ArgumentError, DataError, check_known
 
 GZIPPED = ".gz"
 # White space that ends a field; other kinds are part of a word.
@@ -70,8 +70,7 @@ def is_writable(word: str, form: str) -> bool:
     Raises:
         UnknownNameError: there is no such format.
     """
-    if form not in FORMATS:
-        raise UnknownNameError("format of word vectors", form, FORMATS)
+    check_known("format of word vectors", form, FORMATS)
     spaces = SPACE.findall(word)
     if not word or SPACE.match(word) or SPACE.match(word[-1]):
         return False
