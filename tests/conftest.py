@@ -1,4 +1,4 @@
-"""What every test shares: one thread, one seed, the folder of corpora, and a browser."""
+"""Fixtures for all tests: one thread, one seed, the folder of corpora, and a browser."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-# Shapes in the signatures of internals are checked whenever the tests run them. Public edges check themselves and raise
-# errors of their own, which the checker would come before; graph compilers do not see through it.
+# Modules whose signatures are checked for shapes while tests run. Public functions are not among them: they raise their own errors,
+# and graph compilers cannot trace the checker.
 TYPED = ("attent.layers.embeddings", "attent.models.transformer_layers", "attent.training.loss", "attent.decoding.search")
 install_import_hook(TYPED, "beartype.beartype")
 
@@ -59,7 +59,7 @@ precision = "float32"
 
 @pytest.fixture
 def filler() -> FillMask:
-    """A small model that guesses blanks, and has learnt nothing yet."""
+    """A small, untrained masked language model."""
     # after the import hook
     from attent.data.tokenizers import learn
     from attent.decoding.fill_mask import FillMask
@@ -85,7 +85,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def seeds() -> None:
-    """Every test starts from the same random numbers, in whichever order they run."""
+    """Seed the random generators, so that tests do not depend on their order."""
     random.seed(0)
     numpy.random.seed(0)
     torch.manual_seed(0)
@@ -93,7 +93,7 @@ def seeds() -> None:
 
 @pytest.fixture(autouse=True)
 def on_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is a GPU only the tests that ask for it by the fixture `gpu` find it."""
+    """Hide this machine's GPU from tests without the fixture `gpu`."""
     if torch.cuda.is_available() and "gpu" not in request.fixturenames:
         monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
 
@@ -110,13 +110,13 @@ def data_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def settings_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Settings of a run that takes less than a second."""
+    """The settings file of a run that takes less than a second."""
     file = tmp_path_factory.mktemp("settings") / "small.toml"
     file.write_text(SMALL, encoding="utf-8")
     return file
 
 
-# Nothing is asked of anybody: names of other machines are unknown to it, and it looks for no updates of its own.
+# The browser sends no requests to other machines: their names do not resolve, and it does not look for updates.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -132,7 +132,7 @@ HERE = {"localhost", "127.0.0.1", "::1"}
 
 
 class Window:
-    """A browser's window that hears everything that a page does; what it should not have done is in `wrong`.
+    """A browser window that records the requests of its pages, and their faults in `wrong`.
 
     Args:
         browser: Chromium, running.
@@ -146,38 +146,38 @@ class Window:
         self.wrong: list[str] = []
 
     def open(self, address: Path | str, *, size: tuple[int, int] = WIDE, dark: bool = False, **more: Any) -> Any:
-        """Playwright's page, its address loaded. `more` is for its `new_context`, such as has_touch=True."""
+        """Load an address, and return Playwright's page. `more` goes to its `new_context`, such as has_touch=True."""
         scheme = "dark" if dark else "light"
         context = self._browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, reduced_motion="reduce", **more
         )
         self._contexts.append(context)
-        context.on("request", lambda request: self._asked(request.url))
-        context.on("console", lambda said: self.wrong.append(f"console: {said.text}") if said.type == "error" else None)
+        context.on("request", lambda request: self._record_request(request.url))
+        context.on("console", lambda message: self.wrong.append(f"console: {message.text}") if message.type == "error" else None)
         context.on("weberror", lambda event: self.wrong.append(f"error: {event.error}"))
         page = context.new_page()
-        page.on("websocket", lambda socket: self._asked(socket.url))
+        page.on("websocket", lambda socket: self._record_request(socket.url))
         page.goto(address.resolve().as_uri() if isinstance(address, Path) else address)
         return page
 
     def picture(self, page: Any, name: str, *, whole: bool = False) -> Path:
-        """A screenshot NAME.png, of all that can be scrolled to if it is to be the whole page."""
+        """Write a screenshot NAME.png, of the visible part or of the whole page, and return its path."""
         path = self._pictures / f"{name}.png"
         page.screenshot(path=path, full_page=whole, animations="disabled")
         return path
 
     def check(self) -> None:
-        """Close every page, and fail if any did what it should not have."""
+        """Close every page, and fail if there were faults."""
         while self._contexts:
             context = self._contexts.pop()
             for page in context.pages:
-                # an answer comes after all that was heard before it
+                # wait for an answer, since earlier events arrive before it
                 page.evaluate("0")
             context.close()
         wrong, self.wrong = self.wrong, []
         assert not wrong, "\n" + "\n".join(wrong)
 
-    def _asked(self, address: str) -> None:
+    def _record_request(self, address: str) -> None:
         self.requests.append(address)
         parts = urlsplit(address)
         if parts.scheme not in {"file", "data", "blob", "about"} and parts.hostname not in HERE:
@@ -186,7 +186,7 @@ class Window:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Chromium, headless: the one that CHROMIUM names or that is on the path; without it, or without playwright, the test is skipped."""
+    """Headless Chromium, which CHROMIUM names or which is on the path; without it, or without playwright, the test is skipped."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if path is None:
@@ -199,14 +199,14 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def window(chromium: Any, tmp_path: Path) -> Iterator[Window]:
-    """A window in which a page is opened as a reader would; the test fails if the page does what no page of ours may.
+    """A window to open pages in; the test fails if a page has faults.
 
         page = window.open(path, dark=True)  # a file, or "http://127.0.0.1:8000"; size=(390, 844) is a telephone
         page.hover("text=cat")  # playwright's page: https://playwright.dev/python/docs/api/class-page
         window.picture(page, "cat")  # into the folder that ATTENT_PICTURES names, else into tmp_path
 
-    No page may write an error to the console, raise one, or ask for anything but files, data, blobs and a server on this machine;
-    `window.requests` has every address asked for, `window.wrong` what is wrong so far. Mark the test slow: a browser takes seconds.
+    A fault is an error in the console, an uncaught error, or a request for anything but files, data, blobs and a server on this machine.
+    `window.requests` has all requests, `window.wrong` the faults so far. Mark the test slow: a browser takes seconds.
     """
     named = os.environ.get("ATTENT_PICTURES")
     opened = Window(chromium, Path(named) if named else tmp_path)

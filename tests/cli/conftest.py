@@ -1,4 +1,4 @@
-"""A run folder that has hardly been trained, and the command with what it writes."""
+"""Run folders after two updates of training, and the command with its output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attent.cli.app import run
 
 
 class Done(NamedTuple):
-    """How a command ended, and the lines that it wrote."""
+    """The exit code of a command, and its lines of output."""
 
     code: int
     out: list[str]
@@ -24,7 +24,7 @@ Attent = Callable[..., Done]
 
 @pytest.fixture
 def attent(capsys: pytest.CaptureFixture[str]) -> Attent:
-    """Runs the command."""
+    """A function that runs `attent`."""
 
     def command(*arguments: object) -> Done:
         capsys.readouterr()
@@ -37,7 +37,7 @@ def attent(capsys: pytest.CaptureFixture[str]) -> Attent:
 
 @pytest.fixture(scope="session")
 def run_folder(settings_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run folder that these settings lead to."""
+    """A run folder trained by the small settings."""
     from attent.tasks.recipe import follow
     from attent.tasks.settings import read
 
@@ -64,7 +64,7 @@ precision = "float32"
 
 @pytest.fixture(scope="session")
 def filling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder that fills blanks; train.txt, which it was trained on, and captions.toml lie beside it."""
+    """The run folder of a masked language model, with its train.txt and captions.toml beside it."""
     from attent.cli.settings import resolve_corpus
     from attent.tasks.recipe import follow
     from attent.tasks.settings import read

@@ -1,4 +1,4 @@
-"""Models that have hardly learnt anything, and the folders that they are in."""
+"""The run folder of an untrained masked language model."""
 
 from __future__ import annotations
 

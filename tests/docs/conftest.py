@@ -1,4 +1,4 @@
-"""The pages of the documentation, taken apart into their blocks."""
+"""The pages of the documentation, parsed into fenced blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# What stands before a block in a comment, which does not show on the page.
+# A mark before a block, in a comment that the page does not show.
 MARK = re.compile(r"<!-- (not run|slow|varies|tolerance): (.+?) -->")
 FENCE = re.compile(r"(`{3,})(\S*)")
 
@@ -21,12 +21,12 @@ class Block:
 
     Args:
         page: relative to the repository.
-        line: of its first line of text, from 1.
+        line: number of its first line of text, from 1.
         language: python, console, text, …
-        text: what is within the fence.
-        marks: by kind, each with its reason or its value: `not run` and `slow` for what is not run by every test, `varies` for an output
-            that is no comparison's, `tolerance` for the share by which the numbers of an output may differ.
-        output: whether only blank lines and marks part it from the block before.
+        text: of the block, without the fence.
+        marks: reasons or values by kind: `not run` and `slow` for code that quick tests skip, `varies` for output that is not compared,
+            `tolerance` for the share by which numbers of the output may differ.
+        output: whether only blank lines and marks separate it from the block before.
     """
 
     page: str
@@ -37,7 +37,7 @@ class Block:
     output: bool
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return f"{self.page}:{self.line}"
 
 
@@ -48,16 +48,16 @@ class Page:
         self.name = path.relative_to(ROOT).as_posix()
         self.blocks: list[Block] = []
         marks: dict[str, str] = {}
-        fence, language, first, begun, adjoining = "", "", 0, list[str](), False
+        fence, language, first, text_lines, adjoining = "", "", 0, list[str](), False
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             if fence and line.strip() != fence:
-                begun.append(line)
+                text_lines.append(line)
             elif fence:
-                self.blocks.append(Block(self.name, first, language, "\n".join(begun), marks, adjoining))
+                self.blocks.append(Block(self.name, first, language, "\n".join(text_lines), marks, adjoining))
                 fence, marks, adjoining = "", {}, True
             elif opened := FENCE.fullmatch(line):
                 fence, language = opened.groups()
-                first, begun = number + 1, []
+                first, text_lines = number + 1, []
             elif mark := MARK.fullmatch(line.strip()):
                 marks[mark[1]] = mark[2]
             elif line.strip():
@@ -71,7 +71,7 @@ PAGES = [Page(ROOT / "README.md"), *(Page(path) for path in sorted((ROOT / "docs
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`page` is every page; `slow_page` every page with blocks that are left out of the quick tests."""
+    """Parametrize `page` by all pages, and `slow_page` by the pages with blocks that quick tests skip."""
     if "page" in metafunc.fixturenames:
         metafunc.parametrize("page", PAGES, ids=repr)
     if "slow_page" in metafunc.fixturenames:

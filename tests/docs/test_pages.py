@@ -192,7 +192,7 @@ def test_every_command_is_one_of_ours(page: Any) -> None:
             lines = block.text
             if block.language == "console":
                 lines = "\n".join(command for _, command, _ in commands(block))
-            check_commands(block.where, lines)
+            check_commands(block.location, lines)
 
 
 def test_every_command_in_running_text_is_one_of_ours(page: Any) -> None:
@@ -210,7 +210,7 @@ def test_every_file_that_is_named_is_there(page: Any) -> None:
 def test_exceptions_give_their_reason(page: Any) -> None:
     for block in page.blocks:
         for kind, reason in block.marks.items():
-            assert float(reason) > 0 if kind == "tolerance" else len(reason) > 10, f"{block.where}: {kind}"
+            assert float(reason) > 0 if kind == "tolerance" else len(reason) > 10, f"{block.location}: {kind}"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Comparisons of models so small, and on so few dates, that each takes a moment; and a run folder of an untrained model."""
+"""Options for comparisons of tiny models on few dates, and a run folder of an untrained model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATES = {
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little of everything."""
+    """Make the comparisons' models and corpora tiny."""
     monkeypatch.setattr(trainings, "DATES", DATES)
     monkeypatch.setattr(trainings, "RNN", trainings.RNN | {"embedding_width": 4, "width": 8})
     layers = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8}
@@ -43,7 +43,7 @@ def options(small: None, tmp_path: Path) -> Callable[..., Options]:
 
 @pytest.fixture
 def silent() -> Progress:
-    """Progress that nobody sees."""
+    """A progress line that is not printed."""
     return Progress(io.StringIO())
 
 

@@ -1,4 +1,4 @@
-"""Run folders whose models nobody has trained: what they say means nothing, and any engine must say the same."""
+"""Run folders of untrained models: their translations are nonsense, but the same from every engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MakeRun = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
-    """Writes a run folder of a Transformer or, with a cell or an attention, of an RNN of these settings."""
+    """A function that writes a run folder of an untrained Transformer or RNN with these settings."""
 
     def make(kind: str = "transformer", tokenizers: tuple[Any, Any] = (SOURCE, TARGET), **changes: Any) -> Path:
         settings: Any
@@ -35,7 +35,7 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
         model = build(settings, tokenizers[0].size, tokenizers[1].size)
         with torch.no_grad():
             for parameter in model.parameters():
-                # sure of what it says, so that rounding does not decide, and no bias at zero
+                # larger weights separate the tokens' probabilities, so that rounding decides nothing; biases must not be zero
                 parameter.copy_(1.5 * parameter if parameter.dim() > 1 else parameter + 0.2 * torch.randn_like(parameter))
         folder = tmp_path_factory.mktemp("made") / "run"
         with RunWriter(folder) as run:
@@ -48,18 +48,18 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
 
 @pytest.fixture(scope="session")
 def run_folder(make_run: MakeRun) -> Path:
-    """A Transformer as the paper has it."""
+    """A run folder of a Transformer as in the paper."""
     return make_run()
 
 
 @pytest.fixture
 def run(run_folder: Path) -> Run:
-    """The same, read."""
+    """The run of `run_folder`."""
     return read(run_folder)
 
 
 class Exported(NamedTuple):
-    """A run, and where it lies as graphs."""
+    """A run, and the folder of its ONNX graphs."""
 
     run: Run
     folder: Path
@@ -68,7 +68,7 @@ class Exported(NamedTuple):
 
 @pytest.fixture(scope="session")
 def exported(make_run, tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """A Transformer whose positions are turned, one layer a side."""
+    """A Transformer with rotary positions and one layer a side, exported to ONNX."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed")
     from attent.export.onnx import write

@@ -1,4 +1,4 @@
-"""The harness in a process of its own, which alone may be forked: that of the tests has threads."""
+"""The fuzzing harness in a separate process, since the process of the tests has threads and must not be forked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fuzzing = Callable[..., str]
 
 @pytest.fixture
 def fuzzing(tmp_path: Path) -> Fuzzing:
-    """Runs Python code beside the harness, in a temporary folder, and returns what it prints."""
+    """A function that runs Python code with the harness importable, in a temporary folder, and returns its output."""
     if not Path("/proc/self/statm").exists():
         pytest.skip("memory is read from /proc, which Linux alone has")
 

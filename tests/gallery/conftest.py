@@ -1,4 +1,4 @@
-"""What the gallery is tried on: a reading whose weights are known, and pictures kept in a temporary folder."""
+"""Readings with known weights, to test the gallery on."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def reading(weights: Tensor, words: str = "a b c") -> Reading:
 
 @pytest.fixture(name="reading")
 def make_reading() -> Callable[..., Reading]:
-    """A reading of some words, [CLS] and [SEP] about them, with given weights (layers, H, T, T)."""
+    """A function that makes a reading of words between [CLS] and [SEP], with weights (layers, H, T, T)."""
     return reading
 
 
 @pytest.fixture
 def habits() -> Reading:
-    """One layer of three heads: each row looks one piece back, at itself, and at all pieces alike."""
+    """A reading by one layer of three heads, which attend to the piece before, to the piece itself, and uniformly to all pieces."""
     back = torch.diag(torch.ones(4), -1)
     return reading(torch.stack([back, torch.eye(5), torch.full((5, 5), 0.2)])[None])

@@ -1,6 +1,6 @@
-"""A GPU: the machine's, or else one whose tensors hold their numbers on the CPU, and which no operator takes together with the CPU's.
+"""A GPU: the machine's, or an emulated one, whose tensors are stored on the CPU but cannot be mixed with CPU tensors in an operator.
 
-What PyTorch does with a tensor depends on the device that its C++ part knows, and this one knows "meta" there; Python is told "cuda:0".
+PyTorch's C++ code takes an emulated tensor to be on the device "meta"; Python code takes it to be on "cuda:0".
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 GPU, IN_C = torch.device("cuda", 0), torch.device("meta")
 OPERATORS = torch.ops.aten
-# These go from one device to another.
+# Operators that copy from one device to another.
 COPIES = {OPERATORS._to_copy.default, OPERATORS.copy_.default, OPERATORS._foreach_copy_.default}
-# PyTorch takes indices from the CPU.
+# Operators that accept indices on the CPU.
 INDEXING = {OPERATORS.index.Tensor, OPERATORS.index_put.default, OPERATORS.index_put_.default, OPERATORS._index_put_impl_.default}
 
 
 class MixedDevicesError(RuntimeError):
-    """An operator got tensors of two devices; PyTorch says so by an error of this kind."""
+    """An error for an operator on tensors of two devices, as PyTorch raises."""
 
 
 class GpuTensor(Tensor):
-    """A tensor that says it lies on the GPU."""
+    """A tensor that claims to be on the GPU."""
 
     held: Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
@@ -42,9 +42,9 @@ class GpuTensor(Tensor):
         assert held.device.type == "cpu"
         sizes = {"strides": held.stride(), "storage_offset": held.storage_offset()}
         with torch.inference_mode(held.is_inference()):
-            made = Tensor._make_wrapper_subclass(cls, held.size(), **sizes, dtype=held.dtype, device=IN_C, requires_grad=requires_grad)
-        made.held = held
-        return made
+            result = Tensor._make_wrapper_subclass(cls, held.size(), **sizes, dtype=held.dtype, device=IN_C, requires_grad=requires_grad)
+        result.held = held
+        return result
 
     device = property(lambda self: GPU)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     is_cuda = property(lambda self: True)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
@@ -68,15 +68,15 @@ class GpuTensor(Tensor):
     @classmethod
     def __torch_dispatch__(cls, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         if torch.is_inference_mode_enabled():
-            # an operator that is made of others arrives whole there
-            made = operator.decompose(*args, **(kwargs or {}))
-            if made is not NotImplemented:
-                return made
+            # in inference mode composite operators arrive undecomposed
+            result = operator.decompose(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
         return _computed(operator, args, dict(kwargs or {}))
 
 
 def _computed(operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What an operator makes of tensors, by what they hold."""
+    """Run an operator on the tensors' stored values."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     of_gpu = {id(tensor.held): tensor for tensor in tensors if isinstance(tensor, GpuTensor)}
     of_cpu = [tensor for tensor in tensors if not isinstance(tensor, GpuTensor) and tensor.dim()]
@@ -89,11 +89,11 @@ def _computed(operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any
     held_args, held_kwargs = tree_map_only(GpuTensor, lambda tensor: tensor.held, (tuple(args), kwargs))
     if target is not None:
         held_kwargs["device"] = torch.device("cpu")
-    made = operator(*held_args, **held_kwargs)
+    result = operator(*held_args, **held_kwargs)
     if not stays:
-        return made
-    # what was computed in place is the same tensor again
-    return tree_map_only(Tensor, lambda tensor: of_gpu[id(tensor)] if id(tensor) in of_gpu else GpuTensor(tensor), made)
+        return result
+    # an in-place operator returns the same tensor
+    return tree_map_only(Tensor, lambda tensor: of_gpu[id(tensor)] if id(tensor) in of_gpu else GpuTensor(tensor), result)
 
 
 class _Factories(TorchDispatchMode):
@@ -105,34 +105,34 @@ class _Factories(TorchDispatchMode):
 
 
 class _Functions(TorchFunctionMode):
-    """Names the GPU as C++ knows it."""
+    """A mode that translates the device "cuda" to the one that C++ code knows."""
 
     def __torch_function__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})
         device = kwargs.get("device")
         if function in (torch.tensor, torch.as_tensor):
-            made = function(*args, **(kwargs | {"device": None}))
-            return made if device is None else made.to(_in_c(device))
+            result = function(*args, **(kwargs | {"device": None}))
+            return result if device is None else result.to(_in_c(device))
         if device is not None:
             kwargs["device"] = _in_c(device)
         if function is Tensor.to:
             args = [_in_c(argument) for argument in args]
         if function is F.scaled_dot_product_attention and isinstance(args[0], GpuTensor):
-            # whose C++ part makes tensors that nobody sees
+            # its C++ code makes tensors that no mode intercepts
             return _attention(*args, **kwargs)
         if function in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[0], GpuTensor):
-            args = [args[0], _places(args[1]), *args[2:]]
+            args = [args[0], _index_tensors(args[1]), *args[2:]]
         if function in (torch.gru, torch.lstm) and args[-1] and isinstance(args[0], GpuTensor):
-            # which turn their result in place, where a wrapper does not see it
+            # they transpose their result in place, unseen by a wrapper
             features, *states = function(args[0].transpose(0, 1), *args[1:-1], False, **kwargs)
             return features.transpose(0, 1), *states
         return function(*args, **kwargs)
 
 
-def _places(index: Any) -> Any:
-    """An index in which lists are tensors, which the C++ part would make where it believes the indexed tensor to lie."""
+def _index_tensors(index: Any) -> Any:
+    """Convert lists in an index to tensors, which C++ code would create on the device that it knows."""
     if isinstance(index, tuple):
-        return tuple(map(_places, index))
+        return tuple(map(_index_tensors, index))
     return torch.tensor(index) if isinstance(index, list) else index
 
 
@@ -161,13 +161,13 @@ def _attention(
 
 @contextmanager
 def pretended() -> Iterator[torch.device]:
-    """A GPU until the block ends, for code that is called within it and asks PyTorch for one."""
+    """Emulate a GPU for code within the block."""
     swapping = torch.__future__.get_swap_module_params_on_conversion()
-    # or weights that are tied would part where a module is moved, which they do not on a GPU
+    # keep tied weights tied when a module is moved, as on a GPU
     torch.__future__.set_swap_module_params_on_conversion(True)
     stand_ins = {
         "torch.cuda.is_available": lambda: True,
-        # recurrent layers look for it
+        # recurrent layers ask this
         "torch.backends.cudnn.is_acceptable": lambda *_: False,
         "torch.cuda.is_bf16_supported": lambda *_: True,
         "torch.cuda.device_count": lambda: 1,
@@ -177,24 +177,24 @@ def pretended() -> Iterator[torch.device]:
         "torch.cuda.synchronize": lambda *_: None,
         "torch.cuda.get_rng_state": lambda *_: torch.get_rng_state(),
         "torch.cuda.set_rng_state": lambda *_: None,
-        # there is nothing to compile kernels for
+        # no kernels can be compiled
         "attent.ops.eligibility.TRITON_INSTALLED": False,
     }
     patches = [patch(name, stand_in) for name, stand_in in stand_ins.items()]
-    for one in patches:
-        one.start()
+    for stand_in_patch in patches:
+        stand_in_patch.start()
     try:
         with _Functions(), _Factories():
             yield GPU
     finally:
-        for one in patches:
-            one.stop()
+        for stand_in_patch in patches:
+            stand_in_patch.stop()
         torch.__future__.set_swap_module_params_on_conversion(swapping)
 
 
 @pytest.fixture
 def gpu() -> Iterator[torch.device]:
-    """The first GPU of this machine, or one that is pretended."""
+    """The first GPU of this machine, or an emulated one."""
     if torch.cuda.is_available():
         yield torch.device("cuda", 0)
         return

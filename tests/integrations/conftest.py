@@ -1,4 +1,4 @@
-"""Small models of Hugging Face's, with random weights, and what to run them on."""
+"""Small Hugging Face models with random weights, and their inputs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _translated() -> dict[str, Tensor]:
 
 
 class Models:
-    """Each method builds a model that attends as asked, always with the same weights, and the inputs to run it on."""
+    """Builders of a model with an attention implementation, always with the same weights, and of its inputs."""
 
     def __init__(self, transformers: Any) -> None:
         self.transformers = transformers
@@ -115,5 +115,5 @@ class Models:
 
 @pytest.fixture(scope="session")
 def models() -> Models:
-    """The models, where transformers is installed."""
+    """The builders of models; skips the test if transformers is not installed."""
     return Models(pytest.importorskip("transformers", reason="transformers is not installed"))

@@ -1,4 +1,4 @@
-"""What both kinds of model promise of their units."""
+"""A check of the units of an encoder-decoder."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ OfUnits = Callable[[EncoderDecoder[Any], torch.Tensor, torch.Tensor, torch.Tenso
 
 @pytest.fixture
 def weights_are_needed_within() -> OfUnits:
-    """Encodes and decodes while the weights of every unit are there only as long as that unit is called."""
+    """A check that a model encodes and decodes if each unit's weights exist only while that unit runs."""
 
     def check(model: EncoderDecoder[Any], source: torch.Tensor, lengths: torch.Tensor, tokens: torch.Tensor) -> None:
         whole = model.decode(model.encode(source, lengths), tokens)
-        kept: dict[nn.Module, list[torch.Tensor]] = {}
+        weights_by_unit: dict[nn.Module, list[torch.Tensor]] = {}
 
         def leave(unit: nn.Module, *_: Any) -> None:
-            kept[unit] = [weight.clone() for weight in unit.parameters()]
+            weights_by_unit[unit] = [weight.clone() for weight in unit.parameters()]
             for weight in unit.parameters():
                 weight.fill_(torch.nan)
 
         def enter(unit: nn.Module, *_: Any) -> None:
-            for weight, value in zip(unit.parameters(), kept[unit], strict=True):
+            for weight, value in zip(unit.parameters(), weights_by_unit[unit], strict=True):
                 weight.copy_(value)
 
         assert model.units

@@ -1,4 +1,4 @@
-"""Runs that have hardly learnt anything, and a server's application asked without a network."""
+"""Untrained runs, and a client of the server's application without a network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def translator() -> Translator:
 
 @pytest.fixture
 def scene() -> Scene:
-    """Two heads that look from 300 places to 280."""
+    """A scene of two heads with 300 queries and 280 keys."""
     torch.manual_seed(4)
     query, key = torch.randn(1, 2, 300, 4), torch.randn(1, 2, 280, 4)
     return build_scene(attent.attend(query, key, key, return_map=True)[1], title="300 places")
@@ -43,9 +43,9 @@ def scene() -> Scene:
 @pytest.fixture
 def explorer(translator: Translator, filler: FillMask, scene: Scene) -> Iterator[Explorer]:
     runs = [LoadedRun("dates", "translate", translator), LoadedRun("blanks", "fill-mask", filler)]
-    made = Explorer(runs, [scene], text="abc")
-    yield made
-    made.close()
+    instance = Explorer(runs, [scene], text="abc")
+    yield instance
+    instance.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Several processes on this machine, as a launcher starts them, and a training so small that each test can afford some."""
+"""Several processes as a launcher starts them, and a training of about a second."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from attent.training.progress import Progress
 from attent.training.settings import TrainingSettings
 
 Together = Callable[..., list[Any]]
-# Seconds that all of them together may take.
+# Maximum seconds for all processes.
 PATIENCE = 60
 
 
-def _one(rank: int, number: int, port: int, work: Callable[..., Any], arguments: tuple[Any, ...], answer: Any) -> None:
-    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": number, "LOCAL_WORLD_SIZE": number, "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in places.items()} | {"MASTER_ADDR": "127.0.0.1"})
+def _run_rank(rank: int, number: int, port: int, work: Callable[..., Any], arguments: tuple[Any, ...], answer: Any) -> None:
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": number, "LOCAL_WORLD_SIZE": number, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in variables.items()} | {"MASTER_ADDR": "127.0.0.1"})
     os.environ.pop("OMP_NUM_THREADS", None)
     torch.set_num_threads(1)
     try:
@@ -46,28 +46,28 @@ def _one(rank: int, number: int, port: int, work: Callable[..., Any], arguments:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 @pytest.fixture(scope="session")
 def together() -> Together:
-    """Calls a function in each of several processes: what it returned or raised in each, None where it was killed."""
+    """A function that calls another in several processes, and returns each one's result or error; None for a killed process."""
     kind = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context: Any = multiprocessing.get_context(kind)
     if kind == "forkserver":
-        # imported once for all
+        # imported once for all processes
         context.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "attent.tasks.recipe"])
 
     def call(number: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
         port, answers, processes = free_port(), [], []
         for rank in range(number):
-            answer, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_one, args=(rank, number, port, work, arguments, theirs))
+            answer, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_run_rank, args=(rank, number, port, work, arguments, sender))
             process.start()
-            # or its end would not be noticed
-            theirs.close()
+            # otherwise the end of the process would not be noticed
+            sender.close()
             answers.append(answer)
             processes.append(process)
         try:
@@ -95,7 +95,7 @@ DATA = Bitext(PAIRS, TOKENIZER, TOKENIZER, length_multiple=1)
 
 
 class BrokenError(Exception):
-    """What goes wrong in one process."""
+    """An error in one process."""
 
 
 def model(kind: str, dropout: float) -> Any:
@@ -107,34 +107,34 @@ def model(kind: str, dropout: float) -> Any:
 
 
 def settings(**values: object) -> TrainingSettings:
-    least = {"updates": 50, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
-    return TrainingSettings.model_validate(least | values)
+    defaults = {"updates": 50, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+    return TrainingSettings.model_validate(defaults | values)
 
 
 def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, folder: Path | None = None, end: Any = None) -> Any:
-    """Train on what is started; returns the losses by update, the weights, the last scores and what was said.
+    """Train on the processes of a launcher; return the losses by update, the weights, the last scores and the output.
 
     Args:
         values: settings of training.
         kind: "transformer", or the attention of a recurrent model.
         dropout: 0 to 1.
-        folder: where checkpoints are.
-        end: how a process ends before its time, in which process, and after which update.
+        folder: of the checkpoints.
+        end: how a process is to end early, the rank of that process, and the batch before which it ends.
     """
-    how, made, stream, losses = settings(**values), model(kind, dropout), io.StringIO(), {}
+    training_settings, network, stream, losses = settings(**values), model(kind, dropout), io.StringIO(), {}
     with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
-        # the others start from other weights, and get the first one's
+        # other processes start from different weights, and get those of process 0
         if not processes.is_rank0:
-            torch.nn.init.zeros_(made.to_logits.weight)
+            torch.nn.init.zeros_(network.to_logits.weight)
 
         class Counted(Bitext):
             def stream(self, *arguments: Any, **named: Any) -> Any:
-                batches, turns = super().stream(*arguments, **named), [0]
+                batches, counts = super().stream(*arguments, **named), [0]
                 plain = batches.next_rows
 
                 def next_rows() -> np.ndarray:
-                    turns[0] += 1
-                    if end and end[1] == processes.rank and turns[0] == end[2]:
+                    counts[0] += 1
+                    if end and end[1] == processes.rank and counts[0] == end[2]:
                         if end[0] == "killed":
                             os._exit(9)
                         if end[0] == "broken":
@@ -146,24 +146,24 @@ def go(values: dict[str, Any], kind: str = "transformer", dropout: float = 0.0, 
                 return batches
 
         data = Counted(PAIRS, TOKENIZER, TOKENIZER, length_multiple=1)
-        checkpoints = Checkpoints(folder, how) if folder else None
+        checkpoints = Checkpoints(folder, training_settings) if folder else None
         trained = train(
-            made,
+            network,
             data,
-            how,
-            validate=lambda: {"loss": mean_loss(made, DATA, BatchSize(3))},
+            training_settings,
+            validate=lambda: {"loss": mean_loss(network, DATA, BatchSize(3))},
             log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
             progress=Progress(stream),
             checkpoints=checkpoints,
             processes=processes,
         )
     assert isinstance(trained, TrainingResult)
-    weights = torch.cat([weight.detach().flatten() for weight in made.parameters()]).tolist()
+    weights = torch.cat([weight.detach().flatten() for weight in network.parameters()]).tolist()
     return losses, weights, trained.validation, stream.getvalue()
 
 
 class Small(NamedTuple):
-    """A training that takes a second, in parts that may be handed to other processes."""
+    """The functions of a training of about a second, which can be sent to other processes."""
 
     go: Callable[..., Any]
     model: Callable[[str, float], Any]

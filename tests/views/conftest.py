@@ -1,4 +1,4 @@
-"""A translator that has learnt nothing: every view must show it all the same."""
+"""An untrained translator, to test views on."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def translator() -> Translator:
 
 @pytest.fixture(name="untrained")
 def make_untrained():
-    """Builds a translator with other settings."""
+    """A function that builds a translator with other settings."""
     return untrained

@@ -1,4 +1,4 @@
-"""Kernels for a GPU: run on one where torch sees one, else by Triton's interpreter on the CPU."""
+"""The device of the Triton kernels: a GPU if torch finds one, else Triton's interpreter on the CPU."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ GPU = torch.cuda.is_available()
 
 
 def missing() -> str | None:
-    """Why the kernels cannot be tested here; None if they can. Imports them."""
+    """Import the kernels; return the reason why they cannot be tested, or None."""
     if find_spec("triton") is None:
         return "no Triton: it is installed with torch for CUDA"
     if GPU:
         return None
     if "triton" in sys.modules and "attent.ops.tanh_score.triton.tiles" not in sys.modules:
         return "Triton was imported before it was told to interpret"
-    # it asks where a kernel is defined
+    # Triton reads the variable when a kernel is defined
     before = os.environ.get("TRITON_INTERPRET")
     os.environ["TRITON_INTERPRET"] = "1"
     try:
@@ -39,7 +39,7 @@ MISSING = missing()
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    """Where the kernels run; on a CPU as if it were a GPU, in small blocks."""
+    """The device of the kernels; on a CPU they run as on a GPU, in small blocks."""
     if MISSING is not None:
         pytest.skip(MISSING)
     if GPU:
@@ -48,7 +48,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     from attent.ops.tanh_score import operator
     from attent.ops.tanh_score.triton import attention, tiles
 
-    # it asks again whenever a kernel runs
+    # Triton reads the variable again when a kernel runs
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     for module in (operator, tanh):
         monkeypatch.setattr(module, "can_run_triton", lambda device, dtype: dtype != torch.float64)
