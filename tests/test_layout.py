@@ -29,8 +29,9 @@ tasks · experiments · cli · __main__
 ATTENTION = """
 base
 scores · normalizers · masks · positions · weightings
-choices · checks · mask_info
+choices · mask_info
 call
+arguments
 reference
 backends
 maps

@@ -13,10 +13,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from attent.attention import attend, choices, prepare
+from attent.attention.arguments import row_sums
 from attent.attention.backends.row_tiles import some
 from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.call import Prepared
-from attent.attention.checks import row_sums
 from attent.attention.mask_info import can_split, for_sequence
 from attent.attention.masks import Table
 from attent.errors import ArgumentError, PartError, ShapeError

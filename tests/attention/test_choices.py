@@ -119,15 +119,6 @@ def test_a_module_cannot_build_what_it_knows_no_arguments_of() -> None:
         choices.score_for("mine:Causal", 3, 5, 2)
 
 
-def test_ready_are_names_that_stand_for_one_part() -> None:
-    assert choices.ready("vaswani", "softmax", None)
-    assert choices.ready("scaled_dot", "softmax", "causal")
-    assert not choices.ready("mine:Near", "softmax", None)
-    assert not choices.ready(Dot(), "softmax", None)
-    assert not choices.ready("dot", "top_k", None)
-    assert not choices.ready("dot", "softmax", torch.ones(3, 5, dtype=torch.bool))
-
-
 def test_what_a_name_misses_and_which_names_suffice() -> None:
     assert choices.missing("mask", "window") == ("mask=Window(left, right)", ["causal"])
     assert choices.missing("normalizer", "softmax") is None

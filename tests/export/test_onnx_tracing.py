@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 import torch
 
+from attent.attention.arguments import prepare
 from attent.attention.attend import attend
-from attent.attention.call import prepare
 from attent.attention.masks import Causal
 from attent.export.onnx_tracing import run, tracing, unsupported
 

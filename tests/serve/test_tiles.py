@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from attent.attention.arguments import prepare
 from attent.attention.attend import attend
-from attent.attention.call import prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, UnknownNameError
 from attent.experiments.machine import memory_growth

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from attent.attention import reference
+from attent.attention.arguments import prepare
 from attent.attention.base import Score
-from attent.attention.call import prepare
 from attent.attention.scores import SCORES, Dot, Gated
 from attent.views.step import WalkStep, equation_of, features, formula_steps, name_of, vectors
 

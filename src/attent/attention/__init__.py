@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from attent.attention.arguments import prepare
 from attent.attention.attend import attend, explain
 from attent.attention.base import Mask, Normaliser, Normalizer, Position, Score, Weighting
-from attent.attention.call import prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.rollout import rollout
 

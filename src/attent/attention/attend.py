@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, overload
 
+import torch
 from torch import Tensor, nn
 
 from attent.attention import reference
+from attent.attention.arguments import prepare
 from attent.attention.backends import dense, sdpa, sdpa_dropout, select, tanh, tiled
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
-from attent.attention.call import Prepared, prepare
-from attent.attention.capture.watch import is_watched, report
+from attent.attention.call import Prepared
+from attent.attention.capture.watch import WATCHERS, report
 from attent.attention.maps.attention_map import AttentionMap
-from attent.ops.autograd import without_autocast
-from attent.registry import keyword_aliases
+from attent.ops.eligibility import without_autocast
 
 # in order of preference
 IMPLEMENTATIONS: dict[str, ModuleType] = {
@@ -48,6 +49,7 @@ def attend(
     seed: int | Tensor | None = ...,
     implementation: str = ...,
     return_map: Literal[False] = ...,
+    normaliser: str | Normalizer | None = ...,
 ) -> Tensor: ...
 
 
@@ -70,10 +72,10 @@ def attend(
     seed: int | Tensor | None = ...,
     implementation: str = ...,
     return_map: Literal[True],
+    normaliser: str | Normalizer | None = ...,
 ) -> tuple[Tensor, AttentionMap]: ...
 
 
-@keyword_aliases(normaliser="normalizer")
 def attend(
     query: Tensor,
     key: Tensor,
@@ -92,6 +94,7 @@ def attend(
     seed: int | Tensor | None = None,
     implementation: str = "auto",
     return_map: bool = False,
+    normaliser: str | Normalizer | None = None,
 ) -> Tensor | tuple[Tensor, AttentionMap]:
     """Attention(q, D) = Σᵢ α(q, kᵢ) vᵢ for every query over the database D = {(k₁, v₁) … (kₙ, vₙ)}.
 
@@ -119,6 +122,7 @@ def attend(
         implementation: "auto", or "dense" (also "short"), "sdpa", "sdpa_dropout" (also "dropped"), "tanh", "reference" (also
             "formula") or "tiled", which then runs or raises.
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
+        normaliser: the former name of `normalizer`.
 
     Returns:
         The contexts (B, H, Tq, Dv), with as many axes as query and of its dtype; with return_map a pair (contexts, map).
@@ -132,14 +136,14 @@ def attend(
     """
     prepared = prepare(
         query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
-        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
+        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed, normaliser=normaliser,
     )  # fmt: skip
     context = run(prepared, implementation)
-    heard = is_watched()
-    if not (heard or return_map):
+    is_watched = bool(WATCHERS) and not torch.compiler.is_compiling()
+    if not (is_watched or return_map):
         return context
     weights = AttentionMap.of(prepared)
-    if heard:
+    if is_watched:
         report(None, weights)
     return (context, weights) if return_map else context
 
@@ -168,7 +172,6 @@ class Explanation:
         return "\n".join(lines + [f"{name} does not: {reason}" for name, reason in self.reasons.items()])
 
 
-@keyword_aliases(normaliser="normalizer")
 def explain(
     query: Tensor,
     key: Tensor,
@@ -186,6 +189,7 @@ def explain(
     dropout: float = 0.0,
     seed: int | Tensor | None = None,
     implementation: str = "auto",
+    normaliser: str | Normalizer | None = None,
 ) -> Explanation:
     """Return the implementation that `attend` would run with the same arguments, and why not the others.
 
@@ -197,7 +201,7 @@ def explain(
     """
     prepared = prepare(
         query, key, value, score=score, normalizer=normalizer, mask=mask, bias=bias, soft_cap=soft_cap, position=position,
-        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
+        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed, normaliser=normaliser,
     )  # fmt: skip
     plan = select.plan(prepared, IMPLEMENTATIONS, implementation, with_reasons=True)
     return Explanation(plan.backend, dict(plan.reasons), plan.variant.name)

@@ -1,26 +1,14 @@
-"""A call of attention: the chosen parts and all that the choice of a backend depends on.
-
-`prepare` checks a call once, gives every tensor its four axes, and builds the Call that every implementation takes.
-"""
+"""A call of attention: its tensors' sizes, the parts of the formula, and all that the choice of a backend depends on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from attent.attention import checks, choices
 from attent.attention.base import LoweredSide, Mask, Normalizer, Pairs, Position, Score, Weighting
-from attent.attention.mask_info import visible
-from attent.attention.masks.padding import Padding
-from attent.attention.masks.table import Table
-from attent.errors import ArgumentError, ShapeError
-from attent.ops.eligibility import is_readable
-from attent.registry import keyword_aliases
 
 
 @dataclass(frozen=True)
@@ -114,155 +102,6 @@ class Prepared(NamedTuple):
     query: Tensor  # (B, H, Tq, Dq)
     key: LoweredSide  # features (B, G, Tk, D')
     value: Tensor  # (B, G, Tk, Dv)
-
-
-@keyword_aliases(normaliser="normalizer")
-def prepare(
-    query: Tensor,
-    key: Tensor | LoweredSide,
-    value: Tensor,
-    *,
-    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
-    normalizer: str | Normalizer = "softmax",
-    mask: str | Mask | Tensor | None = None,
-    bias: Tensor | None = None,
-    soft_cap: float | None = None,
-    position: str | Position | None = None,
-    query_start: int | Tensor | None = None,
-    lengths: Tensor | None = None,
-    weighting: Weighting | None = None,
-    dropout: float = 0.0,
-    seed: int | Tensor | None = None,
-) -> Prepared:
-    """Check the arguments of `attend` (see there) and give every tensor its four axes.
-
-    A key that is a LoweredSide was lowered, and turned, before; its axes are four already.
-    """
-    features = key.features if isinstance(key, LoweredSide) else key
-    lowered = isinstance(key, LoweredSide)
-    query, features, value = checks.agreeing(query, features, value, lowered=lowered)
-    axes = query.dim()
-    if axes != 4 or features.dim() != 4 or value.dim() != 4:
-        four = [checks.four_axes(tensor) for tensor in (query, features, value)]
-        checks.alike(query, value if lowered else features, value)
-        query, features, value = four
-    given = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normalizer, mask)
-    more = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
-    if not more and choices.ready(score, normalizer, mask) and not torch.compiler.is_compiling():
-        return Prepared(_for_inputs(_remembered(*given), query, features), query, LoweredSide(features), value)
-    where = choices.position(position)
-    call = _call(
-        *given, lowered=lowered, bias=bias, soft_cap=soft_cap, position=where,
-        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
-    )  # fmt: skip
-    if where is not None and where.rotates:
-        pairs = call.pairs()
-        query = where.rotate(query, pairs.query_position)
-        features = features if lowered else where.rotate(features, pairs.key_index[None])
-    if isinstance(key, LoweredSide):
-        return Prepared(call, query, key._replace(features=features), value)
-    return Prepared(_for_inputs(call, query, features), query, LoweredSide(features), value)
-
-
-def _for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
-    """The call, with a score that keeps its digits for these queries and keys, where they can be read before anything is computed."""
-    if call.is_empty or call.device.type != "cpu" or not is_readable(query):
-        return call
-    score = call.score.for_inputs(query, key)
-    if score is not call.score and (seen := visible(call)) is not None:
-        # keys that no query sees have no say in it
-        if seen.shape[1] not in (1, key.shape[1]):
-            seen = seen.unflatten(1, (key.shape[1], -1)).any(2)
-        score = call.score.for_inputs(query, key, seen)
-    return call if score is call.score else replace(call, score=score)
-
-
-def _call(
-    query: torch.Size,
-    key: torch.Size,
-    value: torch.Size,
-    dtype: torch.dtype,
-    device: torch.device,
-    axes: int,
-    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor],
-    normalizer: str | Normalizer,
-    mask: str | Mask | Tensor | None,
-    *,
-    lowered: bool = False,
-    bias: Tensor | None = None,
-    soft_cap: float | None = None,
-    position: Position | None = None,
-    query_start: int | Tensor | None = None,
-    lengths: Tensor | None = None,
-    weighting: Weighting | None = None,
-    dropout: float = 0.0,
-    seed: int | Tensor | None = None,
-) -> Call:
-    """Check the arguments for tensors of these shapes and build the call."""
-    checks.shapes(query, key, value)
-    checks.numbers(dropout, seed, soft_cap)
-    chosen = choices.score(score)
-    (batch, heads, queries, query_width), (_, key_heads, keys, key_width) = query, key
-    # what a lowered key's width was before, its score knows
-    chosen.check(query_width, chosen.widths[1] if lowered and chosen.widths is not None else key_width, heads)
-    if position is not None:
-        position.check(heads, query_width)
-    lengths = None if lengths is None else checks.lengths_within(lengths, keys)
-    full, chosen_normalizer = (batch, heads, queries, keys), choices.normalizer(normalizer)
-    checks.distribution(chosen_normalizer, heads, keys, device, torch.float64 if dtype == torch.float64 else torch.float32)
-    call = Call(
-        score=chosen,
-        normalizer=chosen_normalizer,
-        mask=_mask(mask, lengths, axes, full),
-        bias=None if bias is None else checks.four_axes_of_bias(bias, axes, full),
-        soft_cap=soft_cap,
-        position=position if position is not None and position.biases else None,
-        start=checks.first_position(query_start, lengths, batch, queries, keys),
-        dropout=dropout,
-        seed=seed,
-        batch=batch,
-        heads=heads,
-        key_heads=key_heads,
-        queries=queries,
-        keys=keys,
-        query_width=query_width,
-        value_width=value[-1],
-        dtype=dtype,
-        device=device,
-        lowered=lowered,
-        axes=axes,
-        weighting=_weighting(weighting, full),
-    )
-    checks.on_device(device, bias=call.bias, query_start=call.start, lengths=lengths)
-    return call
-
-
-# Where names and shapes say everything, they say the same each time.
-_remembered = lru_cache(maxsize=256)(_call)
-
-
-def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]) -> Mask | None:
-    if isinstance(mask, Tensor):
-        wide = mask[:, None] if mask.dim() == 3 and axes == 3 else mask
-        if wide.dim() not in (2, 4):
-            raise ShapeError(f"mask must be (B|1, H|1, Tq, Tk) = {shape}, got {tuple(mask.shape)}")
-        mask = Table(wide)
-    chosen = choices.mask(mask)
-    if lengths is not None:
-        padding = Padding(lengths)
-        chosen = padding if chosen is None else chosen & padding
-    if chosen is not None:
-        chosen.check(*shape)
-    return chosen
-
-
-def _weighting(weighting: Weighting | None, shape: tuple[int, int, int, int]) -> Weighting | None:
-    if weighting is None:
-        return None
-    if not isinstance(weighting, Weighting):
-        raise ArgumentError(f"weighting must be a Weighting, got {weighting!r}")
-    weighting.check(*shape)
-    return weighting
 
 
 def lower_key(score: Score, key: Tensor, heads: int, center: Tensor | None = None, start: int = 0) -> LoweredSide:

@@ -107,13 +107,6 @@ def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
     return None if expression is None else (expression, _kinds[kind].names_without_arguments)
 
 
-def ready(score: object, normalizer: object, mask: object) -> bool:
-    """Return whether all three are names of parts built once, or there is no mask."""
-    if not (isinstance(score, str) and isinstance(normalizer, str) and (mask is None or isinstance(mask, str))):
-        return False
-    return score in _scores.ready and normalizer in _normalizers.ready and (mask is None or mask in _masks.ready)
-
-
 def score(argument: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor]) -> Score:
     """Return the score of a name, a Score or a function.
 

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import choices
+from attent.attention.arguments import prepare
 from attent.attention.attend import run
 from attent.attention.base import LoweredSide, Mask, Normalizer, Position, Score
 from attent.attention.cache import KeyValueCache
-from attent.attention.call import lower_key, prepare
+from attent.attention.call import lower_key
 from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
-from attent.ops.autograd import without_autocast
+from attent.ops.eligibility import without_autocast
 from attent.ops.linear import project
 from attent.registry import keyword_aliases
 

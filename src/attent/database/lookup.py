@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from attent.attention.arguments import prepare
 from attent.attention.attend import attend
 from attent.attention.base import Score
-from attent.attention.call import prepare
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.gaussian import Gaussian
 from attent.database.answer import Answer

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from attent.attention import checks, reference
+from attent.attention import arguments, reference
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call
 from attent.attention.masks import Causal
@@ -19,7 +19,7 @@ from attent.ops import rnn
 
 # The function `attend` hides the module of the same name.
 attend: Any = import_module("attent.attention.attend")
-_first_position, _all_steps = checks.first_position, rnn.all_steps
+_first_position, _all_steps = arguments.first_position, rnn.all_steps
 
 
 @contextmanager
@@ -29,12 +29,12 @@ def tracing() -> Iterator[None]:
     A graph is for all shapes, while the choice of an implementation depends on them; and ONNX does not have our kernels.
     """
     implementations = attend.IMPLEMENTATIONS
-    attend.IMPLEMENTATIONS, checks.first_position = {"graph": sys.modules[__name__]}, _position
+    attend.IMPLEMENTATIONS, arguments.first_position = {"graph": sys.modules[__name__]}, _position
     rnn.all_steps = traced_all_steps
     try:
         yield
     finally:
-        attend.IMPLEMENTATIONS, checks.first_position = implementations, _first_position
+        attend.IMPLEMENTATIONS, arguments.first_position = implementations, _first_position
         rnn.all_steps = _all_steps
 
 
@@ -66,7 +66,7 @@ def _sees_all(call: Call) -> bool:
 
 
 def _position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
-    """Return `checks.first_position`; a tensor (1,) if the number is known only when the graph runs."""
+    """Return `arguments.first_position`; a tensor (1,) if the number is known only when the graph runs."""
     position = _first_position(start, lengths, batch, queries, keys)
     return torch.full((1,), cast(int, position), dtype=torch.int64) if isinstance(position, torch.SymInt) else position
 

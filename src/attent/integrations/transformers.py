@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attent.attention.arguments import prepare
 from attent.attention.attend import run
-from attent.attention.call import prepare
 from attent.attention.capture.coverage import UNSUPPORTED, attention_classes
 from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap

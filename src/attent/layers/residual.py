@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from attent.layers.dropout import Dropout
 from attent.ops.add_layer_norm import add_layer_norm
-from attent.ops.autograd import autocast_dtype
+from attent.ops.eligibility import autocast_dtype
 
 Norm = Literal["post", "pre"]
 

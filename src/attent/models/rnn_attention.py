@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import choices
+from attent.attention.arguments import prepare
 from attent.attention.attend import run
 from attent.attention.base import Score
 from attent.attention.cache import KeyValueCache
-from attent.attention.call import Prepared, lower_key, prepare
+from attent.attention.call import Prepared, lower_key
 from attent.attention.capture.watch import report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.masks import Around

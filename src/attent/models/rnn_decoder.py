@@ -18,7 +18,7 @@ from attent.models.rnn_attention import Local, RecurrentAttention
 from attent.models.settings import RnnSettings
 from attent.ops import attention_rnn
 from attent.ops.attention_rnn import Layer, Source, bahdanau, luong
-from attent.ops.autograd import autocast_dtype
+from attent.ops.eligibility import autocast_dtype
 from attent.types import Features
 
 

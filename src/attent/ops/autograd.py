@@ -1,9 +1,8 @@
-"""Backward passes in plain PyTorch, recomputed forwards, and autocast switched off."""
+"""Backward passes in plain PyTorch, recomputed forwards, and backward passes without autocast."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from attent.ops.eligibility import is_transformed, needs_plain_torch
+from attent.ops.eligibility import is_transformed, needs_plain_torch, without_autocast
 
 T = TypeVar("T")
 
@@ -64,21 +63,6 @@ def double_backward(
 
 def _view(tensor: Tensor) -> Tensor:
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-
-
-def is_autocast(device: torch.device) -> bool:
-    """Return whether autocast is on for a type of device; it never is for one without autocast, such as meta."""
-    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
-
-
-def autocast_dtype(like: Tensor) -> torch.dtype:
-    """Return the type in which products with a tensor are computed: autocast's, or its own."""
-    return torch.get_autocast_dtype(like.device.type) if is_autocast(like.device) else like.dtype
-
-
-def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context with autocast off, which would round scores to 16 bits."""
-    return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()
 
 
 def no_autocast(backward: Callable[[Any, Tensor], T]) -> Callable[[Any, Tensor], T]:

@@ -81,7 +81,8 @@ class DenseAttention:
         return torch.tensor([*sizes, *is_half, *strides], dtype=torch.int64)
 
     def _run(self, name: str, *tensors: Tensor | None) -> None:
-        native.run(name, tensors, self.seed & WORD, threshold(self.dropout), 1.0 / (1.0 - self.dropout), self.scale)
+        hash_threshold = threshold(self.dropout) if self.dropout else 0
+        native.run(name, tensors, self.seed & WORD, hash_threshold, 1.0 / (1.0 - self.dropout), self.scale)
 
 
 def _with_unit_stride(tensor: Tensor) -> Tensor:

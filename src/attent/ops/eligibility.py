@@ -7,6 +7,7 @@ for neither fused kernels nor custom operators; plain PyTorch serves them all.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 
 import torch
@@ -43,6 +44,21 @@ def needs_plain_torch(*gradients: Tensor | None) -> bool:
         return True
     is_batched = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]
     return any(gradient is not None and is_batched(gradient) for gradient in gradients)
+
+
+def is_autocast(device: torch.device) -> bool:
+    """Return whether autocast is on for a type of device; it never is for one without autocast, such as meta."""
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+
+
+def autocast_dtype(like: Tensor) -> torch.dtype:
+    """Return the type in which products with a tensor are computed: autocast's, or its own."""
+    return torch.get_autocast_dtype(like.device.type) if is_autocast(like.device) else like.dtype
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context with autocast off, which would round scores to 16 bits."""
+    return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()
 
 
 def can_run_custom_function() -> bool:

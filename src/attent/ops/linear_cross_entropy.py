@@ -10,8 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from attent.ops import native
-from attent.ops.autograd import autocast_dtype
-from attent.ops.eligibility import can_run_native, can_use_amx
+from attent.ops.eligibility import autocast_dtype, can_run_native, can_use_amx
 
 # Logits that PyTorch holds at a time, and tokens below which products become slow. The library works in place and reads each logit while
 # its row is in the cache: as many as 8 MiB hold, and products of more tokens are worth more than a smaller chunk.

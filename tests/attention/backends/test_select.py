@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from attent.attention import attend, explain, prepare, reference
 from attent.attention.backends import block_sparse, dense, row_tiles, sdpa, sdpa_dropout, select, tiled, varlen
-from attent.attention.backends.capabilities import missing
+from attent.attention.backends.select import missing
 from attent.attention.masks import Causal, Window
 from attent.attention.scores import Additive
 from attent.attention.weightings import GaussianWindow

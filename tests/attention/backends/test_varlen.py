@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import attend, prepare
-from attent.attention.backends import varlen
+from attent.attention.backends import select
 from attent.attention.masks import Causal, Documents, Padding, Prefix, Selected, Window
 from attent.attention.scores import Additive, Gaussian
 
@@ -31,7 +31,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(varlen, "WORTH", {"dot": 1, "tanh": 1})
+    monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": 1, "tanh": 1})
 
 
 def given(key_heads: int = H) -> list[Tensor]:
@@ -43,11 +43,11 @@ def given(key_heads: int = H) -> list[Tensor]:
 @pytest.mark.parametrize("key_heads", [1, H])
 def test_each_alone_is_all_together(name: str, key_heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tensors, outcomes = given(key_heads), []
-    needed = varlen.lengths(prepare(*tensors, **CASES[name]).call)
+    needed = select.varlen_ends(prepare(*tensors, **CASES[name]).call)
     assert needed is not None
     assert needed[2] == 0
     for worth in (1, 10**9):
-        monkeypatch.setattr(varlen, "WORTH", {"dot": worth, "tanh": worth})
+        monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": worth, "tanh": worth})
         context = attend(*tensors, **CASES[name])
         outcomes.append([context, *torch.autograd.grad(context.sin().sum(), tensors)])
     torch.testing.assert_close(*outcomes)
@@ -90,12 +90,12 @@ def test_hidden_nan_stays_hidden() -> None:
     ],
 )
 def test_what_is_computed_together(arguments: dict[str, Any]) -> None:
-    assert varlen.lengths(prepare(*given(), **arguments).call) is None
+    assert select.varlen_ends(prepare(*given(), **arguments).call) is None
 
 
 def test_little_padding_is_computed_with(monkeypatch: pytest.MonkeyPatch) -> None:
     call = prepare(*given(), lengths=torch.tensor([11, 9, 10])).call
     # three keys of padding, for five queries of two heads
     for worth, split in ((10, True), (11, False)):
-        monkeypatch.setattr(varlen, "WORTH", {"dot": worth, "tanh": 1})
-        assert (varlen.lengths(call) is not None) is split
+        monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": worth, "tanh": 1})
+        assert (select.varlen_ends(call) is not None) is split

@@ -5,8 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attent.attention.arguments import prepare
 from attent.attention.attend import attend
-from attent.attention.call import Prepared, prepare
+from attent.attention.call import Prepared
 from attent.attention.capture.captured_maps import (
     BareSoftmax,
     ConcatenatedMap,

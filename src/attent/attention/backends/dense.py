@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info, reference
-from attent.attention.backends import sdpa_dropout
-from attent.attention.backends.capabilities import missing
+from attent.attention.backends import sdpa_dropout, select
 from attent.attention.backends.sdpa import PLAIN
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call
@@ -27,7 +26,7 @@ def unsupported(call: Call) -> str | None:
     """Return why this backend cannot serve a call, None if it can."""
     if not isinstance(call.score, PLAIN):
         return f"score {type(call.score).__name__} is not the plain dot product"
-    if reason := missing(call, CAPABILITIES):
+    if reason := select.missing(call, CAPABILITIES):
         return reason
     if call.dtype not in DTYPES:
         return f"it takes float32 and bfloat16, not {call.dtype}"

@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from attent.attention import mask_info, reference
 from attent.attention.backends import block_sparse, row_tiles, select
 from attent.attention.backends.block_sparse import Band
-from attent.attention.backends.capabilities import missing
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, Prepared, lower_key
 from attent.attention.mask_info import AdditiveMask, additive
@@ -40,7 +39,7 @@ def unsupported(call: Call) -> str | None:
     """Return why PyTorch's attention cannot serve this call, None if it can."""
     if not isinstance(call.score, DotScore):
         return f"score {type(call.score).__name__} has no dot form"
-    if reason := missing(call, CAPABILITIES):
+    if reason := select.missing(call, CAPABILITIES):
         return reason
     if call.dtype in (torch.bfloat16, torch.float16) and not call.score.lowers_exactly:
         return f"the lowered form of {type(call.score).__name__} would be rounded to {call.dtype}"

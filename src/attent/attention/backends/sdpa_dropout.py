@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import reference
-from attent.attention.backends import row_tiles
-from attent.attention.backends.capabilities import missing
+from attent.attention.backends import row_tiles, select
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call
 from attent.attention.mask_info import AdditiveMask, additive
@@ -37,7 +36,7 @@ def unsupported(call: Call) -> str | None:
         return "it serves dropout alone"
     if not isinstance(call.score, DotScore):
         return f"score {type(call.score).__name__} has no dot form"
-    if reason := missing(call, CAPABILITIES):
+    if reason := select.missing(call, CAPABILITIES):
         return reason
     if not can_run_custom_function() or torch.is_inference_mode_enabled():
         return "it has no forward-mode derivatives, no vmap, and nothing for a compiler"

@@ -14,11 +14,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attent.attention import mask_info
 from attent.attention.backends import block_sparse, row_tiles, varlen
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
+from attent.attention.normalizers.softmax import Softmax
 from attent.errors import ImplementationError, UnknownNameError
-from attent.ops.eligibility import needs_plain_torch
+from attent.ops.eligibility import is_transformed, needs_plain_torch
 
 # Backends go by these names too; `explain` prints the first ones.
 NAMES = {"dense": "short", "sdpa_dropout": "dropped", "reference": "formula"}
@@ -41,11 +43,39 @@ ALONE = 4
 # float32.
 # Without gradients bfloat16 is left to PyTorch, which is quicker from 64 keys on: with so low a limit a batch's padding would decide.
 BRIEF, BRIEF_ALONE, BRIEF_DROPPED = 256, 1024, 2048
+# Numbers of padding, on average over the sequences, that cost what one more call does, for each form of score: measured on a CPU with and
+# without gradients. A number of a dot form is a pair's score, one of a tanh form a feature of it.
+VARLEN_PADDING = {"dot": 2**18, "tanh": 2**21}
 
 
 def _brief(call: Call) -> int:
     """Return the largest number of keys for which dense attention is quicker."""
     return BRIEF_DROPPED if call.dropout else BRIEF if torch.is_grad_enabled() else BRIEF_ALONE
+
+
+def missing(call: Call, capabilities: frozenset[str]) -> str | None:
+    """Return what a call needs beyond softmax of biased and masked scores and these capabilities; None if nothing.
+
+    Args:
+        call: the call.
+        capabilities: of "normalizer" (other than softmax), "weighting", "soft cap", "position bias", "bias",
+            "bias gradient", "dropout", "gpu".
+    """
+    if not isinstance(call.normalizer, Softmax) and "normalizer" not in capabilities:
+        return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
+    if call.soft_cap is not None and "soft cap" not in capabilities:
+        return "it has no soft cap"
+    if call.dropout and "dropout" not in capabilities:
+        return "its dropout is not a function of (seed, b, h, i, j)"
+    if call.weighting is not None and "weighting" not in capabilities:
+        return "its weights are not multiplied after normalising"
+    if call.position is not None and "position bias" not in capabilities:
+        return f"it has no bias of position, which {type(call.position).__name__} adds"
+    if call.bias is not None and "bias" not in capabilities:
+        return "it has no bias"
+    if call.bias is not None and call.bias.requires_grad and "bias gradient" not in capabilities:
+        return "it has no gradient for a bias"
+    return "it runs on a CPU" if call.device.type != "cpu" and "gpu" not in capabilities else None
 
 
 def has_open_sizes(call: Call) -> bool:
@@ -124,8 +154,26 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
     return Plan(name, _variant(prepared, backends, name, implementation), reasons)
 
 
+def varlen_ends(call: Call) -> list[int] | None:
+    """Return the number of keys that each sequence needs; None if the batch is computed at once."""
+    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting:
+        return None
+    # a score or normalizer of the caller's own may depend on all pairs
+    if call.score.form is None or not isinstance(call.normalizer, Softmax) or is_transformed() or torch.compiler.is_compiling():
+        return None
+    numbers, worth = row_tiles.per_row(call) * call.queries, VARLEN_PADDING[call.score.form] * call.batch
+    if numbers < worth:
+        return None
+    bounds = mask_info.key_bounds(call) if mask_info.can_split(call.mask, call.pairs()) else None
+    if bounds is None or len(bounds[1]) < call.batch:
+        return None
+    ends = bounds[1].amax((1, 2))
+    saved = numbers * (1 - float(ends.sum()) / (call.batch * call.keys))
+    return ends.tolist() if saved >= worth else None
+
+
 def _variant(prepared: Prepared, backends: Mapping[str, ModuleType], name: str, implementation: str) -> Variant:
-    if (ends := varlen.lengths(prepared.call)) is not None:
+    if (ends := varlen_ends(prepared.call)) is not None:
 
         def run_sequence(sequence: Prepared) -> Tensor:
             return plan(sequence, backends, implementation).variant.run(*sequence)

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info
-from attent.attention.backends import row_tiles, tiled
-from attent.attention.backends.capabilities import missing
-from attent.attention.backends.select import Variant
+from attent.attention.backends import row_tiles, select, tiled
 from attent.attention.base import LoweredSide, TanhScore
 from attent.attention.call import Call, Prepared
 from attent.ops.eligibility import can_run_triton, needs_plain_torch
@@ -31,16 +29,16 @@ def unsupported(call: Call) -> str | None:
     return None
 
 
-def choose(prepared: Prepared) -> Variant:
+def choose(prepared: Prepared) -> select.Variant:
     """Choose "fused_kernel" on a GPU, else tiles as `tiled.choose` names them, with "plain_" before it where the op cannot run."""
     call = prepared.call
     if needs_plain_torch():
         # operators of our own would return tangents of zero
         name, run = tiled.choose(prepared)
-        return Variant(f"plain_{name}", run)
+        return select.Variant(f"plain_{name}", run)
     bounds = None if call.is_empty or _fused_unsupported(call) else _key_bounds(call)
     if bounds is not None:
-        return Variant("fused_kernel", partial(_run_kernel, bounds=bounds))
+        return select.Variant("fused_kernel", partial(_run_kernel, bounds=bounds))
     return tiled.choose(prepared, partial(fused_scores, cast(TanhScore, call.score)))
 
 
@@ -67,7 +65,7 @@ def _fused_unsupported(call: Call) -> str | None:
     """Return why the fused kernel cannot serve a call of tanh form, None if it can."""
     if not can_run_triton(call.device, call.dtype):
         return "it needs a CUDA device, Triton, and no float64"
-    return missing(call, FUSED_CAPABILITIES)
+    return select.missing(call, FUSED_CAPABILITIES)
 
 
 def _key_bounds(call: Call) -> tuple[Tensor, Tensor] | None:

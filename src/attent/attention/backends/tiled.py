@@ -23,8 +23,8 @@ from attent.attention.backends.row_tiles import Lowered
 from attent.attention.backends.select import Variant
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared, lower_key
-from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast, without_autocast
-from attent.ops.eligibility import can_run_custom_function
+from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
+from attent.ops.eligibility import can_run_custom_function, without_autocast
 
 # The scores of two lowered sides, holding no more numbers than these.
 ScoreLowered = Callable[[LoweredSide, LoweredSide], Tensor]

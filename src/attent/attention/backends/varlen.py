@@ -9,33 +9,8 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info
-from attent.attention.backends import row_tiles
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
-from attent.attention.normalizers.softmax import Softmax
-from attent.ops.eligibility import is_transformed
-
-# Numbers of padding, on average over the sequences, that cost what one more call does, for each form of score: measured on a CPU with and
-# without gradients. A number of a dot form is a pair's score, one of a tanh form a feature of it.
-WORTH = {"dot": 2**18, "tanh": 2**21}
-
-
-def lengths(call: Call) -> list[int] | None:
-    """Return the number of keys that each sequence needs; None if the batch is computed at once."""
-    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting:
-        return None
-    # a score or normalizer of the caller's own may depend on all pairs
-    if call.score.form is None or not isinstance(call.normalizer, Softmax) or is_transformed() or torch.compiler.is_compiling():
-        return None
-    numbers, worth = row_tiles.per_row(call) * call.queries, WORTH[call.score.form] * call.batch
-    if numbers < worth:
-        return None
-    bounds = mask_info.key_bounds(call) if mask_info.can_split(call.mask, call.pairs()) else None
-    if bounds is None or len(bounds[1]) < call.batch:
-        return None
-    ends = bounds[1].amax((1, 2))
-    saved = numbers * (1 - float(ends.sum()) / (call.batch * call.keys))
-    return ends.tolist() if saved >= worth else None
 
 
 def run(

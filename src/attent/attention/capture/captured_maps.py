@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attent.attention.arguments import prepare
 from attent.attention.base import Mask, Normalizer
-from attent.attention.call import Prepared, prepare
+from attent.attention.call import Prepared
 from attent.attention.maps import tiles as tile_stream
 from attent.attention.maps.attention_map import AttentionMap, ScoreMap, Stage
 from attent.attention.maps.versions import Versions

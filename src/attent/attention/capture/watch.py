@@ -22,7 +22,7 @@ from attent.attention.capture.patching import CapturedCall, Patcher, running_mod
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import UnseenError
 
-_watchers: list[watch] = []
+WATCHERS: list[watch] = []
 
 
 class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: with attent.watch(model) as maps
@@ -56,13 +56,13 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         self._calls: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
-        _watchers.append(self)
+        WATCHERS.append(self)
         _patcher.patch(self._paths)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _watchers.remove(self)
-        if not _watchers:
+        WATCHERS.remove(self)
+        if not WATCHERS:
             _patcher.restore()
 
     def __getitem__(self, path: str) -> AttentionMap:
@@ -162,12 +162,12 @@ def _call_name(path: str, call: int) -> str:
 
 def is_watched() -> bool:
     """Return whether anybody watches; attention modules ask before they make a map. False while a model is being compiled."""
-    return not torch.compiler.is_compiling() and bool(_watchers)
+    return not torch.compiler.is_compiling() and bool(WATCHERS)
 
 
 def report(module: nn.Module | None, weights: AttentionMap) -> None:
     """Hand a map to all watchers of the module, or, without one, of the innermost module that is running."""
-    for watcher in _watchers:
+    for watcher in WATCHERS:
         path = watcher._path(running_modules(sys._getframe(1)) if module is None else (module,))  # pyright: ignore[reportPrivateUsage]
         if path is not None:
             watcher._add(path, weights.detach())  # pyright: ignore[reportPrivateUsage]
@@ -175,9 +175,9 @@ def report(module: nn.Module | None, weights: AttentionMap) -> None:
 
 def _receive(call: CapturedCall) -> None:
     """Add the map of a call of PyTorch's; it is made only if anybody watches the module that called."""
-    modules = list(call.modules) if len(_watchers) > 1 else call.modules
+    modules = list(call.modules) if len(WATCHERS) > 1 else call.modules
     weights = None
-    for watcher in _watchers:
+    for watcher in WATCHERS:
         path = watcher._path(modules)  # pyright: ignore[reportPrivateUsage]
         if path is not None:
             weights = call.make_map() if weights is None else weights

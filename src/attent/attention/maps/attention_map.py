@@ -18,7 +18,7 @@ from attent.attention.maps.lazy_matrix import LazyMatrix
 from attent.attention.maps.statistics import Span
 from attent.attention.maps.versions import Versions, copy_call
 from attent.errors import ArgumentError, UnknownNameError
-from attent.ops.autograd import without_autocast
+from attent.ops.eligibility import without_autocast
 from attent.registry import keyword_aliases
 
 Stage = Literal["raw", "capped", "biased", "masked"]

@@ -16,8 +16,7 @@ from attent.attention.base import LoweredSide, Score, TanhScore
 from attent.attention.call import Call, lower_key
 from attent.attention.maps.versions import Versions
 from attent.errors import ArgumentError, ShapeError
-from attent.ops.autograd import without_autocast
-from attent.ops.eligibility import is_known_true
+from attent.ops.eligibility import is_known_true, without_autocast
 
 Index = int | slice | Tensor | list[int] | EllipsisType
 

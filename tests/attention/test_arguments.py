@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from attent.attention import attend
-from attent.attention.checks import lengths_within
+from attent.attention.arguments import lengths_within
 from attent.attention.masks import Documents
 from attent.errors import ArgumentError, AttentError, DTypeError, ShapeError
 from attent.ops.eligibility import is_known_true

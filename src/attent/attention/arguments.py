@@ -1,0 +1,320 @@
+"""Arguments of `attend`: checked once, each error one of the package's, and made a `Call` with tensors of four axes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from attent.attention import choices
+from attent.attention.base import LoweredSide, Mask, Normalizer, Position, Score, Weighting
+from attent.attention.call import Call, Prepared
+from attent.attention.mask_info import visible
+from attent.attention.masks.padding import Padding
+from attent.attention.masks.table import Table
+from attent.attention.normalizers import NORMALIZERS
+from attent.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from attent.ops.eligibility import is_autocast, is_known_true, is_readable
+
+# the classes of normalizers whose rows were checked to be distributions
+_DISTRIBUTIONS: WeakSet[type[Normalizer]] = WeakSet(NORMALIZERS.values())
+
+
+def prepare(
+    query: Tensor,
+    key: Tensor | LoweredSide,
+    value: Tensor,
+    *,
+    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor] = "scaled_dot",
+    normalizer: str | Normalizer = "softmax",
+    mask: str | Mask | Tensor | None = None,
+    bias: Tensor | None = None,
+    soft_cap: float | None = None,
+    position: str | Position | None = None,
+    query_start: int | Tensor | None = None,
+    lengths: Tensor | None = None,
+    weighting: Weighting | None = None,
+    dropout: float = 0.0,
+    seed: int | Tensor | None = None,
+    normaliser: str | Normalizer | None = None,
+) -> Prepared:
+    """Check the arguments of `attend` (see there) and give every tensor four axes.
+
+    A key that is a LoweredSide was lowered, and rotated, before; it has four axes already.
+    """
+    normalizer = normalizer if normaliser is None else normaliser
+    features = key.features if isinstance(key, LoweredSide) else key
+    lowered = isinstance(key, LoweredSide)
+    query, features, value = _with_one_dtype(query, features, value, lowered=lowered)
+    axes = query.dim()
+    if axes != 4 or features.dim() != 4 or value.dim() != 4:
+        with_four_axes = [four_axes(tensor) for tensor in (query, features, value)]
+        _check_axes(query, value if lowered else features, value)
+        query, features, value = with_four_axes
+    required = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normalizer, mask)
+    has_options = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
+    # torch.compile does not trace through an lru_cache
+    if not has_options and _are_names(score, normalizer, mask) and not torch.compiler.is_compiling():
+        return Prepared(_score_for_inputs(_cached_call(*required), query, features), query, LoweredSide(features), value)
+    position = choices.position(position)
+    call = _call(
+        *required, lowered=lowered, bias=bias, soft_cap=soft_cap, position=position,
+        query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
+    )  # fmt: skip
+    if position is not None and position.rotates:
+        pairs = call.pairs()
+        query = position.rotate(query, pairs.query_position)
+        features = features if lowered else position.rotate(features, pairs.key_index[None])
+    if isinstance(key, LoweredSide):
+        return Prepared(call, query, key._replace(features=features), value)
+    return Prepared(_score_for_inputs(call, query, features), query, LoweredSide(features), value)
+
+
+def _are_names(score: object, normalizer: object, mask: object) -> bool:
+    """Return whether all parts are names of the package's own."""
+    return all(isinstance(part, str) and ":" not in part for part in (score, normalizer, "" if mask is None else mask))
+
+
+def _score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
+    """Return the call with `Score.for_inputs`, if the numbers of queries and keys can be read before anything is computed."""
+    if type(call.score).for_inputs is Score.for_inputs or call.is_empty or call.device.type != "cpu" or not is_readable(query):
+        return call
+    score = call.score.for_inputs(query, key)
+    if score is not call.score and (visible_keys := visible(call)) is not None:
+        # ask again without the keys that no query sees
+        if visible_keys.shape[1] not in (1, key.shape[1]):
+            visible_keys = visible_keys.unflatten(1, (key.shape[1], -1)).any(2)
+        score = call.score.for_inputs(query, key, visible_keys)
+    return call if score is call.score else replace(call, score=score)
+
+
+def _call(
+    query: torch.Size,
+    key: torch.Size,
+    value: torch.Size,
+    dtype: torch.dtype,
+    device: torch.device,
+    axes: int,
+    score: str | Score | nn.Module | Callable[[Tensor, Tensor], Tensor],
+    normalizer: str | Normalizer,
+    mask: str | Mask | Tensor | None,
+    *,
+    lowered: bool = False,
+    bias: Tensor | None = None,
+    soft_cap: float | None = None,
+    position: Position | None = None,
+    query_start: int | Tensor | None = None,
+    lengths: Tensor | None = None,
+    weighting: Weighting | None = None,
+    dropout: float = 0.0,
+    seed: int | Tensor | None = None,
+) -> Call:
+    """Check the arguments for tensors of these shapes and build the call."""
+    _check_shapes(query, key, value)
+    _check_numbers(dropout, seed, soft_cap)
+    score = choices.score(score)
+    (batch, heads, queries, query_width), (_, key_heads, keys, key_width) = query, key
+    # a lowered key may have another width than the score takes
+    score.check(query_width, score.widths[1] if lowered and score.widths is not None else key_width, heads)
+    if position is not None:
+        position.check(heads, query_width)
+    lengths = None if lengths is None else lengths_within(lengths, keys)
+    full, normalizer = (batch, heads, queries, keys), choices.normalizer(normalizer)
+    _check_distribution(normalizer, heads, keys, device, torch.float64 if dtype == torch.float64 else torch.float32)
+    call = Call(
+        score=score,
+        normalizer=normalizer,
+        mask=_mask(mask, lengths, axes, full),
+        bias=None if bias is None else _bias_with_four_axes(bias, axes, full),
+        soft_cap=soft_cap,
+        position=position if position is not None and position.biases else None,
+        start=first_position(query_start, lengths, batch, queries, keys),
+        dropout=dropout,
+        seed=seed,
+        batch=batch,
+        heads=heads,
+        key_heads=key_heads,
+        queries=queries,
+        keys=keys,
+        query_width=query_width,
+        value_width=value[-1],
+        dtype=dtype,
+        device=device,
+        lowered=lowered,
+        axes=axes,
+        weighting=_checked_weighting(weighting, full),
+    )
+    _check_device(device, bias=call.bias, query_start=call.start, lengths=lengths)
+    return call
+
+
+# Names and shapes alone determine a call.
+_cached_call = lru_cache(maxsize=256)(_call)
+
+
+def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]) -> Mask | None:
+    if isinstance(mask, Tensor):
+        table = mask[:, None] if mask.dim() == 3 and axes == 3 else mask
+        if table.dim() not in (2, 4):
+            raise ShapeError(f"mask must be (B|1, H|1, Tq, Tk) = {shape}, got {tuple(mask.shape)}")
+        mask = Table(table)
+    mask = choices.mask(mask)
+    if lengths is not None:
+        padding = Padding(lengths)
+        mask = padding if mask is None else mask & padding
+    if mask is not None:
+        mask.check(*shape)
+    return mask
+
+
+def _checked_weighting(weighting: Weighting | None, shape: tuple[int, int, int, int]) -> Weighting | None:
+    if weighting is None:
+        return None
+    if not isinstance(weighting, Weighting):
+        raise ArgumentError(f"weighting must be a Weighting, got {weighting!r}")
+    weighting.check(*shape)
+    return weighting
+
+
+def _with_one_dtype(query: Tensor, key: Tensor, value: Tensor, *, lowered: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the three tensors, which must be of one dtype and device; under autocast convert them to its dtype.
+
+    A lowered key side may be float32 when queries and values have 16 bits.
+    """
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        raise ArgumentError(f"query, key and value must be tensors, got {', '.join(type(t).__name__ for t in (query, key, value))}")
+    dtypes, devices = (query.dtype, key.dtype, value.dtype), (query.device, key.device, value.device)
+    if not (dtypes[0].is_floating_point and dtypes[1].is_floating_point and dtypes[2].is_floating_point):
+        raise DTypeError(f"query, key and value must be floating point, got {', '.join(map(str, dtypes))}")
+    if not devices[0] == devices[1] == devices[2]:
+        raise DeviceError(f"query, key and value must lie on one device, got {', '.join(map(str, devices))}")
+    if dtypes[0] == dtypes[1] == dtypes[2]:
+        return query, key, value
+    if lowered and dtypes[1] == torch.float32 and dtypes[0] == dtypes[2] and dtypes[0] in (torch.bfloat16, torch.float16):
+        # a cache keeps lowered keys in float32 where lowering would have rounded them
+        return query, key, value
+    if is_autocast(query.device):
+        common = torch.get_autocast_dtype(query.device.type)
+        return query.to(common), key.to(common), value.to(common)
+    raise DTypeError(f"query, key and value must have one dtype, got {', '.join(map(str, dtypes))}")
+
+
+def _check_axes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raise if the tensors differ in their number of axes: leading axes are not broadcast."""
+    if not query.dim() == key.dim() == value.dim():
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (query, key, value))
+        raise ShapeError(f"query, key and value must have the same number of axes, for leading axes are not broadcast, got {shapes}")
+
+
+def four_axes(tensor: Tensor) -> Tensor:
+    """Return a tensor with four, three or two axes as (B, H, T, D)."""
+    if tensor.dim() == 4:
+        return tensor
+    if tensor.dim() == 3:
+        return tensor[:, None]
+    if tensor.dim() == 2:
+        return tensor[None, None]
+    raise ShapeError(f"query, key and value must be (B, H, T, D), (B, T, D) or (T, D), got {tuple(tensor.shape)}")
+
+
+def _check_shapes(query: torch.Size, key: torch.Size, value: torch.Size) -> None:
+    """Raise if (B, H, Tq, Dq), (B, G, Tk, Dk) and (B, G, Tk, Dv) do not fit together."""
+    (batch, heads, _, _), (batch_of_key, key_heads, keys, _) = query, key
+    if batch_of_key != batch:
+        raise ShapeError(f"key must be (B, …) with B = {batch} as in query, got {tuple(key)}")
+    if tuple(value[:3]) != (batch, key_heads, keys):
+        raise ShapeError(f"value must be (B, H, Tk, Dv) = ({batch}, {key_heads}, {keys}, Dv) as key, got {tuple(value)}")
+    if heads % key_heads if key_heads else heads:
+        raise ShapeError(f"query heads must be a multiple of key heads, got {heads} and {key_heads}")
+
+
+def _check_numbers(dropout: object, seed: object, soft_cap: object) -> None:
+    """Raise if one of these is no number, or out of range."""
+    if not isinstance(dropout, int | float) or not 0.0 <= dropout < 1.0:
+        raise ArgumentError(f"dropout must be in [0, 1), got {dropout!r}")
+    if dropout and seed is None:
+        raise ArgumentError("dropout needs a seed: its mask is a function of (seed, b, h, i, j)")
+    is_whole = seed.numel() == 1 and not seed.is_floating_point() if isinstance(seed, Tensor) else isinstance(seed, int | None)
+    if not is_whole:
+        raise ArgumentError(f"seed must be a whole number, or a tensor that holds one, got {seed!r}")
+    if soft_cap is not None and (not isinstance(soft_cap, int | float) or not soft_cap > 0):
+        raise ArgumentError(f"soft_cap must be > 0, got {soft_cap!r}")
+
+
+def _check_device(device: torch.device, **tensors: object) -> None:
+    """Raise if one of the tensors is on another device."""
+    for name, tensor in tensors.items():
+        if isinstance(tensor, Tensor) and tensor.device != device:
+            raise DeviceError(f"{name} must lie on {device} as query, got {tensor.device}")
+
+
+def lengths_within(lengths: object, keys: int) -> Tensor:
+    """Return lengths (B,), a tensor or a list, which must be whole numbers from 0 to Tk."""
+    try:
+        lengths = torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"lengths must be (B,) whole numbers, got {lengths!r}") from error
+    if lengths.numel() and is_known_true(lambda: (lengths.min() < 0) | (lengths.max() > keys), lengths.device):
+        raise ShapeError(f"lengths must be from 0 to Tk = {keys}, got {int(lengths.min())} to {int(lengths.max())}")
+    return lengths
+
+
+def _bias_with_four_axes(bias: object, axes: int, full: tuple[int, int, int, int]) -> Tensor:
+    """Return a bias as (B|1, H|1, Tq|1, Tk|1) for scores (B, H, Tq, Tk) of the full shape."""
+    if not isinstance(bias, Tensor):
+        raise ArgumentError(f"bias must be a tensor, got {bias!r}")
+    if not bias.is_floating_point():
+        raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
+    result = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
+    if result.dim() != 4 or any(size not in (1, expected) for size, expected in zip(result.shape, full, strict=True)):
+        raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {full}, got {tuple(bias.shape)}")
+    return result
+
+
+def _check_distribution(normalizer: Normalizer, heads: int, keys: int, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise if a caller's own normalizer claims that its rows are distributions, and they are not.
+
+    Check one row of each head, once for each class; the package's own normalizers are checked by its tests instead.
+    """
+    kind = type(normalizer)
+    if kind in _DISTRIBUTIONS or not normalizer.is_distribution or not (heads and keys):
+        return
+    scores = torch.linspace(-1.0, 2.0, keys, device=device, dtype=dtype).expand(1, heads, 1, keys)
+    if not is_readable(scores):
+        return
+    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+        low, high, minimum = row_sums(normalizer(scores))
+    if max(1.0 - low, high - 1.0, -minimum) > 1e-3:
+        raise ArgumentError(
+            f"normalizer {kind.__name__} says that each row's weights are nonnegative and sum to one, but they sum to {low:.4g} to "
+            f"{high:.4g} and the least is {minimum:.4g}; set is_distribution = False in the class, or normalize"
+        )
+    _DISTRIBUTIONS.add(kind)
+
+
+def row_sums(weights: Tensor) -> tuple[float, float, float]:
+    """Return the least and the largest sum of a row, and the least weight."""
+    sums = weights.detach().sum(-1)
+    return float(sums.min()), float(sums.max()), float(weights.detach().min())
+
+
+def first_position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
+    """Return the first query's position: as given, or such that the last query is at the last key's."""
+    if start is None:
+        return keys - queries if lengths is None else lengths - queries
+    if isinstance(start, Tensor):
+        if start.is_floating_point() or tuple(start.shape) not in ((1,), (batch,)):
+            raise ShapeError(f"query_start must be a whole number or (B,) = ({batch},) of them, got {start.dtype} {tuple(start.shape)}")
+        return start
+    if isinstance(start, int) and not isinstance(start, bool):
+        return start
+    try:
+        # whole numbers of other types, such as NumPy's
+        return operator.index(None if isinstance(start, bool) else start)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        raise ArgumentError(f"query_start must be a whole number or (B,) of them, got {type(start).__name__}") from None
