@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -178,12 +179,6 @@ class AttendingDecoder(RnnDecoder):
         return source, [Layer(state.hidden, state.cell, *layer.parameters()) for layer, state in layers]
 
 
-def source_of(state: RnnState) -> KeyValueCache:
-    """Return the source's keys and values."""
-    assert state.source is not None
-    return state.source
-
-
 class BahdanauDecoder(AttendingDecoder):
     """Attention from the state before the step; the context enters the step.
 
@@ -199,7 +194,7 @@ class BahdanauDecoder(AttendingDecoder):
         self.asked = linear(settings.embedding_width, settings.width) if settings.token_in_query else None
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
-        layers, lowest, attention, source = state.layers, self.recurrent.layers[0], self.cross_attention, source_of(state)
+        layers, lowest, attention, source = state.layers, self.recurrent.layers[0], self.cross_attention, cast(KeyValueCache, state.source)
         project_context = lowest.share(embedded.shape[-1])
         query_terms = None if self.asked is None else self.asked(embedded)  # (B, T, E)
         prepared = attention.prepare(layers[-1].hidden[:, None], source, state.lengths)
@@ -239,7 +234,7 @@ class LuongDecoder(AttendingDecoder):
         super().__init__(settings, feedback_width, settings.memory_width + settings.width, feedback_width)
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
-        attention, source, count = self.cross_attention, source_of(state), embedded.shape[1]
+        attention, source, count = self.cross_attention, cast(KeyValueCache, state.source), embedded.shape[1]
         steps = state.next_steps(count)
         if self.feedback_width:
             return self._forward_stepwise(embedded, state, steps)
@@ -257,8 +252,8 @@ class LuongDecoder(AttendingDecoder):
         return luong(embedded.transpose(0, 1), source, layers, self.readout.weight, self.readout.bias).transpose(0, 1)
 
     def _forward_stepwise(self, embedded: Features, state: RnnState, steps: Tensor | None) -> tuple[Features, RnnState]:
-        layers, input_feed, attention, source = state.layers, state.beside, self.cross_attention, source_of(state)
-        lowest = self.recurrent.layers[0]
+        layers, input_feed, lowest = state.layers, state.beside, self.recurrent.layers[0]
+        attention, source = self.cross_attention, cast(KeyValueCache, state.source)
         project_feed = lowest.share(embedded.shape[-1])
         prepared = attention.prepare(layers[-1].hidden[:, None], source, state.lengths, None if steps is None else steps[:, :1])
         outputs: list[Tensor] = []

@@ -98,8 +98,7 @@ class EncoderLayer(nn.Module):
     def forward(self, stream: Stream, lengths: Lengths) -> Stream:
         """Transform features (B, T, E); keys at positions from lengths (B,) on are hidden."""
         stream, read = self.around_attention.enter(stream)
-        # The queries are the keys, so they start at 0; by default the last query is aligned with the last real key.
-        stream = self.around_attention.leave(stream, self.self_attention(read, lengths=lengths, query_start=0))
+        stream = self.around_attention.leave(stream, self.self_attention(read, lengths=lengths))
         stream, read = self.around_feed_forward.enter(stream)
         return self.around_feed_forward.leave(stream, self.feed_forward(read))
 
