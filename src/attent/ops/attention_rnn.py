@@ -115,25 +115,30 @@ class AttentionSteps:
 
 
 class StackSteps:
-    """All steps of a stack of layers. A layer's state is multiplied once by all matrices that read it, joined.
+    """All steps of a stack of layers, whose lowest takes an embedding and a vector beside it.
+
+    A layer's state is multiplied once by all matrices that read it, joined.
 
     Args:
         layers: from the lowest.
         output_weight: the matrices, joined, by which the topmost state is multiplied.
-        shape: steps T and rows B.
+        embedded: of each step, (T, B, embedding_width).
         dtype: of the products.
         reads_before: whether the output of a state is read before the next step, as by Bahdanau's attention, so that nobody reads the
             last one.
     """
 
-    def __init__(
-        self, layers: list[Layer], output_weight: Tensor, shape: tuple[int, int], dtype: torch.dtype, *, reads_before: bool
-    ) -> None:
-        self.layers, self.shape, self.reads_before = layers, shape, reads_before
-        self.units = [RnnSteps(layer.hidden, layer.cell, shape[0], dtype) for layer in layers]
+    def __init__(self, layers: list[Layer], output_weight: Tensor, embedded: Tensor, dtype: torch.dtype, *, reads_before: bool) -> None:
+        self.layers, self.embedded, self.reads_before = layers, embedded.to(dtype).contiguous(), reads_before
+        steps, rows, width = embedded.shape
+        self.shape = steps, rows
+        lowest = layers[0].input_weight.to(dtype)
+        self.token_weight, self.beside_weight = lowest[:, :width], lowest[:, width:]
+        self.units = [RnnSteps(layer.hidden, layer.cell, steps, dtype) for layer in layers]
+        self.extra = self.embedded.new_empty(rows, self.gates)
         above = [layer.input_weight for layer in layers[1:]] + [output_weight]
         self.weights = [torch.cat((layer.weight, weight)).to(dtype) for layer, weight in zip(layers, above, strict=True)]
-        self.products = [weight.new_empty(1, shape[1], len(weight)) for weight in self.weights]
+        self.products = [weight.new_empty(1, rows, len(weight)) for weight in self.weights]
         for unit, weight, product in zip(self.units, self.weights, self.products, strict=True):
             torch.mm(unit.operands[0], weight.T, out=product[0])
 
@@ -147,14 +152,19 @@ class StackSteps:
         """The topmost state times `output_weight`, (B, …)."""
         return self.products[-1][0, :, self.gates :]
 
-    def forward(self, step: int, gates: Tensor, extra: Tensor | None) -> None:
+    def token_gates(self) -> Tensor:
+        """Return the embeddings' term of the lowest gates, (T, B, gates)."""
+        return (self.embedded.flatten(0, 1) @ self.token_weight.T).view(*self.shape, -1)
+
+    def forward(self, step: int, gates: Tensor, beside: Tensor | None) -> None:
         """Run one step.
 
         Args:
             step: its index.
-            gates: the term of the lowest gates that is known for all steps, (T, B, gates).
-            extra: that of this step alone, (B, gates).
+            gates: what `token_gates` returned.
+            beside: the vector beside this step's embedding, (B, n); None for zeros.
         """
+        extra = None if beside is None else torch.mm(beside, self.beside_weight.T, out=self.extra)
         for index, (unit, layer) in enumerate(zip(self.units, self.layers, strict=True)):
             # The product of the layer below lies in one place for all steps.
             inputs = self.products[index - 1].expand(self.shape[0], -1, -1)[..., self.gates :] if index else gates
@@ -169,6 +179,8 @@ class StackSteps:
         self.dproducts = [
             weight.new_zeros(steps + (index < top or not self.reads_before), rows, len(weight)) for index, weight in enumerate(self.weights)
         ]
+        self.dgates = self.embedded.new_empty(*self.shape, self.gates)
+        self.dbeside = self.embedded.new_empty(rows, self.beside_weight.shape[1])
         self.dstates = [weight.new_empty(rows, weight.shape[1]) for weight in self.weights]
         for unit in self.units:
             unit.start_backward(None, None)
@@ -178,29 +190,31 @@ class StackSteps:
         """Receives the gradients of the outputs, the first state's first, (T, B, …) or one more."""
         return self.dproducts[-1][..., self.gates :]
 
-    def backward(self, step: int, dstates: Tensor | None, dgates: Tensor) -> None:
-        """Compute the gradients of one step.
+    def backward(self, step: int, dstates: Tensor | None) -> Tensor:
+        """Compute the gradients of one step, and return that of the vector beside its embedding, until the next call.
 
         Args:
             step: its index.
             dstates: those of all topmost states from outside, (T, B, E).
-            dgates: receives those of the lowest gates, (T, B, gates).
         """
         for index in range(len(self.units) - 1, -1, -1):
             is_read, is_top = step + 1 < len(self.dproducts[index]), index == len(self.units) - 1
             if is_read:
                 torch.mm(self.dproducts[index][step + 1], self.weights[index], out=self.dstates[index])
-            dinputs = self.dproducts[index - 1][1:, :, self.gates :] if index else dgates
+            dinputs = self.dproducts[index - 1][1:, :, self.gates :] if index else self.dgates
             dstate = self.dstates[index] if is_read else None
             self.units[index].backward(step, dstate, dstates if is_top else None, dinputs, self.dproducts[index])
+        return torch.mm(self.dgates[step], self.beside_weight, out=self.dbeside)
 
-    def parameter_gradients(self, weight: Tensor, bias: Tensor) -> tuple[list[Tensor | None], Tensor, Tensor]:
-        """Return the gradients of each layer's tensors, of `output_weight` and of what is added to its product.
+    def gradients(self, beside: Tensor) -> tuple[Tensor, list[Tensor | None], Tensor, Tensor]:
+        """Return the gradients of the embeddings, each layer's tensors, `output_weight` and what is added to its product.
 
         Args:
-            weight: the gradient of the lowest layer's `input_weight`.
-            bias: that of its `input_bias`.
+            beside: the vectors beside the embeddings of the last steps, (t, B, n); zeros before.
         """
+        rows, late_rows = self.dgates.flatten(0, 1), self.dgates[len(self.dgates) - len(beside) :].flatten(0, 1)
+        weight = torch.cat((rows.T @ self.embedded.flatten(0, 1), late_rows.T @ beside.flatten(0, 1)), 1).float()
+        dembedded, bias = (rows @ self.token_weight).view_as(self.embedded), rows.sum(0).float()
         gradients: list[Tensor | None] = []
         for unit, joined, dproduct in zip(self.units, self.weights, self.dproducts, strict=True):
             rows = dproduct.flatten(0, 1)
@@ -209,7 +223,7 @@ class StackSteps:
             hidden = unit.dhidden + dproduct[0] @ joined
             gradients += [hidden, unit.dcell, weight, matrices[: self.gates], bias, sums[: self.gates]]
             weight, bias = matrices[self.gates :], sums[self.gates :]
-        return gradients, weight, bias
+        return dembedded, gradients, weight, bias
 
 
 def decode(fused: Callable[[], Tensor], reference: Callable[[], Tensor], inputs: Iterable[Tensor], parameters: Iterable[Tensor]) -> Tensor:
@@ -273,19 +287,14 @@ class _Bahdanau(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, embedded: Tensor, query_terms: Tensor | None, *tensors: Any) -> tuple[Tensor, Tensor]:
         source, layers = _unflatten(tensors)
-        dtype = source.values.dtype
-        embedded, (steps, rows, width) = embedded.to(dtype).contiguous(), embedded.shape
+        steps, dtype = len(embedded), source.values.dtype
         attention = AttentionSteps(source, steps)
-        stack = StackSteps(layers, source.weight.T, (steps, rows), dtype, reads_before=True)
-        lowest = layers[0].input_weight.to(dtype)
-        token_weight, context_weight = lowest[:, :width], lowest[:, width:]
-        gates = (embedded.flatten(0, 1) @ token_weight.T).view(steps, rows, -1)
-        extra = embedded.new_empty(rows, stack.gates)
+        stack = StackSteps(layers, source.weight.T, embedded, dtype, reads_before=True)
+        gates = stack.token_gates()
         for step in range(steps):
             product = stack.output if query_terms is None else stack.output + query_terms[step].to(dtype)
-            torch.mm(attention.forward(step, product), context_weight.T, out=extra)
-            stack.forward(step, gates, extra)
-        ctx.saved = embedded, stack, attention, token_weight, context_weight
+            stack.forward(step, gates, attention.forward(step, product))
+        ctx.saved = stack, attention
         ctx.query_dtype = None if query_terms is None else query_terms.dtype
         ctx.set_materialize_grads(False)
         return stack.units[-1].operands_after.detach(), attention.contexts.detach()
@@ -293,22 +302,17 @@ class _Bahdanau(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> Gradients:  # pyright: ignore[reportIncompatibleMethodOverride]
-        embedded, stack, attention, token_weight, context_weight = ctx.saved
+        stack, attention = ctx.saved
         dstates, dcontexts = (None if gradient is None else gradient.contiguous() for gradient in gradients)
-        dgates, dcontext = embedded.new_empty(*embedded.shape[:2], stack.gates), torch.empty_like(attention.contexts[0])
         attention.start_backward()
         stack.start_backward()
-        for step in reversed(range(len(embedded))):
-            stack.backward(step, dstates, dgates)
-            torch.mm(dgates[step], context_weight, out=dcontext)
-            attention.backward(step, dcontext, dcontexts, stack.doutputs)
-        rows = dgates.flatten(0, 1)
-        dlowest = torch.cat((rows.T @ embedded.flatten(0, 1), rows.T @ attention.contexts.flatten(0, 1)), 1).float()
-        dlayers, dweight, dbias = stack.parameter_gradients(dlowest, rows.sum(0).float())
+        for step in reversed(range(len(attention.contexts))):
+            attention.backward(step, stack.backward(step, dstates), dcontexts, stack.doutputs)
+        dembedded, dlayers, dweight, dbias = stack.gradients(attention.contexts)
         dvalues, dkeys, dv = attention.source_gradients()
         dbias = None if attention.source.bias is None else dbias
         dquery_terms = None if ctx.query_dtype is None else stack.doutputs.to(ctx.query_dtype, copy=True)
-        return (rows @ token_weight).view_as(embedded), dquery_terms, dvalues, dkeys, None, dweight.T, dbias, dv, *dlayers
+        return dembedded, dquery_terms, dvalues, dkeys, None, dweight.T, dbias, dv, *dlayers
 
 
 class _Luong(torch.autograd.Function):
@@ -316,45 +320,38 @@ class _Luong(torch.autograd.Function):
     def forward(ctx: Any, embedded: Tensor, weight: Tensor, bias: Tensor, *tensors: Any) -> Tensor:
         source, layers = _unflatten(tensors)
         dtype, features, split = source.values.dtype, source.values.shape[-1], source.weight.shape[1]
-        embedded, (steps, rows, width) = embedded.to(dtype).contiguous(), embedded.shape
+        steps, rows, _ = embedded.shape
         attention = AttentionSteps(source, steps)
-        stack = StackSteps(layers, torch.cat((source.weight.T, weight[:, features:])), (steps, rows), dtype, reads_before=False)
-        lowest, context_weight = layers[0].input_weight.to(dtype), weight[:, :features].to(dtype)
-        token_weight, feed_weight = lowest[:, :width], lowest[:, width:]
-        gates = (embedded.flatten(0, 1) @ token_weight.T).view(steps, rows, -1)
-        extra, outputs = embedded.new_zeros(rows, stack.gates), embedded.new_empty(steps, rows, len(weight))
+        stack = StackSteps(layers, torch.cat((source.weight.T, weight[:, features:])), embedded, dtype, reads_before=False)
+        context_weight, outputs = weight[:, :features].to(dtype), source.values.new_empty(steps, rows, len(weight))
+        gates = stack.token_gates()
         for step in range(steps):
-            stack.forward(step, gates, extra)
+            stack.forward(step, gates, outputs[step - 1] if step else None)
             context = attention.forward(step, stack.output[:, :split])
             total = torch.mm(context, context_weight.T).float().add_(stack.output[:, split:]).add_(bias)
             outputs[step] = total.tanh_()
-            torch.mm(outputs[step], feed_weight.T, out=extra)
-        ctx.saved = embedded, stack, attention, token_weight, feed_weight, context_weight, outputs
+        ctx.saved = stack, attention, context_weight, outputs
         return outputs.detach()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Gradients:  # pyright: ignore[reportIncompatibleMethodOverride]
-        embedded, stack, attention, token_weight, feed_weight, context_weight, outputs = ctx.saved
-        steps, split = len(embedded), attention.source.weight.shape[1]
-        dgates, dcontext = embedded.new_empty(*embedded.shape[:2], stack.gates), torch.empty_like(attention.contexts[0])
+        stack, attention, context_weight, outputs = ctx.saved
+        split, dcontext, dfeed = attention.source.weight.shape[1], torch.empty_like(attention.contexts[0]), None
         attention.start_backward()
         stack.start_backward()
         # Of the state after each step.
         dqueries, dtotals = stack.doutputs[1:, :, :split], stack.doutputs[1:, :, split:]
-        for step in reversed(range(steps)):
+        for step in reversed(range(len(outputs))):
             doutput = gradients[0][step].float()
-            if step + 1 < steps:
-                doutput = doutput + torch.mm(dgates[step + 1], feed_weight)
+            if dfeed is not None:
+                doutput = doutput + dfeed
             dtotals[step] = doutput * (1 - outputs[step].float().square())
             torch.mm(dtotals[step], context_weight, out=dcontext)
             attention.backward(step, dcontext, None, dqueries)
-            stack.backward(step, None, dgates)
-        rows, totals = dgates.flatten(0, 1), dtotals.flatten(0, 1)
-        dfeed = dgates[1:].flatten(0, 1).T @ outputs[:-1].flatten(0, 1)
-        dlowest = torch.cat((rows.T @ embedded.flatten(0, 1), dfeed), 1).float()
-        dlayers, dweight, dbias = stack.parameter_gradients(dlowest, rows.sum(0).float())
-        doutput_weight = torch.cat(((totals.T @ attention.contexts.flatten(0, 1)).float(), dweight[split:]), 1)
+            dfeed = stack.backward(step, None)
+        dembedded, dlayers, dweight, dbias = stack.gradients(outputs[:-1])
+        doutput_weight = torch.cat(((dtotals.flatten(0, 1).T @ attention.contexts.flatten(0, 1)).float(), dweight[split:]), 1)
         dvalues, dkeys, dv = attention.source_gradients()
         dsource = dvalues, dkeys, None, dweight[:split].T, None if attention.source.bias is None else dbias[:split], dv
-        return (rows @ token_weight).view_as(embedded), doutput_weight, dbias[split:], *dsource, *dlayers
+        return dembedded, doutput_weight, dbias[split:], *dsource, *dlayers
