@@ -249,8 +249,9 @@ def _held_out_examples(run: Path, classifier: Classifier) -> tuple[LabelledExamp
     if corpus.inputs.labels != classifier.labels:
         raise DataError(f"the corpus of {run} has other labels than it had")
     if config.digests.get("held out") not in (None, corpus.held_out_digest):
-        change = f"the corpus of {run} has changed, and what it holds out now may have been trained on"
-        raise DataError(f"{change}: --images or --labelled names others")
+        raise DataError(
+            f"the corpus of {run} has changed, and what it holds out now may have been trained on: --images or --labelled names others"
+        )
     if len(corpus.test):
         return classifier.examples(corpus.data, corpus.classes, corpus.test), corpus.lines
     if settings is not None:

@@ -178,5 +178,7 @@ def _choose(
 
 def _agreement(links: Sequence[Sequence[Link]], gold: Sequence[Gold], selector: AttentionSelector, suffix: str = "") -> str:
     total = sum(map(agreement, links, gold), Agreement())
-    scores = f"AER {total.error_rate:.3f}  precision {total.precision:.3f}  recall {total.recall:.3f}"
-    return f"{scores}  ({len(links):,} pairs; {selector}{suffix})"
+    return (
+        f"AER {total.error_rate:.3f}  precision {total.precision:.3f}  recall {total.recall:.3f}  "
+        f"({len(links):,} pairs; {selector}{suffix})"
+    )

@@ -274,8 +274,10 @@ def _parallel_lines(source: str | Path, target: str | Path) -> Iterator[Parsed]:
                 return
             case _:
                 counts = [count + (text is not None) + sum(1 for _ in lines) for text, lines in zip(texts, files, strict=True)]
-                comparison = f"{display_name(source)} has {counts[0]:,} and {display_name(target)} has {counts[1]:,}"
-                raise DataError(f"source and target must have as many lines as each other: {comparison}")
+                raise DataError(
+                    "source and target must have as many lines as each other: "
+                    f"{display_name(source)} has {counts[0]:,} and {display_name(target)} has {counts[1]:,}"
+                )
 
 
 def _non_empty(first: str, second: str, columns: tuple[str, str]) -> Parsed:

@@ -143,17 +143,25 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
     names = [name for name, value in options.items() if value is not None]
     is_numeric, is_function = kind in ("numbers", "vectors"), callable(score) and not isinstance(score, nn.Module)
     is_valid_temperature = isinstance(temperature, int | float) and 0 < temperature < math.inf
-    exact_only = 'method="nearest" or method="soft"; an exact lookup compares by equality'
-    similar = f'only numbers, vectors and strings can be similar; other things compare by method="exact", not {method!r}'
-    no_bandwidth = 'method="soft" needs a bandwidth, in the unit of the keys, such as bandwidth=0.1'
-    no_function = f"a score of strings must be a function (query, key) → number, got {score!r}"
     refuse(
-        (method == "exact" and names, f"{' and '.join(names)} is for {exact_only}"),
-        (method != "exact" and kind == "things", similar),
+        (
+            method == "exact" and names,
+            f'{" and ".join(names)} is for method="nearest" or method="soft"; an exact lookup compares by equality',
+        ),
+        (
+            method != "exact" and kind == "things",
+            f'only numbers, vectors and strings can be similar; other things compare by method="exact", not {method!r}',
+        ),
         (kind == "strings" and bandwidth is not None, "bandwidth is for numbers; strings have a temperature"),
-        (kind == "strings" and score is not None and not is_function, no_function),
+        (
+            kind == "strings" and score is not None and not is_function,
+            f"a score of strings must be a function (query, key) → number, got {score!r}",
+        ),
         (temperature is not None and (is_numeric or method == "nearest"), 'temperature is for strings with method="soft"'),
         (temperature is not None and not is_valid_temperature, f"temperature must be a number > 0, got {temperature!r}"),
         (bandwidth is not None and score is not None, "bandwidth is for the Gaussian, and score replaces it: give one of them"),
-        (method == "soft" and is_numeric and bandwidth is None and score is None, no_bandwidth),
+        (
+            method == "soft" and is_numeric and bandwidth is None and score is None,
+            'method="soft" needs a bandwidth, in the unit of the keys, such as bandwidth=0.1',
+        ),
     )

@@ -227,8 +227,12 @@ def compare(
     rates = measure(sides, data.stream(BatchSize(tokens=tokens), 1), rounds, updates, device=device, say=say, peers=peers)
     peak = peak_memory(device)
     notes = [] if peak is None else [f"Most memory held, all sides in one process: {peak:,.0f} MiB."]
-    title = f"Training, {model_title(model)}, {pieces:,} pieces, batches of {tokens:,} tokens, {name}"
-    return Report(title, machine_info(device), [ResultTable("", COLUMNS, table_rows(rates))], notes)
+    return Report(
+        f"Training, {model_title(model)}, {pieces:,} pieces, batches of {tokens:,} tokens, {name}",
+        machine_info(device),
+        [ResultTable("", COLUMNS, table_rows(rates))],
+        notes,
+    )
 
 
 def model_title(model: ModelSettings) -> str:

@@ -78,8 +78,15 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
     for corpus in test_corpora:
         rows, series = zip(*(_judge(corpus, name, seeds, options, say) for name in models), strict=True)
         tables += [_summary_table(corpus, rows), _length_table(corpus, series)]
-        title = f"{corpus.title}: {seeds_title(seeds)}, with 95 % intervals"
-        figures.append(Figure(f"length-{corpus.name}", title, f"source length, {corpus.unit}", f"{corpus.measure.name}, 0 to 100", series))
+        figures.append(
+            Figure(
+                f"length-{corpus.name}",
+                f"{corpus.title}: {seeds_title(seeds)}, with 95 % intervals",
+                f"source length, {corpus.unit}",
+                f"{corpus.measure.name}, 0 to 100",
+                series,
+            )
+        )
     notes = [
         f"Seeds {', '.join(map(str, seeds))}. An interval holds 95 % of {RESAMPLES:,} resamples of the test sentences; the scores of "
         "several seeds stand in brackets. Tokens per second are target tokens of training."
@@ -105,8 +112,16 @@ def _captions(options: Options) -> LengthCorpus:
         settings = trainings.settings_on_captions(files, trainings.model_settings(name, captions=True), **limits, seed=seed)
         return TrainingPlan(f"captions/{name}-{seed}", settings)
 
-    title = "Captions joined 1 to 5 at a time, English to German"
-    return LengthCorpus("captions", title, "words", lambda text: len(text.split()), 10, BLEU_OF_WORDS, test, plan)
+    return LengthCorpus(
+        "captions",
+        "Captions joined 1 to 5 at a time, English to German",
+        "words",
+        lambda text: len(text.split()),
+        10,
+        BLEU_OF_WORDS,
+        test,
+        plan,
+    )
 
 
 def _judge(corpus: LengthCorpus, name: str, seeds: Sequence[int], options: Options, say: Say) -> tuple[dict[str, Any], Series]:

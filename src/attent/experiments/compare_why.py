@@ -202,8 +202,14 @@ def gradient_figure(seed: int = 0) -> Figure:
     for name, layer in layers().items():
         norms = gradient_norms(layer).tolist()
         series.append(Series(name, [Point(float(distance), norm) for distance, norm in enumerate(norms) if norm > MIN_NORM]))
-    title = f"Gradient of the last output of one untrained layer, width {WIDTH}, {SEQUENCES} random sequences"
-    return Figure("why-gradients", title, "distance of the input, steps", "norm of the gradient", series, log_y=True)
+    return Figure(
+        "why-gradients",
+        f"Gradient of the last output of one untrained layer, width {WIDTH}, {SEQUENCES} random sequences",
+        "distance of the input, steps",
+        "norm of the gradient",
+        series,
+        log_y=True,
+    )
 
 
 def training_step(name: str, length: int, tokens: int = TOKENS) -> Callable[[], object]:
@@ -231,8 +237,15 @@ def time_figure(lengths: Sequence[int] = LENGTHS, *, rounds: int = 5, seconds: f
         for name, line in points.items():
             line.append(Point(float(length), times[name]))
     series = [Series(trainings.TITLES[name], line) for name, line in points.items()]
-    title = f"A step of training, {tokens:,} tokens a batch on either side"
-    return Figure("why-speed", title, "length of source and target, tokens", "milliseconds", series, log_x=True, log_y=True)
+    return Figure(
+        "why-speed",
+        f"A step of training, {tokens:,} tokens a batch on either side",
+        "length of source and target, tokens",
+        "milliseconds",
+        series,
+        log_x=True,
+        log_y=True,
+    )
 
 
 def random_entropy(score: str, width: int, seed: int = 0) -> float:

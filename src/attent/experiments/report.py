@@ -150,8 +150,8 @@ def three_digits(value: float) -> str:
 def machine_sentence(machine: Mapping[str, str | int], commit: str | None = None) -> str:
     """Describe the machine in a sentence."""
     threads = f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''}"
-    versions = f"Python {machine['python']}, torch {machine['torch']}"
-    return f"{machine['processor']}, {threads}, {versions}{'' if commit is None else f', commit {commit}'}."
+    revision = "" if commit is None else f", commit {commit}"
+    return f"{machine['processor']}, {threads}, Python {machine['python']}, torch {machine['torch']}{revision}."
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -7,17 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from attent.data.batches import Examples
 from attent.data.tokenizer import Tokenizer
 from attent.errors import check_known
 from attent.runs.config import RunConfig
 from attent.runs.folder import read_files, read_tokenizers
+from attent.tasks.settings import RunSettings
 from attent.training.loss import LossFunction
-
-if TYPE_CHECKING:
-    from attent.tasks.settings import RunSettings
 
 TASKS = {
     "translate": "attent.tasks.translation:TranslationTask",

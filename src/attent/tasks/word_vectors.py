@@ -75,8 +75,9 @@ def check(settings: RunSettings) -> None:
     width = getattr(model, name)
     for side, file in files.items():
         if (file_width := width_of(file)) != width:
-            fault = f"{file} has vectors of {file_width} numbers, and the {side}'s embedding {width}"
-            raise ArgumentError(f"{fault}: set model.{name} = {file_width}")
+            raise ArgumentError(
+                f"{file} has vectors of {file_width} numbers, and the {side}'s embedding {width}: set model.{name} = {file_width}"
+            )
 
 
 @torch.no_grad()

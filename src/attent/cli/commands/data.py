@@ -52,5 +52,7 @@ def date_languages(
     for line in corpus.remarks:
         say(line)
     languages = len({label for _, label in corpus.train})
-    sizes = f"{len(corpus.validation):,} to validate on and {len(corpus.test):,} to judge by"
-    print(f"{len(corpus.train):,} texts in {languages} languages to train on, {sizes}, in {out}")
+    print(
+        f"{len(corpus.train):,} texts in {languages} languages to train on, "
+        f"{len(corpus.validation):,} to validate on and {len(corpus.test):,} to judge by, in {out}"
+    )

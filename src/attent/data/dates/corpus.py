@@ -53,10 +53,7 @@ def dates(settings: DatesSettings) -> TranslationCorpus:
     patterns = {locale: date_patterns(locale) for locale in settings.locale_names}
     held_out = hold_out(patterns, settings.held_out_combinations, random_stream(settings, "combinations"))
     training_patterns = [pattern for of_locale in patterns.values() for pattern in of_locale if pattern not in held_out]
-    days = shuffled(ALL_DATES, random_stream(settings, "dates"))
-    test_days, days = days[: settings.held_out_dates], days[settings.held_out_dates :]
-    validation_days, days = days[: settings.validation_pairs], days[settings.validation_pairs :]
-
+    test_days, validation_days, days = split_days(settings)
     writer = _PairWriter(settings, patterns, held_out)
     draw = random_stream(settings, "training").random
     train = [writer.training_pair(draw, training_patterns, days) for _ in range(settings.training_pairs)]
@@ -67,6 +64,13 @@ def dates(settings: DatesSettings) -> TranslationCorpus:
     draw = random_stream(settings, HELD_OUT_COMBINATIONS).random
     new_combinations = _distinct_pairs(settings.held_out_pairs, lambda: writer.test_pair(draw, held_out, test_days)) if held_out else ()
     return TranslationCorpus(train, validation, {HELD_OUT_DATES: new_dates, HELD_OUT_COMBINATIONS: new_combinations})
+
+
+def split_days(settings: DatesSettings) -> tuple[list[int], list[int], list[int]]:
+    """Return the days to test on, to validate on and to train on, in random order."""
+    days = shuffled(ALL_DATES, random_stream(settings, "dates"))
+    tests, held_out = settings.held_out_dates, settings.held_out_dates + settings.validation_pairs
+    return days[:tests], days[tests:held_out], days[held_out:]
 
 
 class _PairWriter:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from babel import Locale
 
-from attent.data.dates.combinations import shuffled
-from attent.data.dates.corpus import TRIES_PER_PAIR, choose, distinct, random_stream
-from attent.data.dates.patterns import ALL_DATES, DatePattern, date_patterns, moment
+from attent.data.dates.corpus import TRIES_PER_PAIR, choose, distinct, random_stream, split_days
+from attent.data.dates.patterns import DatePattern, date_patterns, moment
 from attent.data.dates.readings import key, keys
 from attent.data.dates.settings import DatesSettings
 from attent.data.readers import LabelledText
@@ -72,9 +71,7 @@ def date_languages(settings: DatesSettings) -> DateLanguages:
     usable = {language: of_language for language, of_language in usable.items() if of_language}
     if len(usable) < 2:
         raise ArgumentError(f"at least two languages must write dates of their own, got {', '.join(usable) or 'none'}")
-    days = shuffled(ALL_DATES, random_stream(settings, "dates"))
-    test_days, days = days[: settings.held_out_dates], days[settings.held_out_dates :]
-    validation_days, days = days[: settings.validation_pairs], days[settings.validation_pairs :]
+    test_days, validation_days, days = split_days(settings)
     used: set[str] = set()
 
     def texts(count: int, purpose: str, days: Sequence[int]) -> list[LabelledText]:

@@ -237,8 +237,9 @@ def _binary_entries(stream: IO[bytes], count: int, report: VectorsReport) -> Ite
         end = buffer.find(b" ", begin, begin + MAX_WORD)
         vector = buffer[end + 1 : end + 1 + size]
         if end < 0 or len(vector) < size:
-            complete = f"{report.lines:,} of {count:,} words"
-            raise DataError(f"{report.name} is cut off or damaged: it holds {complete}, and another that is not whole")
+            raise DataError(
+                f"{report.name} is cut off or damaged: it holds {report.lines:,} of {count:,} words, and another that is not whole"
+            )
         report.lines += 1
         yield buffer[begin:end].lstrip(b"\n"), vector
         begin = end + 1 + size
