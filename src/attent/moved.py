@@ -1,6 +1,6 @@
-"""Old import paths, which stay importable: a module that moved is found under its old name, its objects under their old names.
+"""Old import paths: modules that moved stay importable under their old names, and their objects under their old names.
 
-The objects are the same ones, so `isinstance` holds across both paths. `attent` installs the finder when it is imported.
+Both paths lead to the same objects, so that `isinstance` agrees. Importing `attent` installs the finder.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OBJECTS: dict[str, dict[str, str]] = {
 
 
 def new_name(module: str) -> str | None:
-    """The module that an old one has become; None if it has not moved."""
+    """Return the new name of a module that moved; None for any other module."""
     package, rest = module, ""
     while package not in MODULES:
         package, _, last = package.rpartition(".")
@@ -56,12 +56,12 @@ def new_name(module: str) -> str | None:
 
 
 class OldModule(ModuleType):
-    """A module under its old name: every attribute is the new module's."""
+    """A module under its old name, with the attributes of the new module."""
 
     def __init__(self, name: str, target: str) -> None:
         super().__init__(name, f"{name} is now {target}.")
         self.__target = target
-        # Python's own finders must not come by it to the new files
+        # an empty path, by which Python's own finders cannot reach the new files
         self.__path__ = []
 
     def __getattr__(self, name: str) -> object:
@@ -73,26 +73,26 @@ class OldModule(ModuleType):
 
 
 class OldPaths(MetaPathFinder, Loader):
-    """Finds old modules by `MODULES`; asked after Python's own finders."""
+    """Finds and loads old modules by `MODULES`; runs after Python's own finders."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The specification of an old module, or None."""
+        """Return the specification of an old module, or None."""
         if new_name(fullname) is None:
             return None
         return ModuleSpec(fullname, self, is_package=fullname in MODULES)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Import the new module and stand for it under the old name."""
+        """Import the new module, and return one that forwards to it under the old name."""
         target = new_name(spec.name) or spec.name
         importlib.import_module(target)
         return OldModule(spec.name, target)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Warn, as the import that runs is one of the user's."""
+        """Warn about the old name; only a user's import reaches this."""
         warnings.warn(f"{module.__name__} is now {new_name(module.__name__)}", DeprecationWarning, stacklevel=2)
 
 
 def install() -> None:
-    """Let old paths be imported from now on."""
+    """Make old paths importable."""
     if not any(isinstance(finder, OldPaths) for finder in sys.meta_path):
         sys.meta_path.append(OldPaths())
