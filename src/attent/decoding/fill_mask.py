@@ -57,9 +57,7 @@ class MaskPrediction:
         """Return the pieces with the largest weights, the largest first."""
         return sorted(self.attention, key=lambda piece: -piece.weight)[:number]
 
-    def most(self, number: int = BEST) -> list[AttendedPiece]:
-        """Call `top_attended` by its former name."""
-        return self.top_attended(number)
+    most = top_attended  # the former name
 
 
 class FillMask:

@@ -77,7 +77,7 @@ def test_what_cannot_be_rolled_out_is_said(maps, rows: list[int], error: type[Ex
 
 
 def test_only_distributions_of_self_attention() -> None:
-    with pytest.raises(ArgumentError, match="rollout is that of distributions, which Sigmoid weights are not"):
+    with pytest.raises(ArgumentError, match="the rollout is that of a distribution, which Sigmoid weights are not"):
         rollout([layer(7, 5, normalizer="sigmoid")], [0])
     cross = attend(torch.randn(3, 5), torch.randn(7, 5), torch.randn(7, 5), return_map=True)[1]
     with pytest.raises(ShapeError, match="rollout needs self-attention maps"):

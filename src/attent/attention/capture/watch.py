@@ -167,14 +167,11 @@ def is_watched() -> bool:
 
 def report(module: nn.Module | None, weights: AttentionMap) -> None:
     """Hand a map to all watchers of the module, or, without one, of the innermost module that is running."""
-    for watcher in WATCHERS:
-        path = watcher._path(running_modules(sys._getframe(1)) if module is None else (module,))  # pyright: ignore[reportPrivateUsage]
-        if path is not None:
-            watcher._add(path, weights.detach())  # pyright: ignore[reportPrivateUsage]
+    _receive(CapturedCall(running_modules(sys._getframe(1)) if module is None else iter((module,)), weights.detach))
 
 
 def _receive(call: CapturedCall) -> None:
-    """Add the map of a call of PyTorch's; it is made only if anybody watches the module that called."""
+    """Add the map of a call; it is made only if anybody watches the module that called."""
     modules = list(call.modules) if len(WATCHERS) > 1 else call.modules
     weights = None
     for watcher in WATCHERS:

@@ -123,7 +123,7 @@ class AttentionMap(LazyMatrix):
         Raises:
             ArgumentError: the weights are no distribution.
         """
-        self._check_distribution("entropy")
+        self.check_distribution("entropy")
         return self._statistic(statistics.entropy)
 
     def received(self) -> Tensor:
@@ -136,7 +136,7 @@ class AttentionMap(LazyMatrix):
         Raises:
             ArgumentError: the weights are no distribution.
         """
-        self._check_distribution("mean distance")
+        self.check_distribution("mean distance")
         return self._statistic(statistics.distance)
 
     @keyword_aliases(how="reduction")
@@ -204,7 +204,12 @@ class AttentionMap(LazyMatrix):
         with self.tiles() as tiles:
             return self.call.restore_axes(function(self.call, tiles))
 
-    def _check_distribution(self, statistic: str) -> None:
+    def check_distribution(self, statistic: str) -> None:
+        """Check that the weights are a distribution, which the statistic is of.
+
+        Raises:
+            ArgumentError: they are none.
+        """
         if not self.is_distribution:
             raise ArgumentError(f"the {statistic} is that of a distribution, which {self.kind} weights are not")
 

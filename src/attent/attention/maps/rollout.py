@@ -43,8 +43,7 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
             f"rollout needs self-attention maps (B, H, T, T) of one shape, got {', '.join(str(weights.shape) for weights in maps)}"
         )
     for weights in maps:
-        if not weights.is_distribution:
-            raise ArgumentError(f"rollout is that of distributions, which {weights.kind} weights are not")
+        weights.check_distribution("rollout")
     selected = torch.as_tensor(rows, device=call.device).reshape(-1).long()
     if any(not 0 <= row < call.queries for row in selected.tolist()):
         raise ArgumentError(f"rows must be from 0 to {call.queries - 1}, got {selected.tolist()}")
