@@ -7,8 +7,8 @@ import torch
 import attent
 from attent.attention.maps.statistics import HEAD_STATISTICS
 from attent.views.build_scene import build_scene
-from attent.views.pages import layer_summary as module
-from attent.views.pages.layer_summary import summarize_layer
+from attent.views.pages import payload as module
+from attent.views.pages.payload import summarize_layer
 from attent.views.scene import LayerGroup
 
 
