@@ -20,7 +20,7 @@ import torch
 from playwright.sync_api import sync_playwright
 
 import attent
-from attent.attention.call import prepare
+from attent.attention import prepare
 from attent.experiments.machine import memory_growth, peak_memory
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
