@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from attent.attention.scores import Location
+from attent.attention.positions.learned import Learned
+from attent.attention.scores import Location, ScaledDot
 from attent.layers.embeddings import TokenEmbedding
 from attent.models.build import build
 from attent.models.model import EncoderDecoder, Memory, Model
@@ -38,10 +39,11 @@ def test_a_model_need_not_say_its_units() -> None:
 
 def test_the_least_limit_counts() -> None:
     model = Doubled()
-    assert model.limit() is None
-    assert model.limit(None, 9, 7) == 7
-    model.score = Location(3, 5)
-    assert model.limit() == model.limit(None, 9) == 5
+    assert model.longest is None
+    model.positions = nn.ModuleList((Learned(3, 9), Learned(3, 7)))
+    assert model.longest == 7
+    model.scores = nn.ModuleList((Location(3, 5), ScaledDot()))
+    assert model.longest == 5
 
 
 def test_memory_selects_rows_in_order_and_twice() -> None:

@@ -51,7 +51,7 @@ class EncoderModel(Model):
     @property
     def longest(self) -> int | None:
         """The maximum length of a sequence, the class vector not counted; None without a limit."""
-        limit = self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
+        limit = super().longest
         return None if limit is None else limit - self.settings.cls
 
     @property

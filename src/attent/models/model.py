@@ -21,6 +21,7 @@ from typing import Generic, Protocol, Self, TypeVar
 from torch import Tensor, nn
 
 from attent.attention.base import Score
+from attent.attention.positions.learned import Learned
 from attent.layers.embeddings import TokenEmbedding
 from attent.ops import packed_linear
 from attent.types import Features, Lengths, Tokens
@@ -41,13 +42,9 @@ class Model(nn.Module):
 
     @property
     def longest(self) -> int | None:
-        """The maximum length of a sequence in tokens, padding included; None without a limit."""
-        return self.limit()
-
-    def limit(self, *limits: int | None) -> int | None:
-        """Return the minimum of these limits and of those that the model's scores have; None without a limit."""
-        scores = (part.maximum_length for part in self.modules() if isinstance(part, Score))
-        return min((limit for limit in (*limits, *scores) if limit is not None), default=None)
+        """The maximum length of a sequence in tokens, padding included, that all scores and positions take; None without a limit."""
+        limits = (part.maximum_length for part in self.modules() if isinstance(part, Score | Learned))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     @property
     def embeddings(self) -> Mapping[str, TokenEmbedding]:

@@ -78,10 +78,6 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
             self.to_logits.weight = target.weight
 
     @property
-    def longest(self) -> int | None:
-        return self.limit(self.settings.maximum_length if self.settings.position == "learned" else None)
-
-    @property
     def batch_invariant(self) -> bool:
         is_packed = transformer_packing.has_packed_form(self.encoder) and transformer_packing.has_packed_form(self.decoder)
         return is_packed and packed_linear.is_batch_invariant(self.to_logits)

@@ -6,6 +6,7 @@ PyTorch's products sum in another order for another number of rows, and take lon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,9 +19,14 @@ from attent.ops.eligibility import can_run_native
 # Columns of a panel, whose weights lie side by side; every piece is as long as some panels of one feature.
 PANEL = 64
 
-# The packed weights of each module, and its parameters at packing: the tensor, held so that its memory is not reused, its address and its
-# version counter.
-_cache: WeakKeyDictionary[nn.Module, tuple[list[tuple[Tensor, int, int]], Tensor]] = WeakKeyDictionary()
+
+class _Packed(NamedTuple):
+    parameters: list[Tensor]  # at packing, held so that their memory is not reused
+    versions: list[tuple[int, int, torch.Size]]  # their addresses, version counters and shapes
+    weights: Tensor
+
+
+_cache: WeakKeyDictionary[nn.Module, _Packed] = WeakKeyDictionary()
 
 
 def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Tensor]]) -> Tensor:
@@ -33,17 +39,12 @@ def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Tensor]]) ->
         pieces: computes them.
     """
     parameters = [*_parameters(module)]
-    entry = _cache.get(module)
-    if entry is not None and len(entry[0]) == len(parameters):
-        for parameter, (snapshot, address, version) in zip(parameters, entry[0], strict=True):
-            if parameter.data_ptr() != address or parameter._version != version or snapshot.shape != parameter.shape:
-                break
-        else:
-            return entry[1]
-    packed = torch.cat([*pieces()])
-    if not any(parameter.is_inference() for parameter in parameters):
-        _cache[module] = [(parameter.detach(), parameter.data_ptr(), parameter._version) for parameter in parameters], packed
-    return packed
+    if any(parameter.is_inference() for parameter in parameters):
+        return torch.cat([*pieces()])
+    versions = [(parameter.data_ptr(), parameter._version, parameter.shape) for parameter in parameters]
+    if module not in _cache or _cache[module].versions != versions:
+        _cache[module] = _Packed([parameter.detach() for parameter in parameters], versions, torch.cat([*pieces()]))
+    return _cache[module].weights
 
 
 def forget(model: nn.Module) -> None:

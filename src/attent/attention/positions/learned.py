@@ -27,6 +27,7 @@ class Learned(nn.Module):
 
     def __init__(self, width: int, maximum: int) -> None:
         super().__init__()
+        self.maximum_length = maximum
         self.table = nn.Parameter(torch.empty(maximum, width))
         nn.init.normal_(self.table, std=width**-0.5)
 
