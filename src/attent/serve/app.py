@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from attent.errors import AttentError
@@ -54,14 +54,14 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
     routes = [
         Route("/", _page),
         Route("/web/{name:str}", _web),
-        _route("/api/about", lambda request, body: _Json(explorer.describe())),
-        _route(scene, lambda request, body: _Json(explorer.scenes[_scene(request)].describe())),
-        _route(f"{scene}/summary", lambda request, body: _Json(explorer.summary(_scene(request), _query(request, SummaryRequest).group))),
+        _route("/api/about", lambda request, body: _json(explorer.describe())),
+        _route(scene, lambda request, body: _json(explorer.scenes[_scene(request)].describe())),
+        _route(f"{scene}/summary", lambda request, body: _json(explorer.summary(_scene(request), _query(request, SummaryRequest).group))),
         *(_route(f"{scene}/{name}", partial(_region, explorer, kind)) for name, kind in regions.items()),
         _route(f"{scene}/picture", lambda request, body: _binary(explorer.pixels(_scene(request)))),
-        Route("/api/translate", _translation(explorer), methods=["POST"]),
-        _route("/api/fill", lambda request, body: _Json(explorer.fill(TextRequest.model_validate_json(body))), "POST"),
-        _route("/api/classify", lambda request, body: _Json(explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), "POST"),
+        Route("/api/translate", partial(_translation, explorer), methods=["POST"]),
+        _route("/api/fill", lambda request, body: _json(explorer.fill(TextRequest.model_validate_json(body))), "POST"),
+        _route("/api/classify", lambda request, body: _json(explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), "POST"),
     ]
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys((AttentError, ValidationError, HTTPException, Exception), _failure))
     # of this server alone: other servers run in other event loops, which cannot share waiting threads
@@ -108,17 +108,13 @@ def _binary(content: bytes, headers: dict[str, str] | None = None) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _translation(explorer: Explorer) -> Callable[[Request], Awaitable[Response]]:
+async def _translation(explorer: Explorer, request: Request) -> Response:
     """Send server-sent events, each a JSON object; an error after the first event is the last event."""
-
-    async def endpoint(request: Request) -> Response:
-        events = explorer.translate(TranslateRequest.model_validate_json(await request.body()))
-        # before the response begins, so that a wrong request gets an error status
-        first = await _in_thread(request, lambda: next(events, None))
-        assert first is not None
-        return StreamingResponse(_stream(request, first, events), media_type="text/event-stream")
-
-    return endpoint
+    events = explorer.translate(TranslateRequest.model_validate_json(await request.body()))
+    # before the response begins, so that a wrong request gets an error status
+    first = await _in_thread(request, lambda: next(events, None))
+    assert first is not None
+    return StreamingResponse(_stream(request, first, events), media_type="text/event-stream")
 
 
 async def _stream(request: Request, first: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[bytes]:
@@ -137,9 +133,8 @@ def _json_bytes(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-class _Json(JSONResponse):
-    def render(self, content: Any) -> bytes:
-        return _json_bytes(content)
+def _json(value: Any) -> Response:
+    return Response(_json_bytes(value), media_type="application/json")
 
 
 def _scene(request: Request) -> int:
