@@ -11,10 +11,9 @@ from attent.data.text import Gold
 from attent.data.tokenizer import CharTokenizer
 from attent.decoding.translator import load
 from attent.errors import ShapeError
-from attent.evaluation.aligner import TokenizedPair, align, tokenize_dates, tokenize_pair
+from attent.evaluation.aligner import TokenizedPair, align, all_selectors, rank_selectors, tokenize_dates, tokenize_pair
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import AttentionSelector
-from attent.evaluation.ranking import all_selectors, rank_selectors
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.tasks.recipe import follow

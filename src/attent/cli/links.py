@@ -16,11 +16,10 @@ from attent.data.readers import display_name
 from attent.data.text import Gold, Link
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, DataError
-from attent.evaluation.aligner import TokenizedPair, Units, align, tokenize_pair
+from attent.evaluation.aligner import TokenizedPair, Units, align, rank_selectors, tokenize_pair
 from attent.evaluation.error_rate import Agreement, agreement
 from attent.evaluation.forced_decoding import ABOUT_LABELS, AttentionSelector
 from attent.evaluation.pharaoh import check, read_gold
-from attent.evaluation.ranking import rank_selectors
 from attent.evaluation.symmetrization import symmetrize
 from attent.runs.config import read_config
 from attent.tasks.generated import regenerate

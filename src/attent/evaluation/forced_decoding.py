@@ -11,7 +11,7 @@ The default is the token produced. Bahdanau's decoder allows no other: its query
 a row may be about either. Luong et al. (2015, footnote 14, arXiv 1508.04025) found location-based weights to be about the word produced
 and content-based ones about the word read in; Garg et al. (2019, arXiv 1909.02074) read the word produced from the penultimate
 layer; Chen et al. (2020, arXiv 2004.14837) found the lower layers of a Transformer's decoder to align the word read in, and better.
-`attent.evaluation.ranking` decides for a given model; docs/alignments.md has the results of ours.
+`attent.evaluation.aligner.rank_selectors` decides for a given model; docs/alignments.md has the results of ours.
 """
 
 from __future__ import annotations
