@@ -88,7 +88,10 @@ def seeds() -> None:
     """Seed the random generators, so that tests do not depend on their order."""
     random.seed(0)
     numpy.random.seed(0)
-    torch.manual_seed(0)
+    # torch.manual_seed keeps the whole stack of every call for a GPU that nobody has used yet
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
 
 
 @pytest.fixture(autouse=True)
