@@ -1,5 +1,6 @@
 import gc
 import math
+from collections.abc import Iterator
 from unittest.mock import patch
 
 import numpy as np
@@ -72,6 +73,16 @@ MODELS: dict[str, TransformerSettings | RnnSettings] = {
 }
 
 
+@pytest.fixture(scope="module")
+def only_new_objects() -> Iterator[None]:
+    """Hides from the garbage collector the millions of objects that imports and earlier tests have left."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("only_new_objects")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", MODELS)
 def test_an_update_leaves_nothing_in_memory(name: str, precision: Precision) -> None:
