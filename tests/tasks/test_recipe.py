@@ -83,7 +83,7 @@ def test_a_run_folder_in_the_way_is_noticed_before_training(tmp_path: Path) -> N
     assert stream.getvalue() == ""
 
 
-LAST = "checkpoints/00000500"
+LAST = "checkpoints/00000250"
 
 
 def longer(**values: object) -> RunSettings:
@@ -107,14 +107,14 @@ def start_and_kill(arguments: list[str], folder: Path, dice: random.Random) -> N
         deadline = time.monotonic() + 60
         while latest_checkpoint(folder) in (None, before) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
-        time.sleep(0.3 * dice.random())
+        time.sleep(0.15 * dice.random())
         process.kill()
         assert process.wait() == -signal.SIGKILL, (folder.parent / "printed").read_text()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="nothing kills as SIGKILL does")
 def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path: Path) -> None:
-    settings = longer(updates=500, save_every=20, validate_every=100)
+    settings = longer(updates=250, save_every=20, validate_every=50)
     follow(settings, tmp_path / "whole", progress=Progress(io.StringIO()))
     file = tmp_path / "tiny.toml"
     file.write_text(toml(settings.model_dump(mode="json", exclude_none=True)))
@@ -122,7 +122,7 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_is_not(tmp_path:
     start_and_kill(["--config", str(file), "--out", str(run)], run, dice)
     start_and_kill(["--resume", str(run)], run, dice)
     assert read_config(run).state == "unfinished"
-    assert 0 < read_state(latest_checkpoint(run)).update < 500
+    assert 0 < read_state(latest_checkpoint(run)).update < 250
     resume(run, progress=Progress(io.StringIO()))
     assert weights(run) == weights(tmp_path / "whole")
     for name in ("model.safetensors", "optimizer.safetensors"):
