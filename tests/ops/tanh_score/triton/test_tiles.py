@@ -8,6 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+# Triton interprets in Python, and these kernels are not among what coverage counts.
+pytestmark = pytest.mark.no_cover
+
 # (B, H, heads of v, Tq, Tk, D)
 SHAPES = [(1, 1, 1, 1, 1, 1), (2, 2, 2, 5, 7, 11), (1, 2, 1, 35, 37, 19)]
 
