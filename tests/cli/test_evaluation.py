@@ -82,11 +82,12 @@ def test_what_is_counted_is_what_wastraining_texts(attent, tmp_path: Path) -> No
 TRAIN = ["train", "--task", "classify", "--updates", "2", "--set", "training.validate_every=2"]
 
 
-@pytest.fixture
-def of_texts(tmp_path: Path) -> Path:
-    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
-    run = tmp_path / "run"
-    assert command([*TRAIN, "--labelled", str(tmp_path / "a.tsv"), "--out", str(run), "--set", "labelled.tokenizer=char"]) == 0
+@pytest.fixture(scope="module")
+def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(40)))
+    run = folder / "run"
+    assert command([*TRAIN, "--labelled", str(folder / "a.tsv"), "--out", str(run), "--set", "labelled.tokenizer=char"]) == 0
     return run
 
 

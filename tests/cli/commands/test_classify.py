@@ -49,10 +49,11 @@ def of_vectors(tmp_path: Path) -> Path:
     return made(tmp_path, f'[images]\nsource = "{tmp_path / "v.npz"}"\n')
 
 
-@pytest.fixture
-def of_texts(tmp_path: Path) -> Path:
-    (tmp_path / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
-    return made(tmp_path, f'[labelled]\ntrain = "{tmp_path / "a.tsv"}"\ntokenizer = "char"')
+@pytest.fixture(scope="module")
+def of_texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "a.tsv").write_text("".join(f"text {number}\t{'xy'[number % 2]}\n" for number in range(20)))
+    return made(folder, f'[labelled]\ntrain = "{folder / "a.tsv"}"\ntokenizer = "char"')
 
 
 def test_a_line_for_each_picture(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
