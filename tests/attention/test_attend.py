@@ -193,6 +193,7 @@ def check_compiled(arguments: dict[str, Any], backend: str) -> None:
     torch.testing.assert_close(both(torch.compile(plain, fullgraph=True, backend=backend)), both(plain), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ["causal", "tiled_dropout"])
 def test_it_is_one_graph(name: str) -> None:
     check_compiled(CALLS[name], "aot_eager")
@@ -263,6 +264,7 @@ def test_it_is_exported(score: Any, arguments: dict[str, Any]) -> None:
     torch.testing.assert_close(exported(QUERY, KEY, VALUE), model(QUERY, KEY, VALUE))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize(
     ("score", "arguments"),

@@ -113,6 +113,7 @@ def score_of(name: str, dtype: torch.dtype) -> Score:
     return score
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
 @pytest.mark.parametrize("name", SCORES)

@@ -43,6 +43,7 @@ def test_a_second_derivative_by_rows_is_that_of_all(monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(second(), expected)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_pytorch_accepts_the_operators(dtype: torch.dtype) -> None:
     inputs = given(dtype)

@@ -61,6 +61,7 @@ def no_tiles(*arguments: Any) -> Tensor:
     raise AssertionError("tiles were asked")
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [*FUSED, "concat"])
 def test_the_fused_kernel_is_the_formula(device: torch.device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     score, case = (Concat(5, 5, 7), {}) if name == "concat" else (Additive(5, 5, 7, heads=4), FUSED[name])
@@ -70,6 +71,7 @@ def test_the_fused_kernel_is_the_formula(device: torch.device, name: str, monkey
         assert (found - right).abs().max() <= 3 * (theirs - right).abs().max() + 2e-6 * right.abs().max() + 1e-6
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("case", TILED.values(), ids=TILED)
 def test_everything_else_goes_by_tiles_whose_scores_are_the_kernels(
     device: torch.device, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -113,6 +115,7 @@ def given(device: torch.device, queries: int = 3, keys: int = 5) -> tuple[Tensor
     return *(torch.randn(shape, device=device, requires_grad=True) for shape in shapes), first, behind
 
 
+@pytest.mark.no_cover
 def test_pytorch_accepts_the_operators(device: torch.device) -> None:
     inputs = given(device)
     torch.library.opcheck(torch.ops.attent.tanh_attention.default, inputs)
