@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from attent.errors import RunError
 from attent.models.settings import EncoderSettings, TransformerSettings
-from attent.runs.config import FORMAT, RunConfig, must_do, read_config, write_config
+from attent.runs.config import FORMAT, RunConfig, must_do, read_config, version_of, write_config
 
 TRANSLATES = RunConfig(model=TransformerSettings())
 FILLS = RunConfig(task="fill-mask", tokenizers={"text": "word"}, model=EncoderSettings(), sizes=(8, 7))
@@ -73,3 +73,8 @@ def test_a_fault_of_the_whole_is_said_without_an_empty_name(tmp_path: Path) -> N
     file.write_text(json.dumps(json.loads(file.read_text()) | {"files": [], "sizes": [0, 3]}))
     with pytest.raises(RunError, match=r"config\.json is damaged: sizes\.0: input should be greater than or equal to 1$"):
         read_config(tmp_path)
+
+
+def test_versions_are_those_installed() -> None:
+    assert version_of("torch").startswith("2.")
+    assert version_of("no-such-package") == "unknown"

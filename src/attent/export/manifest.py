@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,11 +132,3 @@ def package(module: str, name: str, extra: str) -> Any:
     """
     with needs(f"this needs {name}", extra):
         return import_module(module)
-
-
-def version_of(package: str) -> str:
-    """Return the version of an installed package."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"

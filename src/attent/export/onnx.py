@@ -15,9 +15,10 @@ from attent.data.tokenizer import Tokenizer
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, RunError
 from attent.export import onnx_graphs
-from attent.export.manifest import Manifest, package, version_of
+from attent.export.manifest import Manifest, package
 from attent.export.onnx_graphs import AFTER, ENCODER, LENGTHS, LOGITS, SOURCE, STEP, TOKENS
 from attent.models.model import EncoderDecoder, Memory
+from attent.runs.config import version_of
 from attent.runs.folder import Run
 from attent.types import Features, Lengths, Tokens
 

@@ -31,13 +31,17 @@ DOES: dict[Task, tuple[str, str]] = {
 TOKENIZERS: dict[Task, tuple[str, ...]] = {"translate": ("source", "target"), "fill-mask": ("text",), "classify": ("text",)}
 
 
+def version_of(package: str, default: str = "unknown") -> str:
+    """Return the version of an installed package, or the default for one that is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return default
+
+
 def versions() -> dict[str, str]:
     """Return the versions that a run depends on."""
-    try:
-        attent = version("attent")
-    except PackageNotFoundError:
-        attent = "not installed"
-    return {"attent": attent, "torch": torch.__version__, "python": platform.python_version()}
+    return {"attent": version_of("attent", "not installed"), "torch": torch.__version__, "python": platform.python_version()}
 
 
 # Of a vocabulary, of a vector, or of classes.
