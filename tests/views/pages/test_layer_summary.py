@@ -26,12 +26,12 @@ def group(queries: int = 7, keys: int = 7, kind: str = "self") -> tuple[LayerGro
 
 def test_whole_maps_are_the_maps() -> None:
     shown, dense, _ = group()
-    np.testing.assert_allclose(summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).dense, dense.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(summarize_layer(shown, shown.layers[0], level=0, top=0).weights, dense.numpy(), rtol=1e-6)
 
 
 def test_pooled_is_the_mean_of_squares_cut_off_at_the_edge() -> None:
     shown, dense, _ = group(queries=5, keys=7, kind="cross")
-    pooled = summarize_layer(shown, shown.layers[0], level=1, top=1, is_full=False).pooled
+    pooled = summarize_layer(shown, shown.layers[0], level=1, top=1).weights
     assert pooled.shape == (3, 3, 4)
     np.testing.assert_allclose(pooled[:, 1, 2], dense[:, 2:4, 4:6].mean((1, 2)).numpy(), rtol=1e-5)
     np.testing.assert_allclose(pooled[:, 2, 3], dense[:, 4, 6].numpy(), rtol=1e-5)
@@ -39,7 +39,7 @@ def test_pooled_is_the_mean_of_squares_cut_off_at_the_edge() -> None:
 
 def test_the_largest_of_each_row_and_column_and_of_the_mean() -> None:
     shown, dense, _ = group(queries=6, keys=5, kind="cross")
-    found = summarize_layer(shown, shown.layers[0], level=1, top=2, is_full=False)
+    found = summarize_layer(shown, shown.layers[0], level=1, top=2)
     every = torch.cat((dense, dense.mean(0, keepdim=True)))
     np.testing.assert_allclose(found.rows[1], every.topk(2, -1).values.numpy(), rtol=1e-5)
     np.testing.assert_allclose(found.columns[1], every.mT.topk(2, -1).values.numpy(), rtol=1e-5)
@@ -49,7 +49,7 @@ def test_the_largest_of_each_row_and_column_and_of_the_mean() -> None:
 
 def test_figures_are_those_of_the_map() -> None:
     shown, dense, weights = group()
-    figures = summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics
+    figures = summarize_layer(shown, shown.layers[0], level=0, top=0).statistics
     of = {name: [head[name] for head in figures] for name in HEAD_STATISTICS}
     np.testing.assert_allclose(of["entropy"], weights.entropy().mean(-1)[0].numpy(), rtol=1e-5)
     np.testing.assert_allclose(of["distance"], weights.distance().mean(-1)[0].numpy(), rtol=1e-5)
@@ -60,27 +60,27 @@ def test_figures_are_those_of_the_map() -> None:
 
 def test_a_row_that_sees_nothing_counts_in_no_mean() -> None:
     shown = build_scene(torch.tensor([[0.0, 0.0], [0.5, 0.5]])).groups[0]
-    figures = summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics[0]
+    figures = summarize_layer(shown, shown.layers[0], level=0, top=0).statistics[0]
     np.testing.assert_allclose([*figures.values()], [np.log(2), 0.5, 0.5, 0.5, 0.5])
 
 
 def test_figures_without_a_meaning_are_no_numbers() -> None:
     shown, _, _ = group(4, 6, kind="cross")
-    figures = summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics
+    figures = summarize_layer(shown, shown.layers[0], level=0, top=0).statistics
     assert [[mean is None for mean in head.values()] for head in figures] == [[False, True, False, True, True]] * len(figures)
     shown = build_scene(torch.tensor([[2.0, -1.0]])).groups[0]
-    assert summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True).statistics == [dict.fromkeys(HEAD_STATISTICS)]
+    assert summarize_layer(shown, shown.layers[0], level=0, top=0).statistics == [dict.fromkeys(HEAD_STATISTICS)]
 
 
 def test_thumbnails_are_small_and_keep_the_mean() -> None:
     shown, dense, _ = group(101, 53, kind="cross")
-    small = summarize_layer(shown, shown.layers[0], level=2, top=0, is_full=False).thumbnails
+    small = summarize_layer(shown, shown.layers[0], level=2, top=0).thumbnails
     assert small.shape == (3, 48, 25)
     np.testing.assert_allclose(small[:, 0, 0], dense[:, :3, :3].mean((1, 2)).numpy(), rtol=1e-5)
 
 
 def test_weights_that_are_no_numbers_are_zeros() -> None:
     shown = build_scene(torch.tensor([[torch.nan, torch.nan], [0.5, 0.5]])).groups[0]
-    found = summarize_layer(shown, shown.layers[0], level=0, top=0, is_full=True)
+    found = summarize_layer(shown, shown.layers[0], level=0, top=0)
     assert found.has_nan
-    assert found.dense.tolist() == [[[0.0, 0.0], [0.5, 0.5]]]
+    assert found.weights.tolist() == [[[0.0, 0.0], [0.5, 0.5]]]

@@ -54,8 +54,7 @@ def build_payload(scene: Scene, size: float) -> Payload:
     # numbers often shrink more than the plan trusts in
     bound = min(2 * plan.top, MAX_TOP)
     layers = {
-        group.name: [summarize_layer(group, layer, level=plan.level(group), top=bound, is_full=plan.is_full) for layer in group.layers]
-        for group in scene.groups
+        group.name: [summarize_layer(group, layer, level=plan.level(group), top=bound) for layer in group.layers] for group in scene.groups
     }
     payload = _encode(scene, plan, layers)
     if plan.top:
@@ -103,11 +102,10 @@ def _encode_group(plan: PagePlan, group: LayerGroup, layers: list[LayerSummary],
     maps: dict[str, Any] = {"tops": [], "signed": []}
     for position, layer in enumerate(layers):
         name = f"{number}.{position}"
-        if layer.dense is not None:
-            packs[f"{name}.map"] = pack(layer.dense.astype(np.float32) if plan.numbers == "float32" else to_half(layer.dense))
+        if plan.is_full:
+            packs[f"{name}.map"] = pack(layer.weights.astype(np.float32) if plan.numbers == "float32" else to_half(layer.weights))
             continue
-        assert layer.pooled is not None
-        codes, largest, is_signed = encode_bytes(layer.pooled)
+        codes, largest, is_signed = encode_bytes(layer.weights)
         packs[f"{name}.map"] = pack(codes)
         maps["tops"].append(largest)
         maps["signed"].append(is_signed)
@@ -177,8 +175,7 @@ class LayerSummary:
     """The numbers of one layer.
 
     Args:
-        dense: (H, Tq, Tk); None where it is pooled.
-        pooled: the mean of each 2ⁿ x 2ⁿ block, (H, ⌈Tq / 2ⁿ⌉, ⌈Tk / 2ⁿ⌉) at level n; None where every weight is given.
+        weights: the mean of each 2ⁿ x 2ⁿ block, (H, ⌈Tq / 2ⁿ⌉, ⌈Tk / 2ⁿ⌉) at level n; every weight at level 0.
         rows: indices and weights of the largest of each row, (H + 1, Tq, top) each; the last head is the mean over heads.
         columns: the same of each column, (H + 1, Tk, top).
         thumbnails: (H, h, w), the mean of each rectangle.
@@ -186,8 +183,7 @@ class LayerSummary:
         has_nan: whether some weights are NaN.
     """
 
-    dense: np.ndarray | None
-    pooled: np.ndarray | None
+    weights: np.ndarray
     rows: tuple[np.ndarray, np.ndarray]
     columns: tuple[np.ndarray, np.ndarray]
     thumbnails: np.ndarray
@@ -195,15 +191,14 @@ class LayerSummary:
     has_nan: bool
 
 
-def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: int, is_full: bool) -> LayerSummary:
+def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: int) -> LayerSummary:
     """Compute the numbers of one layer of a group.
 
     Args:
         group: the group.
         layer: the layer.
-        level: of the pooled map.
+        level: of the weights.
         top: how many of the largest weights of each row and column to return.
-        is_full: whether to return every weight in the place of the pooled map.
     """
     heads, queries, keys = group.shape
     scale = max(max(queries, keys) / THUMBNAIL_SIDE, 1.0)
@@ -214,7 +209,6 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
     row_tops: list[Tensor] = [torch.zeros(heads + 1, queries, min(top, keys), dtype=dtype) for dtype in (torch.int64, torch.float32)]
     column_tops = _ColumnTops(heads + 1, keys, min(top, queries))
     statistics = HeadStatistics(heads, is_distribution=group.is_distribution, is_self_attention=group.is_self_attention)
-    chunks: list[Tensor] = []
     has_nan = False
     for rows in query_index.split(max(CHUNK_WEIGHTS // (heads * keys), 1)):
         weights = layer.rows(rows)  # (H, rows, Tk)
@@ -223,10 +217,7 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
         # sums of many weights need more digits than the weights
         batch = weights[None].double()
         thumbnails.add(batch, rows)
-        if is_full:
-            chunks.append(weights)
-        else:
-            pool.add(batch, rows)
+        pool.add(batch, rows)
         if top:
             with_mean = torch.cat((weights, weights.mean(0, keepdim=True)))
             values, index = with_mean.topk(min(top, keys), -1)
@@ -235,8 +226,7 @@ def summarize_layer(group: LayerGroup, layer: LayerWeights, *, level: int, top: 
         # the last query stands at the last key
         statistics.add(weights, rows + keys - queries)
     return LayerSummary(
-        dense=torch.cat(chunks, 1).numpy() if is_full else None,
-        pooled=None if is_full else pool.mean()[0].numpy(),
+        weights=pool.mean()[0].numpy(),
         rows=(row_tops[0].numpy(), row_tops[1].numpy()),
         columns=(column_tops.index.mT.numpy(), column_tops.weights.mT.numpy()),
         thumbnails=thumbnails.mean()[0].numpy(),
