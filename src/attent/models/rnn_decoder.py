@@ -53,10 +53,6 @@ class RnnState:
         # Rows with the same source have the same number of steps.
         return replace(self, layers=tuple(layer.select(rows) for layer in self.layers), beside=self.beside[rows])
 
-    def next_steps(self, count: int) -> Tensor | None:
-        """Return the numbers of the next steps, (B, count), for local attention."""
-        return None if self.steps is None else self.steps[:, None] + torch.arange(count, device=self.steps.device)
-
     def advance(self, layers: tuple[RecurrentState, ...], count: int, input_feed: Tensor | None = None) -> RnnState:
         """Return the state after so many more steps."""
         steps = None if self.steps is None else self.steps + count
@@ -235,7 +231,7 @@ class LuongDecoder(AttendingDecoder):
 
     def forward(self, embedded: Features, state: RnnState) -> tuple[Features, RnnState]:
         attention, source, count = self.cross_attention, cast(KeyValueCache, state.source), embedded.shape[1]
-        steps = state.next_steps(count)
+        steps = None if state.steps is None else state.steps[:, None] + torch.arange(count, device=state.steps.device)  # (B, T)
         if self.feedback_width:
             return self._forward_stepwise(embedded, state, steps)
         queries, layers = self.recurrent(embedded, state.layers)  # (B, T, E)

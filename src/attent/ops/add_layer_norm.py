@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.autograd import double_backward, needs_double_backward
-from attent.ops.dropout import dropout, feature_mask
+from attent.ops.dropout import dropout, feature_mask, threshold
 from attent.ops.eligibility import can_run_native
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -66,7 +66,7 @@ class _Options(NamedTuple):
 
     def dropout(self) -> tuple[float, ...]:
         """Return the seed, the threshold of hashes, and the factor on features that stay."""
-        return self.seed, int(self.share * 2**32), 1.0 / (1.0 - self.share)
+        return self.seed, threshold(self.share), 1.0 / (1.0 - self.share)
 
 
 class _AddLayerNorm(torch.autograd.Function):
