@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -258,22 +258,15 @@ class TilePyramid:
             self.cache.put(name, pooler.result(reduction))
 
 
-class SampledStatistics(NamedTuple):
-    """The statistics of each head, None where one has no meaning; one query in `query_step` was computed."""
-
-    heads: list[dict[str, float | None]]
-    query_step: int
-
-
-def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> SampledStatistics:
-    """Return the statistics of each head over some of its queries, or all where they are few."""
+def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[list[dict[str, float | None]], int]:
+    """Return the statistics of each head over some of its queries, or all where they are few, and of how many queries one was computed."""
     heads, queries, keys = layer.shape
     statistics = HeadStatistics(heads, is_distribution=layer.is_distribution, is_self_attention=is_self_attention)
     step = sampling_step(heads * queries * keys, STATISTICS_WEIGHTS, queries) if layer.is_distribution else 1
     if layer.is_distribution:
         for rows in torch.arange(step // 2, queries, step).split(max(STATISTICS_WEIGHTS // 8 // (heads * keys), 1)):
             statistics.add(layer.rows(rows), rows + keys - queries)
-    return SampledStatistics(statistics.named(), step)
+    return statistics.named(), step
 
 
 def sampling_step(weights: int, bound: int, rows: int) -> int:

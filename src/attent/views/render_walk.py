@@ -194,10 +194,7 @@ def _html_section(number: int, step: WalkStep, head: int | None) -> str:
 
 
 def _html_tables(step: WalkStep, head: int | None) -> str:
-    tables = (
-        f'<div style="margin-right:2em">{escape(name)}{_html_table(step, matrix, sums)}</div>'
-        for name, matrix, sums in matrices(step, head)
-    )
+    tables = (f"{MATRIX_DIV}{escape(name)}{_html_table(step, matrix, sums)}</div>" for name, matrix, sums in matrices(step, head))
     return f'<div style="display:flex;flex-wrap:wrap">{"".join(tables)}</div>'
 
 

@@ -138,10 +138,6 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
                 return None
         return None
 
-    def _add(self, path: str, weights: AttentionMap) -> None:
-        # naming the map can wait until it is read: the model is running
-        self._pending.append((path, weights))
-
 
 def _module_paths(model: nn.Module) -> dict[nn.Module, str]:
     """Return each module's path, in the order of `named_modules` but in a fifth of its time."""
@@ -178,7 +174,8 @@ def _receive(call: CapturedCall) -> None:
         path = watcher._path(modules)  # pyright: ignore[reportPrivateUsage]
         if path is not None:
             weights = call.make_map() if weights is None else weights
-            watcher._add(path, weights)  # pyright: ignore[reportPrivateUsage]
+            # naming the map can wait until it is read: the model is running
+            watcher._pending.append((path, weights))  # pyright: ignore[reportPrivateUsage]
 
 
 _patcher = Patcher(_receive)
