@@ -81,9 +81,11 @@ def test_what_was_exchanged_or_is_listened_to_goes_the_general_way() -> None:
     assert has_packed_form(model.encoder)
     with watch(model):
         assert not has_packed_form(model.encoder)
-    heard = model.encoder.layers[1].feed_forward.register_forward_hook(lambda *_: None)
-    assert not has_packed_form(model.encoder)
-    heard.remove()
+    layer = model.encoder.layers[1]
+    for module in (layer, layer.feed_forward, layer.feed_forward.widen, layer.around_attention.norm, layer.around_attention.dropout):
+        hook = module.register_forward_hook(lambda *_: None)
+        assert not has_packed_form(model.encoder)
+        hook.remove()
     assert has_packed_form(model.encoder)
     model.decoder.layers[0].cross_attention.normaliser = Sparsemax()
     assert not has_packed_form(model.decoder)
