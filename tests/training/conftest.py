@@ -107,7 +107,7 @@ def model(kind: str, dropout: float) -> Any:
 
 
 def settings(**values: object) -> TrainingSettings:
-    defaults = {"updates": 50, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+    defaults = {"updates": 30, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
     return TrainingSettings.model_validate(defaults | values)
 
 

@@ -50,7 +50,7 @@ def test_losses_are_those_of_one_process(small, together, kind: str, values: dic
     """Also where a batch has fewer pairs than there are processes, and another number of tokens in each."""
     alone, _, scores, _ = small.go(values, kind)
     (first, _, judged, _), (second, _, told, said) = together(2, small.go, values, kind)
-    assert list(first) == list(alone) == list(range(1, 51))
+    assert list(first) == list(alone) == list(range(1, small.settings().updates + 1))
     assert max(abs(first[update] - loss) for update, loss in alone.items()) < 1e-5
     assert judged == told
     assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
@@ -88,7 +88,7 @@ def test_a_run_goes_on_on_another_number_of_processes(small, together, tmp_path:
     stood = read_state(latest_checkpoint(tmp_path))
     assert (stood.update, stood.processes) == (20 if end == "killed" else 23, before)
     losses, *_, said = on(after)[0]
-    assert list(losses) == list(range(stood.update + 1, 51))
+    assert list(losses) == list(range(stood.update + 1, small.settings().updates + 1))
     assert max(abs(loss - alone[update]) for update, loss in losses.items()) < 1e-5
     many = "es" if after > 1 else ""
     assert f"warning: with {after} process{many} instead of {before}" in said
