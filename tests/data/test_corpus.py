@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attent.data.batches import BatchSize
-from attent.data.corpus import encode_lines, encode_pairs, learn_tokenizers, line_corpus, open_bitext, open_lines, pair_corpus
-from attent.data.index import DiskBitext, ResampledBitext
+from attent.data.corpus import INDEX, encode_lines, encode_pairs, learn_tokenizers, line_corpus, open_lines, pair_corpus
+from attent.data.index import DiskBitext
 from attent.data.settings import LinesSettings, TextSettings
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
@@ -80,25 +80,22 @@ def test_pairs_that_are_too_long_are_left_out_and_reported(tmp_path: Path) -> No
     assert corpus.reports[0].dropped["longer than the maximum length"].count == len(corpus.train) - len(short)
 
 
-def test_dropout_cuts_anew(tmp_path: Path) -> None:
+def test_dropout_of_pieces_is_no_longer_trained_with(tmp_path: Path) -> None:
     settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=0.2)
     corpus = pair_corpus(settings)
-    source, target = learn_tokenizers(corpus, settings)
-    assert isinstance(encode_pairs(corpus, settings, source, target), ResampledBitext)
-    with pytest.raises(ArgumentError, match="needs bpe or unigram"):
-        encode_pairs(corpus, settings, CharTokenizer("abc"), target)
+    with pytest.raises(ArgumentError, match=r"text\.dropout must be 0"):
+        encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_another_process_opens_what_was_encoded(tmp_path: Path, dropout: float) -> None:
-    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, dropout=dropout, maximum_length=12)
+def test_another_process_opens_what_was_encoded(tmp_path: Path) -> None:
+    settings = TextSettings(train=pairs(tmp_path / "a.tsv", 53), vocabulary=300, maximum_length=12)
     corpus = pair_corpus(settings)
-    both = learn_tokenizers(corpus, settings)
-    mine, theirs = encode_pairs(corpus, settings, *both), open_bitext(corpus.folder.path, settings, *both)
-    assert len(mine) == len(theirs) > 0
-    for _, one, other in zip(range(20), mine.stream(BatchSize(7), 1), theirs.stream(BatchSize(7), 1), strict=False):
-        assert one.source.equal(other.source)
-        assert one.target_out.equal(other.target_out)
+    encoded = encode_pairs(corpus, settings, *learn_tokenizers(corpus, settings))
+    opened = DiskBitext(corpus.folder.path / INDEX)
+    assert len(encoded) == len(opened) > 0
+    for _, batch, again in zip(range(20), encoded.stream(BatchSize(7), 1), opened.stream(BatchSize(7), 1), strict=False):
+        assert batch.source.equal(again.source)
+        assert batch.target_out.equal(again.target_out)
 
 
 def test_real_text(data_folder: Path) -> None:

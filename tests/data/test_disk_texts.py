@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attent.data.disk_texts import DiskTexts, TemporaryFolder, open_texts, write_pairs
+from attent.data.disk_texts import DiskTexts, TemporaryFolder, write_pairs
 from attent.data.text import Pair
 from attent.errors import ArgumentError
 
@@ -53,14 +53,3 @@ def test_a_file_is_written_once() -> None:
     write_pairs(enumerate(PAIRS), folder, "pairs")
     with pytest.raises(ArgumentError, match="there already"):
         write_pairs(enumerate(PAIRS), folder, "pairs")
-
-
-def test_another_process_opens_them_and_leaves_them_there(tmp_path: Path) -> None:
-    folder = TemporaryFolder(tmp_path)
-    some = write_pairs(((2 * row + 1, pair) for row, pair in enumerate(PAIRS)), folder, "pairs").select(np.array([5, 2, 17]))
-    some.save()
-    theirs = open_texts(TemporaryFolder.existing(folder.path), "pairs", Pair)
-    assert list(theirs) == list(some) == [PAIRS[5], PAIRS[2], PAIRS[17]]
-    assert theirs.line_number(1) == 5
-    del theirs
-    assert list(some) == [PAIRS[5], PAIRS[2], PAIRS[17]]

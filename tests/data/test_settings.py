@@ -17,8 +17,6 @@ ONE = {"train": "a.tsv"}
         (ONE | {"valid_target": "b"}, "valid takes one file"),
         ({"train": "-", "valid": "-"}, "once only"),
         (ONE | {"shared": True, "source_vocabulary": 300}, "shared tokenizer is set by"),
-        (ONE | {"dropout": 0.1, "tokenizer": "word"}, "needs bpe or unigram on both sides, got word"),
-        (ONE | {"dropout": 0.1, "target_tokenizer": "char"}, "got bpe and char"),
         (ONE | {"tokeniser": "bpe"}, "tokeniser"),
         (ONE | {"vocabulary": "many"}, "vocabulary"),
     ],

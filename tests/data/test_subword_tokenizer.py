@@ -1,9 +1,6 @@
 import base64
 import gzip
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +31,6 @@ def test_every_text_comes_back(kind: str, text: str) -> None:
     assert tokenizer.decode(ids) == text
     assert all(SPECIALS <= token < tokenizer.size for token in ids)
     assert len(tokenizer.pieces(text)) == len(ids)
-    assert tokenizer.decode(tokenizer.sample([text], 0.5, 1)[0]) == text
 
 
 @every
@@ -42,10 +38,7 @@ def test_every_text_comes_back(kind: str, text: str) -> None:
 def test_strange_text_comes_back(kind: str, line: str) -> None:
     for tokenizer in (LEARNT[kind], KINDS[kind].learn(LINES, 300)):
         assert tokenizer.decode(tokenizer.encode(line)) == line
-        for seed in range(11):
-            drawn = tokenizer.sample([line], seed / 10, seed)[0]
-            assert tokenizer.decode(drawn) == line
-            assert all(SPECIALS <= token < tokenizer.size for token in drawn)
+        assert all(SPECIALS <= token < tokenizer.size for token in tokenizer.encode(line))
 
 
 @every
@@ -58,9 +51,6 @@ def test_real_text_comes_back(kind: str, data_folder: Path) -> None:
     tokenizer = KINDS[kind].learn(lines, 2000)
     assert all(tokenizer.decode(tokenizer.encode(line)) == line for line in lines)
     assert sum(len(tokenizer.encode(line)) for line in lines) < 0.35 * sum(map(len, lines))
-    assert [tokenizer.decode(ids) for ids in tokenizer.sample(lines, 0.3, 1)] == lines
-    if kind == "bpe":
-        assert tokenizer.sample(lines, 0.0, 1) == [tokenizer.encode(line) for line in lines]
 
 
 @every
@@ -76,53 +66,10 @@ def test_frequent_words_are_whole() -> None:
 
 
 @every
-def test_samples_are_the_seeds(kind: str) -> None:
-    tokenizer = LEARNT[kind]
-    first, again, other = (tokenizer.sample(LINES, 0.3, seed) for seed in (5, 5, 6))
-    assert first == again
-    assert first != other
-    assert first != [tokenizer.encode(line) for line in LINES]
-    assert [tokenizer.decode(ids) for ids in first] == LINES
-
-
-@every
-def test_samples_are_the_same_in_every_process(kind: str, tmp_path: Path) -> None:
-    path, texts = tmp_path / "tokenizer.json", [*LINES, *STRANGE]
-    LEARNT[kind].save(path)
-    script = f"""
-import json, pathlib, sys
-from attent.data.subword_tokenizer import {KINDS[kind].__name__} as Tokenizer
-print(json.dumps(Tokenizer.load(pathlib.Path(sys.argv[1])).sample(json.loads(sys.argv[2]), 0.3, 5)))
-"""
-    for hashes in ("1", "2"):
-        command = [sys.executable, "-c", script, str(path), json.dumps(texts)]
-        done = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True, text=True, check=True)
-        assert json.loads(done.stdout) == LEARNT[kind].sample(texts, 0.3, 5)
-
-
-def test_no_dropout_cuts_as_encode() -> None:
-    tokenizer, lines = LEARNT["bpe"], [*LINES, *STRANGE, "the dog walks  " * 31, "thedogwalks" * 31]
-    assert tokenizer.sample(lines, 0.0, 1) == [tokenizer.encode(line) for line in lines]
-    assert tokenizer.sample([], 0.1, 1) == []
-
-
-def test_full_dropout_cuts_into_characters() -> None:
-    tokenizer = LEARNT["bpe"]
-    (drawn,) = tokenizer.sample(["dog on\x07"], 1.0, 1)
-    assert [tokenizer.decode([token]) for token in drawn] == ["", "d", "o", "g", "", "o", "n", "\x07"]
-
-
-@every
 def test_no_piece_holds_a_space_but_at_its_beginning(kind: str) -> None:
-    """What drawing relies on: words are cut one by one, wherever spaces are."""
+    """Words are cut one by one, wherever spaces are."""
     tokenizer = KINDS[kind].learn(["  two  spaces   three "] * 7 + ["    "] * 7 + LINES, 340)
     assert all("▁" not in piece[1:] for line in [*LINES, *STRANGE, "  two  spaces   three "] for piece in tokenizer.pieces(line))
-
-
-@pytest.mark.parametrize("dropout", [-0.1, 1.1])
-def test_a_dropout_out_of_range_is_an_error(dropout: float) -> None:
-    with pytest.raises(ArgumentError, match="from 0 to 1"):
-        LEARNT["bpe"].sample(LINES, dropout, 1)
 
 
 @every

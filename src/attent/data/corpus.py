@@ -10,13 +10,12 @@ from typing import Generic
 import numpy as np
 
 from attent.data.batches import KEY_MULTIPLE, Bitext
-from attent.data.disk_texts import DiskTexts, Row, TemporaryFolder, open_texts, write_pairs, write_texts
-from attent.data.index import DiskBitext, DiskSequences, ResampledBitext, index, write_index
+from attent.data.disk_texts import DiskTexts, Row, TemporaryFolder, write_pairs, write_texts
+from attent.data.index import DiskSequences, index, write_index
 from attent.data.masked_lm import MaskedLines
 from attent.data.readers import OVER_LONG, display_name, read_pairs, read_parallel, read_texts
 from attent.data.report import ReadReport
 from attent.data.settings import LinesSettings, TextSettings
-from attent.data.subword_tokenizer import SubwordTokenizer
 from attent.data.text import Pair
 from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import learn
@@ -95,32 +94,13 @@ def encode_pairs(
     """Encode the training pairs on disk; those beyond the settings' maximum length are dropped and reported.
 
     Raises:
-        ArgumentError: the settings ask for dropout of pieces, and a tokenizer has no pieces.
+        ArgumentError: the settings ask for dropout of pieces, with which earlier versions trained.
         DataError: no pair is short enough.
     """
-    report, folder = corpus.reports[0], corpus.folder.path / INDEX
-    limit = settings.maximum_length
-    encoded = index(corpus.train, source, target, folder, maximum_length=limit, report=report, length_multiple=length_multiple)
     if settings.dropout:
-        corpus.train.save()
-    return _with_dropout(encoded, corpus.train, settings, source, target)
-
-
-def open_bitext(
-    folder: Path | str, settings: TextSettings, source: Tokenizer, target: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
-) -> Bitext:
-    """Open the training pairs that another process encoded by `encode_pairs`, and keeps while they are used.
-
-    Args:
-        folder: of its corpus.
-        settings: of its corpus.
-        source: its source tokenizer.
-        target: its target tokenizer.
-        length_multiple: see `Bitext`.
-    """
-    encoded = DiskBitext(Path(folder) / INDEX, length_multiple=length_multiple)
-    pairs = open_texts(TemporaryFolder.existing(folder), TRAIN, Pair) if settings.dropout else None
-    return _with_dropout(encoded, pairs, settings, source, target)
+        raise ArgumentError("text.dropout must be 0: attent no longer trains with dropout of pieces (BPE-dropout, subword regularization)")
+    report, folder, limit = corpus.reports[0], corpus.folder.path / INDEX, settings.maximum_length
+    return index(corpus.train, source, target, folder, maximum_length=limit, report=report, length_multiple=length_multiple)
 
 
 def encode_lines(
@@ -137,7 +117,7 @@ def encode_lines(
 
 
 def open_lines(folder: Path | str, settings: LinesSettings, tokenizer: Tokenizer, *, length_multiple: int = KEY_MULTIPLE) -> MaskedLines:
-    """Open the training lines that another process encoded by `encode_lines`; arguments as for `open_bitext`."""
+    """Open the training lines that another process encoded by `encode_lines`; see `encode_lines`."""
     return MaskedLines(DiskSequences(Path(folder) / INDEX, LINE), tokenizer.size, settings.blanks, length_multiple=length_multiple)
 
 
@@ -171,17 +151,6 @@ class _Columns(Iterable[str]):
 
     def __iter__(self) -> Iterator[str]:
         return (fields[column] for fields in self._texts.fields() for column in self._columns)
-
-
-def _with_dropout(
-    encoded: DiskBitext, pairs: DiskTexts[Pair] | None, settings: TextSettings, source: Tokenizer, target: Tokenizer
-) -> Bitext:
-    if not settings.dropout:
-        return encoded
-    if not isinstance(source, SubwordTokenizer) or not isinstance(target, SubwordTokenizer):
-        raise ArgumentError("dropout of pieces needs bpe or unigram on both sides")
-    assert pairs is not None
-    return ResampledBitext(encoded, pairs, source, target, settings.dropout, maximum_length=settings.maximum_length)
 
 
 def _write_pairs(

@@ -9,7 +9,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from attent.errors import ArgumentError
 
 # Rows that iteration reads at a time.
 BLOCK_SIZE = 1024
-ARRAYS = "starts", "numbers", "rows"
 
 Row = TypeVar("Row")
 
@@ -35,13 +34,6 @@ class TemporaryFolder:
     def __init__(self, within: Path | str | None = None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="attent-", dir=within))
         self._finalizer = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-    @classmethod
-    def existing(cls, path: Path | str) -> Self:
-        """Refer to a folder that another process made and will remove."""
-        folder = cls.__new__(cls)
-        folder.path = Path(path)
-        return folder
 
 
 class DiskTexts(Sequence[Row], Generic[Row]):
@@ -102,11 +94,6 @@ class DiskTexts(Sequence[Row], Generic[Row]):
         """Return the line that a row comes from, from 1."""
         return int(self._numbers[self._rows[row]])
 
-    def save(self) -> None:
-        """Write beside the texts the arrays by which `open_texts` opens them in another process."""
-        for part, numbers in zip(ARRAYS, (self._starts, self._numbers, self._rows), strict=True):
-            np.save(self._folder.path / f"{self._name}.{part}.npy", numbers)
-
     def _read(self, rows: np.ndarray) -> Iterator[Fields]:
         with (self._folder.path / self._name).open("rb") as file:
             for row in rows.tolist():
@@ -114,12 +101,6 @@ class DiskTexts(Sequence[Row], Generic[Row]):
                 file.seek(begin)
                 content = file.read(ends[-1] - begin)
                 yield tuple(content[start - begin : end - begin].decode() for start, end in itertools.pairwise((begin, *ends)))
-
-
-def open_texts(folder: TemporaryFolder, name: str, make_row: Callable[..., Row]) -> DiskTexts[Row]:
-    """Open texts that another process has saved; their arrays are mapped, so that both processes share the memory."""
-    starts, numbers, rows = (np.load(folder.path / f"{name}.{part}.npy", mmap_mode="r") for part in ARRAYS)
-    return DiskTexts(folder, name, starts, numbers, make_row, rows)
 
 
 def write_texts(numbered: Iterable[tuple[int, Fields]], folder: TemporaryFolder, name: str, make_row: Callable[..., Row]) -> DiskTexts[Row]:

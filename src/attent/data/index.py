@@ -7,16 +7,14 @@ import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
 
-from attent.data.batches import KEY_MULTIPLE, Batch, BatchSize, BatchStream, Bitext, Sequences
+from attent.data.batches import KEY_MULTIPLE, Bitext, Sequences
 from attent.data.disk_texts import DiskTexts
 from attent.data.readers import OVER_LONG
 from attent.data.report import ReadReport
-from attent.data.subword_tokenizer import SubwordTokenizer
 from attent.data.text import Pair
 from attent.data.tokenizer import BOS, EOS, Tokenizer
 from attent.errors import DataError
@@ -62,20 +60,7 @@ class DiskSequences(Sequences):
         return self._file.read(int(self.lengths[row]) * self._dtype.itemsize)
 
 
-class EncodedBitext(Bitext):
-    """Pairs that are already encoded.
-
-    Args:
-        source: their sources.
-        target: their targets, with BOS and EOS.
-        length_multiple: pad lengths to a multiple of this.
-    """
-
-    def __init__(self, source: Sequences, target: Sequences, *, length_multiple: int = KEY_MULTIPLE) -> None:
-        self.source, self.target, self.length_multiple = source, target, length_multiple
-
-
-class DiskBitext(EncodedBitext):
+class DiskBitext(Bitext):
     """Encoded pairs on disk, from which batches are cut as from those in memory.
 
     Args:
@@ -87,74 +72,9 @@ class DiskBitext(EncodedBitext):
     """
 
     def __init__(self, folder: Path | str, *, length_multiple: int = KEY_MULTIPLE) -> None:
-        source, target = (DiskSequences(Path(folder), side) for side in SIDES)
-        super().__init__(source, target, length_multiple=length_multiple)
+        self.source, self.target = (DiskSequences(Path(folder), side) for side in SIDES)
+        self.length_multiple = length_multiple
         self.rows = np.load(Path(folder) / ROWS)
-
-
-class ResampledBitext(EncodedBitext):
-    """Pairs that are cut into other pieces in each epoch (BPE-dropout, subword regularization).
-
-    Batches are planned by the lengths of the most probable pieces, so that those of sampled pieces are larger: of English and German
-    captions by two fifths at a dropout of 0.1 and 4,000 pieces.
-
-    Args:
-        encoded: the pairs in their most probable pieces.
-        pairs: the pairs that were encoded.
-        source: tokenizer of the sources.
-        target: tokenizer of the targets.
-        dropout: see `SubwordTokenizer.sample`.
-        maximum_length: the most pieces of a side; one that would get more keeps its most probable ones. No limit unless given.
-    """
-
-    def __init__(
-        self,
-        encoded: DiskBitext,
-        pairs: DiskTexts[Pair],
-        source: SubwordTokenizer,
-        target: SubwordTokenizer,
-        dropout: float,
-        *,
-        maximum_length: int | None = None,
-    ) -> None:
-        super().__init__(encoded.source, encoded.target, length_multiple=encoded.length_multiple)
-        self._pairs, self._tokenizers, self._dropout = pairs.select(encoded.rows), (source, target), dropout
-        self._maximum_length = maximum_length
-
-    def stream(self, size: BatchSize, seed: int, position: tuple[int, int] = (0, 0)) -> BatchStream[Batch]:
-        """Stream shuffled epochs, each in pieces of its own: a function of the arguments alone."""
-        return _ResampledStream(self, size, seed, position)
-
-    def resample(self, rows: np.ndarray, seed: int) -> Batch:
-        """Make a batch of these pairs, in pieces drawn by a seed."""
-        columns = zip(*self._pairs.select(rows).fields(), strict=True)
-        source, target = (
-            self._sample(tokenizer, texts, 2 * seed + side)
-            for side, (tokenizer, texts) in enumerate(zip(self._tokenizers, columns, strict=True))
-        )
-        targets = Sequences([[BOS, *tokens, EOS] for tokens in target])
-        return EncodedBitext(Sequences(source), targets, length_multiple=self.length_multiple).batch(np.arange(len(rows)))
-
-    def _sample(self, tokenizer: SubwordTokenizer, texts: Sequence[str], seed: int) -> list[list[int]]:
-        samples, limit = tokenizer.sample(texts, self._dropout, seed), self._maximum_length
-        if limit is None:
-            return samples
-        return [tokenizer.encode(text) if len(tokens) > limit else tokens for text, tokens in zip(texts, samples, strict=True)]
-
-
-class _ResampledStream(BatchStream[Batch]):
-    def __init__(self, data: ResampledBitext, size: BatchSize, seed: int, position: tuple[int, int]) -> None:
-        super().__init__(data, size, seed, position)
-        self._bitext = data
-
-    def __next__(self) -> Batch:
-        rows = self.next_rows()
-        return self._bitext.resample(rows, Random(f"{self.seed} {self.position}").getrandbits(62))
-
-    def next_shard(self, index: int, count: int) -> tuple[Batch, int]:
-        # the pieces of a pair depend on the pairs before it
-        batch = next(self)
-        return batch.shard(index, count), batch.tokens
 
 
 def index(

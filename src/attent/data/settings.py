@@ -59,9 +59,7 @@ class TextSettings(FilesSettings, frozen=True):
     vocabulary: Size = Field("auto", description='ids of each tokenizer, or "auto": by the size of the text')
     source_vocabulary: Size | None = Field(None, description="ids of the source's tokenizer, where they differ")
     target_vocabulary: Size | None = Field(None, description="ids of the target's tokenizer, where they differ")
-    dropout: float = Field(
-        0.0, ge=0.0, le=1.0, description="of the pieces of bpe and unigram while training; common is 0.1, 0 turns it off"
-    )
+    dropout: float = Field(0.0, ge=0.0, le=1.0, description="of pieces, with which earlier versions trained; 0 for a new training")
     maximum_length: int = Field(256, ge=1, description="tokens: pairs that are longer on either side are neither trained nor validated on")
     seed: int = Field(0, ge=0, description="of the split into training and validation")
 
@@ -82,13 +80,6 @@ class TextSettings(FilesSettings, frozen=True):
         by_side = (self.source_tokenizer, self.target_tokenizer, self.source_vocabulary, self.target_vocabulary)
         if self.shared and any(value is not None for value in by_side):
             raise ArgumentError("a shared tokenizer is set by tokenizer and vocabulary alone, not by side")
-        return self
-
-    @model_validator(mode="after")
-    def _dropout_has_pieces(self) -> TextSettings:
-        kinds = {self.tokenizer_of("source")[0], self.tokenizer_of("target")[0]}
-        if self.dropout and not kinds <= {"bpe", "unigram"}:
-            raise ArgumentError(f"dropout of pieces needs bpe or unigram on both sides, got {' and '.join(sorted(kinds))}")
         return self
 
     def tokenizer_of(self, side: Literal["source", "target"]) -> tuple[Kind, int | None]:

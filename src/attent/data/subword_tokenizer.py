@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
 
 import sentencepiece
 
-from attent.data.subword_sampling import BpeDropout, PieceTable, Sampler, SubwordRegularization
 from attent.data.tokenizer import BOS, EOS, PAD, UNK, read_tokenizer, text_ids, write_tokenizer
 from attent.errors import ArgumentError, DataError
 
@@ -45,7 +43,6 @@ class SubwordTokenizer:
     """
 
     KIND: ClassVar[str]
-    SAMPLER: ClassVar[Callable[[PieceTable], Sampler]]
 
     def __init__(self, model: bytes) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -112,29 +109,6 @@ class SubwordTokenizer:
         """Return the ids of the most probable pieces, without BOS and EOS."""
         return self._processor.EncodeAsIds(text.translate(ESCAPED))
 
-    def sample(self, texts: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        """Sample the pieces of texts to train on.
-
-        BPE leaves out each merge with the probability `dropout` (BPE-dropout: Provilkov et al. 2020, arXiv:1910.13267);
-        unigram draws from p(pieces | text)^dropout (subword regularization: Kudo 2018, arXiv:1804.10959, α).
-
-        Args:
-            texts: to cut; the result depends on their order.
-            dropout: from 0 to 1; BPE cuts as `encode` at 0 and into characters at 1. Common is 0.1.
-            seed: the same texts and seed give the same pieces, in every process.
-
-        Raises:
-            ArgumentError: the dropout is out of range.
-        """
-        if not 0.0 <= dropout <= 1.0:
-            raise ArgumentError(f"dropout must be from 0 to 1, got {dropout}")
-        normalized: list[str] = self._processor.Normalize([text.translate(ESCAPED) for text in texts])  # pyright: ignore[reportAssignmentType]
-        return self._sampler.sample(normalized, dropout, seed)
-
-    @cached_property
-    def _sampler(self) -> Sampler:
-        return type(self).SAMPLER(PieceTable.of(self._processor))
-
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text up to the first EOS, without PAD, UNK and BOS.
 
@@ -186,14 +160,12 @@ class BpeTokenizer(SubwordTokenizer):
     """Pieces by byte-pair encoding: merge the most frequent pair repeatedly (Sennrich et al. 2016, arXiv:1508.07909)."""
 
     KIND = "bpe"
-    SAMPLER = BpeDropout
 
 
 class UnigramTokenizer(SubwordTokenizer):
     """Pieces by a unigram model: those of the highest probability (Kudo 2018, arXiv:1804.10959)."""
 
     KIND = "unigram"
-    SAMPLER = SubwordRegularization
 
 
 def _reservoir_sample(lines: Iterable[str]) -> list[str]:

@@ -124,8 +124,7 @@ class TextFilesCorpus:
         """Encode the training pairs, without those that have a side of more tokens than `longest`, BOS included."""
         assert self._text is not None
         bitext = encode_pairs(self._text, limit_length(self._settings, longest, reserved=1), source, target, length_multiple=1)
-        if not self._settings.dropout:
-            self._text = None
+        self._text = None
         return bitext
 
     def measure(self, translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
@@ -156,10 +155,7 @@ class TranslationTask(Task[ParallelCorpus]):
         return corpus.encode(source, target, vocabularies.longest)
 
     def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> Bitext:
-        if settings.text is None:
-            return DiskBitext(folder / files.INDEX, length_multiple=1)
-        source, target = vocabularies.tokenizers
-        return files.open_bitext(folder, limit_length(settings.text, vocabularies.longest, reserved=1), source, target, length_multiple=1)
+        return DiskBitext(folder / files.INDEX, length_multiple=1)
 
     def evaluator(self, model: EncoderDecoder[Any], corpus: ParallelCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
