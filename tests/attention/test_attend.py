@@ -20,11 +20,10 @@ from attent.errors import ImplementationError, UnknownNameError
 
 dice = torch.Generator().manual_seed(1)
 QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5, 4), (7, 4), (7, 11)))
-DOT = [name for name in IMPLEMENTATIONS if name not in ("short", "dropped", "tanh")]
+DOT = [name for name in IMPLEMENTATIONS if name not in ("short", "tanh")]
 # of a type in which the extension's presence makes no difference
 EXACT_SIDES = QUERY.double(), KEY.double(), VALUE.double()
 SHORT = "it takes float32 and bfloat16, not torch.float64"
-DROPPED = "it serves dropout alone"
 TANH = "score ScaledDot has no tanh form"
 SOFTMAX = "its normalizer is softmax, not Sparsemax"
 
@@ -80,9 +79,9 @@ def test_explain_says_which_runs_and_why_not_the_others() -> None:
     found = explain(*EXACT_SIDES)
     assert found.chosen == "sdpa"
     first = "sdpa was asked first"
-    assert found.reasons == {"short": SHORT, "dropped": DROPPED, "tanh": TANH, "formula": first, "tiled": first}
+    assert found.reasons == {"short": SHORT, "tanh": TANH, "formula": first, "tiled": first}
     found = explain(QUERY, KEY, VALUE, normalizer="sparsemax")
-    reasons = {"short": SOFTMAX, "sdpa": SOFTMAX, "dropped": DROPPED, "tanh": TANH, "tiled": "formula was asked first"}
+    reasons = {"short": SOFTMAX, "sdpa": SOFTMAX, "tanh": TANH, "tiled": "formula was asked first"}
     assert str(found) == "\n".join(["formula runs", *(f"{name} does not: {reason}" for name, reason in reasons.items())])
     assert explain(QUERY, KEY, VALUE, implementation="tiled").chosen == "tiled"
 
@@ -101,7 +100,6 @@ def test_long_tables_go_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.reasons == {
         "short": SOFTMAX,
         "sdpa": SOFTMAX,
-        "dropped": DROPPED,
         "tanh": TANH,
         "formula": "it would hold the whole table of scores, which tiles do not",
     }

@@ -11,7 +11,7 @@ from torch import Tensor, func
 from torch.autograd import forward_ad
 
 from attent.attention import attend, explain
-from attent.attention.backends import row_tiles, sdpa_dropout, select
+from attent.attention.backends import row_tiles, select
 from attent.attention.base import Score
 from attent.attention.masks import Window
 from attent.attention.scores import SCORES, Additive
@@ -129,7 +129,7 @@ def test_derivatives_of_every_score(derivative: str, name: str, normalizer: str,
 
 LONG = 64  # rows, so that bands are worth it
 CALLS: dict[str, dict[str, Any]] = {
-    "dropped": {"dropout": 0.3, "seed": 5},
+    "dropout tiled": {"dropout": 0.3, "seed": 5},
     "short": {"mask": Window(2, 1), "dropout": 0.3, "seed": 5},
     "sdpa": {"lengths": torch.tensor([0, 11])},
     "sdpa, long": {"mask": "causal"},
@@ -146,14 +146,12 @@ def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: py
     """Each is what `auto` takes for its call, in more than one piece."""
     monkeypatch.setattr(row_tiles, "TILE", 500)
     monkeypatch.setattr(row_tiles, "WHOLE", 0)
-    monkeypatch.setattr(sdpa_dropout, "CHUNK", 300)
     if name == "sdpa, long":
         monkeypatch.setattr(sdpa, "SHORT", 0)
     if name == "sdpa, bands":
         monkeypatch.setattr(select, "MANY", 1)
         monkeypatch.setattr("attent.attention.backends.block_sparse.ROWS", 1)
     monkeypatch.setattr(select, "BRIEF" if name != "short" else "ALONE", 0)
-    monkeypatch.setattr(select, "BRIEF_DROPPED", 0 if name != "short" else 100)
     dtype = torch.float32 if name == "short" else torch.float64
     some, arguments = tensors(dtype, 17, 29), CALLS[name]
     if isinstance(arguments.get("score"), Score):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attent.attention import reference
 from attent.attention.arguments import prepare
-from attent.attention.backends import dense, sdpa, sdpa_dropout, select, tanh, tiled
+from attent.attention.backends import dense, sdpa, select, tanh, tiled
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.call import Prepared
 from attent.attention.capture.watch import WATCHERS, report
@@ -23,7 +23,6 @@ from attent.ops.eligibility import without_autocast
 IMPLEMENTATIONS: dict[str, ModuleType] = {
     "short": dense,
     "sdpa": sdpa,
-    "dropped": sdpa_dropout,
     "tanh": tanh,
     "formula": reference,
     "tiled": tiled,
@@ -119,8 +118,8 @@ def attend(
         weighting: what the weights are multiplied by after normalising, such as a GaussianWindow about each query's centre.
         dropout: the share of weights dropped after normalising, in [0, 1).
         seed: a whole number, or a tensor that holds one; needed with dropout, whose mask is a function of (seed, b, h, i, j).
-        implementation: "auto", or "dense" (also "short"), "sdpa", "sdpa_dropout" (also "dropped"), "tanh", "reference" (also
-            "formula") or "tiled", which then runs or raises.
+        implementation: "auto", or "dense" (also "short"), "sdpa", "tanh", "reference" (also "formula") or "tiled", which
+            then runs or raises.
         return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
         normaliser: the former name of `normalizer`.
 

@@ -68,22 +68,15 @@ class DropoutMask:
             return mask
         return _hash((self.row + self.column) & WORD) >= threshold(self.probability)
 
-    def apply(self, weights: Tensor, groups: slice, rows: slice, out: Tensor) -> Tensor:
-        """Write weights (groups, rows, Tk) with those dropped set to 0 and the others divided by 1 − probability.
-
-        Args:
-            weights: contiguous, of some heads, counted sequence by sequence, and some rows.
-            groups: the heads.
-            rows: the rows.
-            out: receives the result; may be `weights`.
-        """
-        row, factor = self.row.flatten(0, 1)[groups, rows], 1.0 / (1.0 - self.probability)
-        if self._is_native and weights.dtype == torch.float32:
-            words = (row.to(torch.int32).contiguous(), self.column.to(torch.int32))
-            sizes = row.numel(), self.column.numel()
-            native.run("attent_dropout", (*words, weights, out), *sizes, threshold(self.probability), factor)
-            return out
-        return torch.mul(weights, DropoutMask(row[None], self.column, self.probability).keep_mask()[0], out=out).mul_(factor)
+    def apply(self, weights: Tensor) -> Tensor:
+        """Return weights, contiguous, in the mask's order, with those dropped set to 0 and the others divided by 1 − probability."""
+        factor = 1.0 / (1.0 - self.probability)
+        if not self._is_native or weights.dtype != torch.float32:
+            return weights * self.keep_mask().view(weights.shape) * factor
+        words, result = (self.row.to(torch.int32).contiguous(), self.column.to(torch.int32)), torch.empty_like(weights)
+        sizes = self.row.numel(), self.column.numel()
+        native.run("attent_dropout", (*words, weights, result), *sizes, threshold(self.probability), factor)
+        return result
 
 
 def threshold(probability: float) -> int:
@@ -133,10 +126,7 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, probability: float, seed: int) -> Tensor:
         ctx.probability, ctx.seed = probability, seed
-        rows = features.contiguous().view(1, -1, features.shape[-1] if features.dim() else 1)
-        result = torch.empty_like(rows)
-        feature_mask(features, probability, seed).apply(rows, slice(0, 1), slice(None), result)
-        return result.view(features.shape)
+        return feature_mask(features, probability, seed).apply(features.contiguous())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -169,7 +169,7 @@ class _Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
         rows, keys = query.shape[:3], key.shape[2]
-        scores = scaled_bmm(query.flatten(0, 1), key.flatten(0, 1).mT, scale).view(*rows, keys)
+        scores = _scaled_bmm(query.flatten(0, 1), key.flatten(0, 1).mT, scale).view(*rows, keys)
         weights = torch.softmax(_hidden(scores, mask, causal), -1).flatten(0, 1)  # (B·H, Tq, Tk)
         ctx.save_for_backward(query, key, value, mask, weights)
         ctx.causal, ctx.scale = causal, scale
@@ -186,13 +186,13 @@ class _Products(torch.autograd.Function):
         dvalue = torch.bmm(weights.mT, gradient)
         dweights = torch.bmm(gradient, value.flatten(0, 1).mT)
         dscores = torch._softmax_backward_data(dweights, weights, -1, weights.dtype)  # pyright: ignore[reportPrivateImportUsage]
-        dquery, dkey = scaled_bmm(dscores, key.flatten(0, 1), ctx.scale), scaled_bmm(dscores.mT, query.flatten(0, 1), ctx.scale)
+        dquery, dkey = _scaled_bmm(dscores, key.flatten(0, 1), ctx.scale), _scaled_bmm(dscores.mT, query.flatten(0, 1), ctx.scale)
         return dquery.view_as(query), dkey.view_as(key), dvalue.view_as(value), None, None, None
 
 
-def scaled_bmm(left: Tensor, right: Tensor, factor: float, out: Tensor | None = None) -> Tensor:
+def _scaled_bmm(left: Tensor, right: Tensor, factor: float) -> Tensor:
     """Compute the products of matrices (n, …, …) times a factor, in one pass."""
-    return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=factor, out=out)
+    return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=factor)
 
 
 def products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from attent.attention import attend, explain, prepare, reference
-from attent.attention.backends import block_sparse, dense, row_tiles, sdpa, sdpa_dropout, select, tiled, varlen
+from attent.attention.backends import block_sparse, dense, row_tiles, sdpa, select, tiled, varlen
 from attent.attention.backends.select import missing
 from attent.attention.masks import Causal, Window
 from attent.attention.scores import Additive
@@ -64,7 +64,7 @@ def test_long_sequences_and_single_queries_are_left_to_pytorch() -> None:
     assert reason(3, 5) == "fewer than 4 queries do not fill its registers"
     assert reason(4, 256) is reason(4, 256, torch.bfloat16) is reason(4, 2048, dropout=0.1, seed=1) is None
     assert reason(4, 257) == "more than 256 keys are not short"
-    assert reason(4, 2049, dropout=0.1, seed=1) == "more than 2048 keys are not short"
+    assert reason(4, 2**20, dropout=0.1, seed=1) is None
     with torch.no_grad():
         assert reason(4, 1024) is reason(4, 5, torch.bfloat16, dropout=0.1, seed=1) is None
         assert reason(4, 1025) == "more than 1024 keys are not short"
@@ -115,7 +115,6 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         monkeypatch.setattr(owner, attribute, recording)
 
     recorded(dense, "DenseAttention", "short, batch")
-    recorded(sdpa_dropout, "run", "dropped, batch")
     recorded(reference, "run", "formula, batch")
     recorded(varlen, "run", "varlen")
     recorded(sdpa._BlockSparse, "apply", "sdpa, block_sparse")
@@ -186,7 +185,6 @@ VARIANTS: dict[str, tuple[list[torch.Tensor], dict[str, Any]]] = {
     "tanh, single_tile": ([LEARNED] * 3, {"score": Additive(4, 4, 5)}),
     "tanh, bands": ([LONG] * 3, {"score": Additive(4, 4, 5), "mask": Window(3, 0)}),
     "formula, batch": ([SHORT] * 3, {"implementation": "reference"}),
-    "dropped, batch": ([SHORT] * 3, {"implementation": "sdpa_dropout", "dropout": 0.5, "seed": 1}),
 }  # fmt: skip
 
 
@@ -209,6 +207,14 @@ def test_transforms_take_plain_paths(ran: list[Any]) -> None:
 
     torch.func.vmap(mapped)(SHORT)
     assert planned == ["single_tile"]
+
+
+@pytest.mark.parametrize("name", select.REMOVED)
+def test_names_of_the_removed_backend_for_dropout_run_tiles(name: str) -> None:
+    query = torch.randn(1, 1, 9, 4)
+    assert explain(query, query, query, implementation=name, dropout=0.5, seed=1).chosen == "tiled"
+    expected, context = (attend(query, query, query, implementation=each, dropout=0.5, seed=1) for each in ("tiled", name))
+    assert torch.equal(expected, context)
 
 
 @pytest.mark.parametrize(("present", "former"), select.NAMES.items())

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from attent.attention import mask_info, reference
-from attent.attention.backends import sdpa_dropout, select
+from attent.attention.backends import select, tiled
 from attent.attention.backends.sdpa import PLAIN
 from attent.attention.base import DotScore, LoweredSide
-from attent.attention.call import Call
+from attent.attention.call import Call, Prepared
 from attent.ops.dense_attention import DTYPES, DenseAttention, is_compiled
 from attent.ops.eligibility import can_run_native, is_transformed
 
@@ -44,7 +44,7 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     assert isinstance(call.score, DotScore)
     scale = call.score.scale(call.query_width)
     seed = 0 if call.seed is None else int(call.seed)
-    plain = partial(_plain, call, scale)
+    plain = partial(_plain, call)
     return DenseAttention(plain, scale, *_mask_of(call), dropout=call.dropout, seed=seed)(query, key.features, value)
 
 
@@ -63,12 +63,7 @@ def _mask_of(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     return None, None, bias.expand(call.batch, call.heads, call.keys, -1)
 
 
-def _plain(call: Call, scale: float, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _plain(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Compute the context by steps that PyTorch differentiates."""
-    if is_transformed():
-        return reference.run(call, query, LoweredSide(key), value)
-    query, key, value = (call.repeat_kv(tensor).to(call.accumulation_dtype) for tensor in (query, key, value))
-    visible, side = mask_info.visible(call), LoweredSide(key)
-    if visible is not None:
-        side, value = reference.without_hidden(visible, side, value)
-    return sdpa_dropout.context(call, query, side.features, value, scale).to(call.dtype)
+    prepared = Prepared(call, query, LoweredSide(key), value)
+    return reference.run(*prepared) if is_transformed() else tiled.choose(prepared).run(*prepared)
