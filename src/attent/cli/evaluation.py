@@ -112,18 +112,14 @@ def evaluate_translations(
         "exact_match": exact_match(translations, references),
         "loss": loss(translator.score(readable)) if readable else None,
     }
-    _write(values, translation_lines(values), as_json=as_json)
-
-
-def translation_lines(values: dict[str, Any]) -> list[str]:
-    """Return the scores of translated lines for a person."""
     pairs = f"{values['pairs']:,} pairs" + (f", {values['refusals']:,} of them not translated" if values["refusals"] else "")
-    return [
+    lines = [
         f"BLEU         {values['bleu']:6.2f}    {values['bleu_signature']}",
         f"chrF2        {values['chrf']:6.2f}    {values['chrf_signature']}",
         f"exact match  {values['exact_match']:6.2f} %",
         f"loss         {values['loss']:7.3f} nats per token, {pairs}" if values["loss"] is not None else "loss  none",
     ]
+    _write(values, lines, as_json=as_json)
 
 
 def evaluate_mask_filling(run: Path, fill_mask: FillMask, text: Path, against: Path | None, *, as_json: bool) -> None:

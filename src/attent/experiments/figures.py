@@ -114,8 +114,7 @@ def plot(figure: Figure) -> Any:
         axes.set_xticks(range(len(names)), names, **slant)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     if len(figure.series) > 1:
         # below the axes: among dots and bands there is no room
         _add_legend(picture, len(figure.series))

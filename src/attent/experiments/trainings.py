@@ -18,7 +18,7 @@ from attent.decoding.translator import Translator, load
 from attent.devices import limit_threads
 from attent.errors import ArgumentError, RunError, check_known
 from attent.runs.config import CONFIG, read_config
-from attent.runs.durable import write_text
+from attent.runs.durable import said_clearly, write_text
 from attent.runs.folder import LOG, MODEL
 from attent.runs.weights import digest
 from attent.tasks.recipe import follow, resume
@@ -196,10 +196,8 @@ def claim(folder: Path, experiment: str) -> None:
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError(f"{folder} holds something else than a comparison: name another folder with --out")
-    try:
+    with said_clearly(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{folder} cannot be written: {error.strerror}") from error
     write_text(mark, json.dumps({"comparison": experiment}) + "\n")
 
 

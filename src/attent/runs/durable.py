@@ -138,10 +138,8 @@ def said_clearly(path: Path) -> Iterator[None]:
     """Turn errors of writing a path into a RunError that names it."""
     try:
         yield
-    except OSError as error:
-        raise RunError(f"{path} cannot be written: {error.strerror or error}") from error
-    except SafetensorError as error:
-        raise RunError(f"{path} cannot be written: {error}") from error
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
 
 def claim(file: IO[str], run: Path) -> bool:

@@ -180,8 +180,17 @@ def resume(
             word_vectors.freeze(config.vectors, model)
             config = config.model_copy(update={"training": settings.training.table, "versions": versions(), "results": {}})
             run.begin(config)
-            update = 0 if state is None else state.update
-            return _train(run, config, settings, corpus, vocabularies, model.to(device), progress or Progress(), processes, update)
+            return _train(
+                run,
+                config,
+                settings,
+                corpus,
+                vocabularies,
+                model.to(device),
+                progress or Progress(),
+                processes,
+                update=0 if state is None else state.update,
+            )
 
 
 def validate(path: Path | str, model: Model, say: Say) -> Results:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say
 from attent.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from attent.runs.config import RunConfig
 
 
 def average(
@@ -52,13 +50,13 @@ def average(
         write_config(without_digest(config), run)
         write_weights(config, model, run)
     print(f"mean of the weights after updates {', '.join(map(str, updates))}: {run}")
-    say(f"attent evaluate {run}{_evaluate_options(config)} judges it")
+    say(f"attent evaluate {run}{_evaluate_options(config.task, config.corpus)} judges it")
 
 
-def _evaluate_options(config: RunConfig) -> str:
+def _evaluate_options(task: str, corpus: Mapping[str, Any]) -> str:
     """Return the options with which a run is evaluated; none if its corpus holds test data out."""
     from attent.tasks.generated import generated_name
 
-    if config.task == "translate" and generated_name(config.corpus) is None:
+    if task == "translate" and generated_name(corpus) is None:
         return " --source FILE --target FILE"
-    return " --text FILE" if config.task == "fill-mask" else ""
+    return " --text FILE" if task == "fill-mask" else ""
