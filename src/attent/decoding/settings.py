@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 # The largest whole number that a float64 holds exactly with all those below it.
 MAX_TOKENS = 2**53
@@ -11,7 +11,7 @@ MAX_TOKENS = 2**53
 MAX_HYPOTHESES = 10_000
 
 
-class SearchSettings(BaseModel):
+class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
     """Settings of a search for translations; the defaults are greedy search.
 
     Args:
@@ -31,8 +31,6 @@ class SearchSettings(BaseModel):
             (2020), §3.1, arXiv 1904.09751.
         seed: of the draws; a source's draws are a function of it and of the source alone.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     beam: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
     n_best: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)

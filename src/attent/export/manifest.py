@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from attent.bounded import open_regular, read_json
 from attent.errors import ArgumentError, DataError, RunError, needs
@@ -25,7 +25,7 @@ EXPORTS = "export"
 StateSide = Literal["written", "source", "neither"]
 
 
-class StateTensor(BaseModel):
+class StateTensor(BaseModel, extra="forbid", frozen=True):
     """A tensor of a decoder's state.
 
     Args:
@@ -34,14 +34,12 @@ class StateTensor(BaseModel):
         is_constant: True if a step leaves it as it is (`kept` in JSON).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     name: str
     side: StateSide
     is_constant: bool = Field(validation_alias=AliasChoices("kept", "is_constant"), serialization_alias="kept")
 
 
-class Manifest(BaseModel):
+class Manifest(BaseModel, extra="forbid"):
     """The contents of export.json.
 
     Args:
@@ -54,8 +52,6 @@ class Manifest(BaseModel):
         state: of the decoder, if the engine has graphs.
         comparison: number of lines that differ from our own engine's, by search.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     format: int = FORMAT
     engine: str

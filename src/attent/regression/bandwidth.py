@@ -26,13 +26,6 @@ STARTS = 3
 PAIRS, MIN_POINTS = 2 * 10**7, 200
 
 
-class LearnedBandwidth(NamedTuple):
-    """The bandwidths of least CV."""
-
-    bandwidth: np.ndarray  # (D,)
-    score: float  # CV, a mean over outputs in the square of their unit
-
-
 class BandwidthTrial(NamedTuple):
     """Log-bandwidths and their loss."""
 
@@ -104,8 +97,8 @@ class LeaveOneOut:
 
 def learn_bandwidth(
     x: np.ndarray, y: np.ndarray, kernel: Kernel, random: np.random.RandomState, points: int | None = None
-) -> LearnedBandwidth:
-    """Return the bandwidths, one per feature, of the least CV.
+) -> tuple[np.ndarray, float]:
+    """Return the bandwidths of the least CV, one per feature, (D,), and this CV, a mean over outputs in the square of their unit.
 
     Tries multiples of the rule of thumb, for all features together and for one after the other, and descends from the best
     (L-BFGS-B, Byrd et al. 1995).
@@ -122,7 +115,7 @@ def learn_bandwidth(
     rule = rule_of_thumb(x)
     count = min(len(x), max(PAIRS // len(x), MIN_POINTS) if points is None else points)
     if len(x) < 2:
-        return LearnedBandwidth(rule, float("nan"))
+        return rule, float("nan")
     chosen = np.arange(len(x)) if count == len(x) else np.sort(random.choice(len(x), count, replace=False))
     loss = LeaveOneOut(x, y, kernel, chosen)
     start = np.log(rule)
@@ -135,7 +128,7 @@ def learn_bandwidth(
         result = minimize(loss, log, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100, "ftol": 1e-11, "gtol": 1e-8})
         best = min(best, BandwidthTrial(float(result.fun), result.x), key=itemgetter(0))
     bandwidth = np.exp(best.log)
-    return LearnedBandwidth(bandwidth, loss.score(bandwidth))
+    return bandwidth, loss.score(bandwidth)
 
 
 def _evaluate(loss: LeaveOneOut, log: np.ndarray) -> BandwidthTrial:

@@ -88,15 +88,6 @@ class WeightAverage:
                 _copy(weights, self.parameters)
 
 
-@contextmanager
-def evaluation_weights(model: nn.Module, average: WeightAverage) -> Iterator[None]:
-    """Put a model into evaluation mode with its averaged weights within the block, and back into training afterwards."""
-    model.eval()
-    with average.average_parameters(), torch.no_grad():
-        yield
-    model.train()
-
-
 def _clone(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
 

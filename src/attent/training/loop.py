@@ -21,7 +21,7 @@ from attent.models.model import Model
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
 from attent.training.autotune import ComputeConfig, Precision, autotune, candidates
-from attent.training.averaging import WeightAverage, evaluation_weights
+from attent.training.averaging import WeightAverage
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore
 from attent.training.distributed import SINGLE_PROCESS, Processes
 from attent.training.early_stopping import EarlyStopping
@@ -251,8 +251,10 @@ class Training:
 
     def validate(self) -> None:
         """Validate the averaged weights."""
-        with evaluation_weights(self.model, self.average), self.processes.full_parameters(self.model):
+        self.model.eval()
+        with self.average.average_parameters(), torch.no_grad(), self.processes.full_parameters(self.model):
             scores = self.processes.from_rank0(lambda: dict(self._validate()))
+        self.model.train()
         for name, score in scores.items():
             if not math.isfinite(score):
                 raise AttentError(f"validation's {name} is {score} at update {self.state.update}; a smaller learning_rate may help")
