@@ -83,4 +83,4 @@ def test_the_rule_of_thumb() -> None:
     constant = np.stack([np.arange(10.0), np.full(10, 0.1)], 1)
     assert constant.std(0)[1] > 0
     assert rule_of_thumb(constant)[1] == 1.0
-    assert np.isnan(learn_bandwidth(x[:1], x[:1], KERNELS["gaussian"], np.random.RandomState(0)).score)
+    assert np.isnan(learn_bandwidth(x[:1], x[:1], KERNELS["gaussian"], np.random.RandomState(0))[1])

@@ -54,7 +54,7 @@ class Estimate(NamedTuple):
         return f"{self.score:.1f} [{self.low:.1f}, {self.high:.1f}]{seeds}"
 
 
-def estimate(measure: Measure, by_seed: Sequence[Statistics], *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+def estimate(measure: Measure, by_seed: Sequence[Statistics]) -> Estimate:
     """Estimate the mean score of several seeds' models on the same sentences, with an interval by resampling these.
 
     Each resample draws as many sentences as there are, with replacement, the same for every seed (Koehn 2004, "Statistical
@@ -64,12 +64,10 @@ def estimate(measure: Measure, by_seed: Sequence[Statistics], *, resamples: int 
     Args:
         measure: the score.
         by_seed: the sentences' statistics, one array for each seed, all of the same shape, at least one sentence.
-        resamples: number of draws.
-        seed: of the draws.
     """
     statistics = np.stack(by_seed).astype(np.float64)  # (seeds, n, k)
     sentences = statistics.shape[1]
-    counts = np.random.default_rng(seed).multinomial(sentences, np.full(sentences, 1 / sentences), size=resamples)  # (resamples, n)
+    counts = np.random.default_rng(0).multinomial(sentences, np.full(sentences, 1 / sentences), size=RESAMPLES)  # (resamples, n)
     sums = counts @ statistics  # (seeds, resamples, k)
     means = np.mean([[measure.score(draw) for draw in draws] for draws in sums], axis=0)
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])

@@ -176,14 +176,14 @@ class RunWriter:
             self._log.close()
         self._log = _lock_run(self.path)
 
-    def finish(self, config: RunConfig, model: torch.nn.Module, *tokenizers: Tokenizer, files: Mapping[str, str] | None = None) -> None:
+    def finish(self, config: RunConfig, model: torch.nn.Module, *tokenizers: Tokenizer) -> None:
         """Write the weights, sync everything, and mark the folder as finished.
 
         Raises:
             RunError: the folder cannot be written.
         """
         if self._draft is not None:
-            self.begin(config, *tokenizers, files=files)
+            self.begin(config, *tokenizers)
         self.logged()
         write_weights(config.model_copy(update={"state": "finished"}), model, self.path)
 

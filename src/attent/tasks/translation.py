@@ -41,6 +41,7 @@ class DatesCorpus:
     """Generated dates, each side in characters.
 
     Attributes:
+        table: the settings for the run folder.
         validation: pairs to validate on.
         held_out: test sets by name.
         kinds: of the source's and the target's tokenizer.
@@ -49,14 +50,10 @@ class DatesCorpus:
 
     def __init__(self, settings: DatesSettings) -> None:
         corpus = dates(settings)
-        self._settings, self._train, self._folders = settings, corpus.train, list[TemporaryFolder]()
+        self.table = {"dates": settings.model_dump(mode="json")}
+        self._train, self._folders = corpus.train, list[TemporaryFolder]()
         self.validation, self.held_out, self.translated = corpus.validation, corpus.held_out, len(corpus.validation)
         self.kinds = {"source": "char", "target": "char"}
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Return the settings for the run folder."""
-        return {"dates": self._settings.model_dump(mode="json")}
 
     def report(self) -> list[str]:
         """Return lines about all that was read."""
@@ -90,17 +87,13 @@ class TextFilesCorpus:
 
     def __init__(self, settings: TextSettings) -> None:
         corpus = pair_corpus(settings)
+        self.table = {"text": settings.model_dump(mode="json")}
         self._settings, self._text = settings, corpus
         self._reports, self._folder, self._lines = corpus.reports, corpus.folder, corpus.validation.line_numbers
         # a small validation set is held in memory, so that the corpus can be freed once it is encoded
         self.validation = list(corpus.validation) if len(corpus.validation) <= MAX_IN_MEMORY else corpus.validation
         self.held_out, self.translated = dict[str, Sequence[Pair]](), MAX_TRANSLATED
         self.kinds = {side: settings.tokenizer_of(side)[0] for side in ("source", "target")}
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Return the settings for the run folder."""
-        return {"text": self._settings.model_dump(mode="json")}
 
     def report(self) -> list[str]:
         """Return lines about all that was read."""

@@ -66,6 +66,4 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
     @property
     def locale_names(self) -> tuple[str, ...]:
         """The Babel names of the locales that `locales` stands for."""
-        if isinstance(self.locales, str):
-            return {"demo": DEMO, "full": FULL}[self.locales]
-        return self.locales
+        return {"demo": DEMO, "full": FULL}[self.locales] if isinstance(self.locales, str) else self.locales
