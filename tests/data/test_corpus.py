@@ -58,8 +58,8 @@ def test_each_side_has_its_tokenizer(tmp_path: Path) -> None:
     corpus = pair_corpus(settings)
     source, target = learn_tokenizers(corpus, settings)
     assert isinstance(source, CharTokenizer)
-    assert "d" in source.characters
-    assert "H" not in source.characters
+    assert "d" in source.entries
+    assert "H" not in source.entries
     assert target.size == 300
 
 

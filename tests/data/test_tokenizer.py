@@ -53,7 +53,7 @@ def test_a_saved_tokenizer_loads_the_same(tmp_path: Path) -> None:
 
 
 def test_the_order_of_lines_does_not_matter() -> None:
-    assert CharTokenizer.learn(LINES).characters == CharTokenizer.learn(reversed(LINES)).characters
+    assert CharTokenizer.learn(LINES).entries == CharTokenizer.learn(reversed(LINES)).entries
 
 
 def test_text_is_not_normalised() -> None:
@@ -64,7 +64,7 @@ def test_text_is_not_normalised() -> None:
 
 def test_by_hand() -> None:
     tokenizer = CharTokenizer.learn(["banana", "cab"])
-    assert tokenizer.characters == ("a", "b", "n", "c")
+    assert tokenizer.entries == ("a", "b", "n", "c")
     assert tokenizer.size == 8
     assert tokenizer.encode("canxb") == [7, 4, 6, UNK, 5]
     assert tokenizer.decode([BOS, 7, 4, PAD, UNK, 5, EOS, 6, 99]) == "cab"
@@ -153,7 +153,7 @@ def test_there_is_one_piece_per_id_of_words(text: str) -> None:
 
 def test_by_hand_of_words() -> None:
     tokenizer = WordTokenizer.learn(["A dog, a cat.", "a dog!", "dog."])
-    assert tokenizer.words == (" dog", " a", ".")
+    assert tokenizer.entries == (" dog", " a", ".")
     assert tokenizer.size == 7
     assert tokenizer.encode("dog. a bird") == [4, 6, 5, UNK]
     assert tokenizer.decode([BOS, 4, PAD, UNK, 6, EOS, 5, 99]) == "dog."
@@ -167,7 +167,7 @@ def test_words_of_many_scripts_stay_whole() -> None:
 
 def test_the_size_is_kept_to() -> None:
     lines = ["a b c d e", "a b c", "a"]
-    assert WordTokenizer.learn(lines, 6).words == (" a", " b")
+    assert WordTokenizer.learn(lines, 6).entries == (" a", " b")
     assert WordTokenizer.learn(lines, 99).size == 9
     with pytest.raises(ArgumentError, match="more than its 4 special ids, got 4"):
         WordTokenizer.learn(lines, 4)

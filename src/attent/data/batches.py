@@ -55,6 +55,10 @@ class TensorBatch:
         tensors = {name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)}
         return replace(self, **tensors)
 
+    def zero_weight(self) -> Self:
+        """Return these rows with no prediction counted."""
+        return replace(self, tokens=0)
+
 
 @dataclass(frozen=True)
 class Batch(TensorBatch):
@@ -80,10 +84,6 @@ class Batch(TensorBatch):
         """Cut padding beyond the longest sequence that a model can read; no pair is longer than that."""
         target_in, target_out = self.target_in[:, :longest], self.target_out[:, :longest]
         return replace(self, source=self.source[:, :longest], target_in=target_in, target_out=target_out)
-
-    def zero_weight(self) -> Batch:
-        """Return these pairs with no token counted."""
-        return replace(self, tokens=0)
 
     def shard(self, index: int, count: int) -> Batch:
         """Return every `count`-th pair from `index` on; if there is none, the first with no token counted."""

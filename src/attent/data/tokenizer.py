@@ -91,16 +91,16 @@ class VocabularyTokenizer:
     def __init__(self, entries: Sequence[str]) -> None:
         for entry in entries:
             self._check(entry)
-        self._entries = tuple(entries)
-        self._ids = {entry: index + SPECIALS for index, entry in enumerate(self._entries)}
-        if len(self._ids) != len(self._entries):
-            duplicate = next(entry for entry, count in Counter(self._entries).items() if count > 1)
+        self.entries = tuple(entries)
+        self._ids = {entry: index + SPECIALS for index, entry in enumerate(self.entries)}
+        if len(self._ids) != len(self.entries):
+            duplicate = next(entry for entry, count in Counter(self.entries).items() if count > 1)
             raise ArgumentError(f"known {self.KEY} must be distinct, got {duplicate!r} twice")
 
     @property
     def size(self) -> int:
         """The number of ids, with the four special ones."""
-        return SPECIALS + len(self._entries)
+        return SPECIALS + len(self.entries)
 
     def encode(self, text: str) -> list[int]:
         """Return the id of every entry, UNK for unknown ones, without BOS and EOS."""
@@ -112,7 +112,7 @@ class VocabularyTokenizer:
         Raises:
             ArgumentError: an id is not below `size`.
         """
-        return "".join(self._entries[token - SPECIALS] for token in text_ids(ids, self.size))
+        return "".join(self.entries[token - SPECIALS] for token in text_ids(ids, self.size))
 
     def pieces(self, text: str) -> list[str]:
         """Return the entries, unknown ones too, one per id of `encode(text)`."""
@@ -120,7 +120,7 @@ class VocabularyTokenizer:
 
     def piece(self, token: int) -> str:
         """Return the entry of an id."""
-        return self._entries[token - SPECIALS] if token >= SPECIALS else ""
+        return self.entries[token - SPECIALS] if token >= SPECIALS else ""
 
     def word(self, token: int) -> str | None:
         """Return the entry of an id without spaces: a word, a sign, or in some scripts a character."""
@@ -128,7 +128,7 @@ class VocabularyTokenizer:
 
     def save(self, path: Path) -> None:
         """Write the tokenizer as JSON, with the version of its format."""
-        write_tokenizer(path, self.FORMAT, VERSION, {self.KEY: self._entries})
+        write_tokenizer(path, self.FORMAT, VERSION, {self.KEY: self.entries})
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -160,7 +160,7 @@ class CharTokenizer(VocabularyTokenizer):
     Decoding gives back the text wherever every character is known.
 
     Args:
-        characters: the known characters; the first has the id 4.
+        entries: the known characters; the first has the id 4.
 
     Raises:
         ArgumentError: an entry is not a single character, or occurs twice.
@@ -168,18 +168,10 @@ class CharTokenizer(VocabularyTokenizer):
 
     FORMAT, KEY, NAME = "attent character tokenizer", "characters", "character"
 
-    def __init__(self, characters: Sequence[str]) -> None:
-        super().__init__(characters)
-
     @classmethod
     def learn(cls, lines: Iterable[str]) -> Self:
         """Learn every character of the lines: the most frequent first, ties by code point."""
         return cls(_by_frequency(Counter(chain.from_iterable(lines))))
-
-    @property
-    def characters(self) -> tuple[str, ...]:
-        """The known characters in the order of their ids."""
-        return self._entries
 
     @classmethod
     def _check(cls, entry: str) -> None:
@@ -193,16 +185,13 @@ class WordTokenizer(VocabularyTokenizer):
     The first word of a text is encoded as after a space, so that it has the same id as elsewhere.
 
     Args:
-        words: the known pieces, most of them with a space before them; the first has the id 4.
+        entries: the known words and signs, most of them with a space before them; the first has the id 4.
 
     Raises:
         ArgumentError: an entry is no text, or occurs twice.
     """
 
     FORMAT, KEY, NAME = "attent word tokenizer", "words", "word"
-
-    def __init__(self, words: Sequence[str]) -> None:
-        super().__init__(words)
 
     @classmethod
     def learn(cls, lines: Iterable[str], size: int | None = None) -> Self:
@@ -220,11 +209,6 @@ class WordTokenizer(VocabularyTokenizer):
         counts = Counter(chain.from_iterable(map(_split_words, lines)))
         words = _by_frequency(counts)
         return cls([word for word in words if counts[word] >= MIN_COUNT] if size is None else words[: size - SPECIALS])
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The known words in the order of their ids."""
-        return self._entries
 
     def decode(self, ids: Iterable[int]) -> str:
         """Join the words up to the first EOS, without PAD, UNK and BOS, and without the space before the first.

@@ -14,7 +14,7 @@ def test_a_runs_embeddings_are_written(attent, run_folder: Path, tmp_path: Path,
     out = tmp_path / f"source{ending}"
     done = attent("vectors", run_folder, "--out", out)
     run = read_run(run_folder)
-    characters = [character for character in run.source_tokenizer.characters if character.strip()]
+    characters = [character for character in run.source_tokenizer.entries if character.strip()]
     assert (done.code, done.out) == (0, [f"{len(characters)} words of 8 numbers: {out}"])
     assert done.err[0].startswith(f"{run.source_tokenizer.size - 4 - len(characters)} ids have no vector there: spaces, ")
     found, embedding = read(out), run.model.embeddings["source"]

@@ -41,10 +41,6 @@ class LabelledBatch(TensorBatch):
             return self
         return replace(self, sequence=self.sequence[:, : max(longest, int(self.lengths.max()))])
 
-    def zero_weight(self) -> LabelledBatch:
-        """Return these examples with no prediction counted."""
-        return replace(self, tokens=0)
-
 
 class TextRows:
     """Texts as tokens.
