@@ -169,7 +169,14 @@ class Training:
         # Gathering sharded weights for a checkpoint takes every process.
         self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (processes.is_rank0 or processes.sharded)
         self.batch_loss = processes.batch_loss(self.module, loss)
-        state = self._start(data, size) if state is None else self._resume(state)
+        config = ComputeConfig("float32", 1)
+        initial = TrainingState(pace=config, device=self.device.type, processes=processes.world_size, sharded=processes.sharded)
+        if state is None:
+            state = initial
+            state.pace = self._fastest(data, size)
+        else:
+            for line in resume_messages(state, initial, settings):
+                progress.say(line)
         self.state = state
         torch.set_num_threads(state.pace.threads)
         self.early_stopping = EarlyStopping(settings, state.verdict)
@@ -177,13 +184,9 @@ class Training:
         self.meter = Meter(self.device, state.seconds)
         self.rate, self.is_stop_requested, self.seconds = 0.0, False, state.seconds
 
-    def _initial_state(self) -> TrainingState:
-        config, processes = ComputeConfig("float32", 1), self.processes
-        return TrainingState(pace=config, device=self.device.type, processes=processes.world_size, sharded=processes.sharded)
-
-    def _start(self, data: Examples[Any], size: BatchSize) -> TrainingState:
-        """Return the state of a new run, with the fastest precision and threads for its first batch."""
-        state, processes, settings = self._initial_state(), self.processes, self.settings
+    def _fastest(self, data: Examples[Any], size: BatchSize) -> ComputeConfig:
+        """Return the fastest precision and threads for the first batch of a new run."""
+        processes, settings = self.processes, self.settings
         batch = processes.next_part(data.stream(size, settings.seed))[0].to(self.device)
 
         def step(precision: Precision) -> None:
@@ -192,13 +195,7 @@ class Training:
 
         configs = [ComputeConfig(*values) for values in processes.from_rank0(lambda: candidates(settings, self.device))]
         config = autotune(step, configs, self.device, self._log, self._progress, processes.from_rank0)
-        state.pace = ComputeConfig(*processes.from_rank0(lambda: config))
-        return state
-
-    def _resume(self, state: TrainingState) -> TrainingState:
-        for line in resume_messages(state, self._initial_state(), self.settings):
-            self._progress.say(line)
-        return state
+        return ComputeConfig(*processes.from_rank0(lambda: config))
 
     @property
     def fraction_done(self) -> float:
