@@ -18,7 +18,7 @@ AttentError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,13 +54,17 @@ class UnknownNameError(ArgumentError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        super().__init__(f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})")
+        super().__init__(f"unknown {kind} {name!r}{did_you_mean(name, names)} (known: {', '.join(names)})")
         self.kind, self.name, self.known = kind, name, tuple(names)
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:
         return (type(self), (self.kind, self.name, self.known))
+
+
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """Return the part of a message that proposes the nearest of these names; empty if none is near."""
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def check_known(kind: str, name: str | None, names: Collection[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Literal
 
 import babel
@@ -10,7 +9,7 @@ from babel import localedata
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from attent.data.dates.patterns import ALL_DATES
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, did_you_mean
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -49,10 +48,9 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
         identifiers = localedata.locale_identifiers()
         for locale in locales:
             if locale not in identifiers:
-                nearest = difflib.get_close_matches(locale, identifiers, n=1, cutoff=0.5)
-                hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
                 raise ArgumentError(
-                    f"unknown locale {locale!r}{hint} (Babel {babel.__version__} knows {len(identifiers)}, such as 'pt_BR')"
+                    f"unknown locale {locale!r}{did_you_mean(locale, identifiers)} "
+                    f"(Babel {babel.__version__} knows {len(identifiers)}, such as 'pt_BR')"
                 )
         return locales
 
