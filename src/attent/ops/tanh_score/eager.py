@@ -6,7 +6,7 @@ tanh(q' + k') = 1 − 1 / y; docs/design.md says why that is safe up to |q'|, |k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ def gradients(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> tuple[
 
 def _rests(query: Tensor, key: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Iterate over runs of rows, with 1 − tanh(q' + k'), (B, H, rows, Tk, D). The buffer is reused: consume it before the next."""
-    step = max(CHUNK // max(key.numel(), 1), 1)
+    step = rows_at_once(key)
     narrow = query.numel() and key.numel()
     narrow = narrow and is_known_true(lambda: torch.maximum(query.abs().amax(), key.abs().amax()) <= WIDE, query.device)
     row_operand, key_operand = (torch.exp(2 * query) / 2, torch.exp(2 * key)[:, :, None]) if narrow else (query, key[:, :, None])
@@ -67,11 +67,9 @@ def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     def scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
         return (torch.tanh(query[..., :, None, :] + key[..., None, :, :]) * v[:, None, None]).sum(-1)
 
-    return by_rows(scores, (query,), key, v)
+    return torch.cat([checkpointed(scores, rows, key, v) for rows in query.split(rows_at_once(key), 2)], 2)
 
 
-def by_rows(table: Callable[..., Tensor], by_query: Sequence[Tensor], key: Tensor, *rest: Tensor) -> Tensor:
-    """Compute a table of pairs (B, H, Tq, Tk), a few rows at a time, recomputed for the gradients."""
-    step = max(CHUNK // max(key.numel(), 1), 1)
-    parts = zip(*(tensor.split(step, 2) for tensor in by_query), strict=True)
-    return torch.cat([checkpointed(table, *rows, key, *rest) for rows in parts], 2)
+def rows_at_once(key: Tensor) -> int:
+    """Return the number of rows whose features with every key are held at a time."""
+    return max(CHUNK // max(key.numel(), 1), 1)

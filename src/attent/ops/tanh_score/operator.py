@@ -99,24 +99,20 @@ def _scores_backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
 
 
 def _gradients_backward(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:
-    """Compute in plain PyTorch: the gradients' products with (dq, dk, dv) are Σ g·h, h the scores' derivative along (dq, dk, dv)."""
-    inputs = ctx.saved_tensors
-    tangents = tuple(torch.zeros_like(like) if tensor is None else tensor for tensor, like in zip(tangents, inputs, strict=False))
-    if needs_plain_torch(*tangents):
-        # They may be batched, and must not be differentiated here.
-        return double_backward(lambda *sides: double_backward(eager.plain_scores, sides[:3], sides[3]), inputs, tangents)
+    """Compute in plain PyTorch, a few rows at a time."""
+    query, key, v, gradient = ctx.saved_tensors
+    dq, dk, dv = (torch.zeros_like(like) if tensor is None else tensor for tensor, like in zip(tangents, (query, key, v), strict=True))
 
-    def product(query: Tensor, key: Tensor, v: Tensor, gradient: Tensor) -> Tensor:
-        return (gradient * eager.by_rows(_derivative, (query, tangents[0]), key, v, *tangents[1:])).sum()
+    def gradients(*inputs: Tensor) -> tuple[Tensor, ...]:
+        return double_backward(eager.plain_scores, inputs[:3], inputs[3])
 
-    return double_backward(product, inputs, inputs[0].new_ones(()))
-
-
-def _derivative(query: Tensor, dq: Tensor, key: Tensor, v: Tensor, dk: Tensor, dv: Tensor) -> Tensor:
-    """Return the derivative of the scores along (dq, dk, dv), (B, H, Tq, Tk)."""
-    hidden = torch.tanh(query[..., :, None, :] + key[..., None, :, :])
-    inner = (1 - hidden.square()) * (dq[..., :, None, :] + dk[..., None, :, :])
-    return (inner * v[:, None, None] + hidden * dv[:, None, None]).sum(-1)
+    step = eager.rows_at_once(key)
+    parts = [
+        double_backward(gradients, (rows, key, v, gradient_rows), (dq_rows, dk, dv))
+        for rows, gradient_rows, dq_rows in zip(*(tensor.split(step, 2) for tensor in (query, gradient, dq)), strict=True)
+    ]
+    of_query, of_key, of_v, of_gradient = zip(*parts, strict=True)
+    return torch.cat(of_query, 2), sum(of_key), sum(of_v), torch.cat(of_gradient, 2)  # pyright: ignore[reportReturnType]
 
 
 tanh_scores.register_autograd(_scores_backward, setup_context=_save)
