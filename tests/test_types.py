@@ -17,6 +17,7 @@ FITTING = {
     "Allowed": torch.ones(2, 1, 1, 11, dtype=torch.bool),
     "Contexts": torch.zeros(2, 3, 5, 13),
     "Features": torch.zeros(2, 5, 17),
+    "StepFeatures": torch.zeros(2, 19),
     "Tokens": torch.zeros(2, 5, dtype=torch.int64),
     "Lengths": torch.zeros(2, dtype=torch.int64),
     "Logits": torch.zeros(2, 5, 19),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Allowed: TypeAlias = Tensor  # bool, broadcasts to (B, H, Tq, Tk)
     Contexts: TypeAlias = Tensor  # (B, H, Tq, Dv)
     Features: TypeAlias = Tensor  # (B, T, E)
+    StepFeatures: TypeAlias = Tensor  # (B, E), of one token of each sequence
     Tokens: TypeAlias = Tensor  # (B, T) int64
     Lengths: TypeAlias = Tensor  # (B,) int64
     Logits: TypeAlias = Tensor  # (B, T, V)
@@ -30,7 +31,7 @@ else:
     try:
         from jaxtyping import Bool, Float, Int
     except ImportError:
-        Queries = Keys = Values = Scores = Allowed = Contexts = Features = Tokens = Lengths = Logits = Tensor
+        Queries = Keys = Values = Scores = Allowed = Contexts = Features = StepFeatures = Tokens = Lengths = Logits = Tensor
     else:
         Queries = Float[Tensor, "B H Tq Dk"]
         Keys = Float[Tensor, "B G Tk Dk"]
@@ -39,6 +40,7 @@ else:
         Allowed = Bool[Tensor, "#B #H #Tq #Tk"]
         Contexts = Float[Tensor, "B H Tq Dv"]
         Features = Float[Tensor, "B T E"]
+        StepFeatures = Float[Tensor, "B E"]
         Tokens = Int[Tensor, "B T"]
         Lengths = Int[Tensor, "B"]
         Logits = Float[Tensor, "B T V"]

@@ -92,7 +92,6 @@ def test_other_settings_of_training(attent, golden, internals, here: Path, tmp_p
             ("training.optimizer=adam", "training.weight_decay=0.1", "training.schedule=noam", "training.learning_rate=1"),
             ("training.accumulate=2", "training.clip=0.5", "training.schedule=cosine", "training.averaging=last", "training.last_every=1"),
             ("training.label_smoothing=0", "training.schedule=linear", "model.norm=post", "model.position=alibi", "model.activation=gelu"),
-            ("model.key_value_heads=1", "model.attention_dropout=0.2", "model.position=relative_bias", "text.dropout=0.2"),
         )
     ):
         run, tight = tmp_path / str(number), internals.has_extension()

@@ -116,7 +116,7 @@ def held(small: Any, kind: str) -> tuple[int, list[int], list[int]]:
     with process_group() as processes:
         training = Training(model, small.data, settings, dict, lambda record: None, SilentProgress(), None, processes)
         training.train_step()
-        training.batch_loss(next(training.batches), 0.1, "float32")[0].backward()
+        training.batch_loss(next(training.batches), 0.1, "float32").backward()
         held = {name: [] for name in ("weights", "exp_avg", "exp_avg_sq", "mean", "gradients")}
         held["weights"] = training.parameters
         held["gradients"] = [weight.grad for weight in training.parameters]

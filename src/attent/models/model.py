@@ -24,11 +24,13 @@ from attent.attention.base import Score
 from attent.attention.positions.learned import Learned
 from attent.layers.embeddings import TokenEmbedding
 from attent.ops import packed_linear
-from attent.types import Features, Lengths, Tokens
+from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
 class Model(nn.Module):
-    """A model that can be trained by a loss that fits it."""
+    """A model that can be trained by a loss that fits it. `to_logits` is its last layer, which a loss may fuse with the cross entropy."""
+
+    to_logits: nn.Linear
 
     def train(self, mode: bool = True) -> Self:
         """Switch between training and evaluation, and drop packed weights: parameters may change without PyTorch counting it."""
@@ -85,12 +87,7 @@ S = TypeVar("S", bound=DecoderState)
 
 
 class EncoderDecoder(Model, ABC, Generic[S]):
-    """A model that reads one sequence and writes another.
-
-    `to_logits` is its last layer, which a loss may fuse with the cross entropy.
-    """
-
-    to_logits: nn.Linear
+    """A model that reads one sequence and writes another."""
 
     @property
     def batch_invariant(self) -> bool:
@@ -110,7 +107,7 @@ class EncoderDecoder(Model, ABC, Generic[S]):
         """Return the state before the first token."""
 
     @abstractmethod
-    def step(self, state: S, tokens: Tensor) -> tuple[Tensor, S]:
+    def step(self, state: S, tokens: Tensor) -> tuple[StepFeatures, S]:
         """Return the features (B, E) of one more token (B,), and the state that includes it."""
 
     def output(self, features: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from attent.layers.recurrent import BidirectionalRecurrent
 from attent.models.model import EncoderDecoder, Memory
 from attent.models.rnn_decoder import DECODERS, RnnState
 from attent.models.settings import RnnSettings
-from attent.types import Features, Lengths, Tokens
+from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
 class RNN(EncoderDecoder[RnnState]):
@@ -85,6 +85,6 @@ class RNN(EncoderDecoder[RnnState]):
     def start(self, memory: Memory) -> RnnState:
         return self.decoder.start(memory)
 
-    def step(self, state: RnnState, tokens: Tensor) -> tuple[Tensor, RnnState]:
+    def step(self, state: RnnState, tokens: Tensor) -> tuple[StepFeatures, RnnState]:
         features, state = self.decoder(self.embedding_dropout(self.target_embedding(tokens[:, None])), state)
         return self.output_dropout(features)[:, 0], state

@@ -16,7 +16,7 @@ from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, Embedding, Encoder
 from attent.ops import packed_linear
 from attent.ops.transformer import IncrementalState
-from attent.types import Features, Lengths, Tokens
+from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
     def start(self, memory: Memory) -> TransformerState | IncrementalState:
         return transformer_packing.start(self.decoder, memory, lambda: self._start(memory))
 
-    def step(self, state: TransformerState | IncrementalState, tokens: Tensor) -> tuple[Tensor, TransformerState | IncrementalState]:
+    def step(self, state: TransformerState | IncrementalState, tokens: Tensor) -> tuple[StepFeatures, TransformerState | IncrementalState]:
         if isinstance(state, IncrementalState):
             return transformer_packing.decode_step(self.decoder, self.target_embedding, state, tokens)
         features = self.target_embedding(tokens[:, None], state.length)

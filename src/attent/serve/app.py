@@ -59,7 +59,7 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         _route(f"{scene}/summary", lambda request, body: _json(explorer.summary(_scene(request), _query(request, SummaryRequest).group))),
         *(_route(f"{scene}/{name}", partial(_region, explorer, kind)) for name, kind in regions.items()),
         _route(f"{scene}/picture", lambda request, body: _binary(explorer.pixels(_scene(request)))),
-        Route("/api/translate", partial(_translation, explorer), methods=["POST"]),
+        Route("/api/translate", partial(_stream_translation, explorer), methods=["POST"]),
         _route("/api/fill", lambda request, body: _json(explorer.fill(TextRequest.model_validate_json(body))), "POST"),
         _route("/api/classify", lambda request, body: _json(explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), "POST"),
     ]
@@ -108,7 +108,7 @@ def _binary(content: bytes, headers: dict[str, str] | None = None) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-async def _translation(explorer: Explorer, request: Request) -> Response:
+async def _stream_translation(explorer: Explorer, request: Request) -> StreamingResponse:
     """Send server-sent events, each a JSON object; an error after the first event is the last event."""
     events = explorer.translate(TranslateRequest.model_validate_json(await request.body()))
     # before the response begins, so that a wrong request gets an error status

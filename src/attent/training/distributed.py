@@ -30,7 +30,7 @@ from attent.training.loss import LossFunction, translation_loss
 
 T = TypeVar("T")
 # A loss function bound to its model.
-BatchLoss = Callable[[Any, float, Precision], tuple[Tensor, int]]
+BatchLoss = Callable[[Any, float, Precision], Tensor]
 
 # The longest wait for another process: reading a corpus or a validation may take hours.
 TIMEOUT = timedelta(days=1)
@@ -289,7 +289,7 @@ class LossModule(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, batch: Any, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
+    def forward(self, batch: Any, label_smoothing: float, precision: Precision) -> Tensor:
         return self.loss(self.model, batch, label_smoothing, precision)
 
 

@@ -190,7 +190,7 @@ class Training:
         batch = processes.next_part(data.stream(size, settings.seed))[0].to(self.device)
 
         def step(precision: Precision) -> None:
-            self.batch_loss(batch, settings.label_smoothing, precision)[0].backward()
+            self.batch_loss(batch, settings.label_smoothing, precision).backward()
             self.module.zero_grad()
 
         configs = [ComputeConfig(*values) for values in processes.from_rank0(lambda: candidates(settings, self.device))]
@@ -219,15 +219,16 @@ class Training:
         self.processes.seed_rank(settings.seed, self.state.update)
         parts = [self.processes.next_part(self.batches) for _ in range(settings.accumulate)]
         tokens = sum(batch_tokens for _, batch_tokens in parts)
-        total, width = torch.zeros((), device=self.device), 1
+        total = torch.zeros((), device=self.device)
         for number, (batch, _) in enumerate(parts, start=1):
             with nullcontext() if number == len(parts) else self.processes.no_sync(self.batch_loss):
-                loss, width = self.batch_loss(batch.to(self.device), settings.label_smoothing, self.state.pace.precision)
+                loss = self.batch_loss(batch.to(self.device), settings.label_smoothing, self.state.pace.precision)
                 loss = loss * (batch.tokens / tokens)
                 loss.backward()
             total = total + loss.detach()
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, settings.clip)
+        width = self.module.to_logits.in_features
         factor = self.schedule(self.state.update, done, settings.warmup, width) * self.early_stopping.state.scale
         self.rate = settings.learning_rate * factor
         for group in self.optimizer.param_groups:

@@ -17,20 +17,19 @@ from attent.models.model import EncoderDecoder
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.training.autotune import Precision, autocast
 
-# (model, batch of its task, label smoothing, precision) → the loss, a mean over the batch's answers in nats, and the model width E,
-# which the schedule "noam" needs.
-LossFunction = Callable[[Any, Any, float, Precision], tuple[Tensor, int]]
+# (model, batch of its task, label smoothing, precision) → the loss, a mean over the batch's answers in nats.
+LossFunction = Callable[[Any, Any, float, Precision], Tensor]
 
 
-def translation_loss(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
-    """Return the mean cross entropy of a batch's target tokens in nats, and the model width E. PAD does not count."""
+def translation_loss(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> Tensor:
+    """Return the mean cross entropy of a batch's target tokens in nats. PAD does not count."""
     with autocast(batch.source.device, precision):
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
         target, layer = batch.target_out.flatten(), model.to_logits
         # The batch knows how many tokens are no padding, so that an accelerator need not be waited for.
         token_index = torch.nonzero_static(target != PAD, size=batch.tokens)[:, 0]
         features = features.flatten(0, 1)[token_index]
-        return linear_cross_entropy(features, layer.weight, layer.bias, target[token_index], label_smoothing), features.shape[-1]
+        return linear_cross_entropy(features, layer.weight, layer.bias, target[token_index], label_smoothing)
 
 
 @torch.no_grad()
@@ -44,12 +43,12 @@ def mean_loss(model: EncoderDecoder[Any], data: Bitext, size: BatchSize) -> floa
     """
     device = next(model.parameters()).device
     batches = [batch.trim_padding(model.longest) for _, batch in data.sorted_batches(size)]
-    total = sum(translation_loss(model, batch.to(device), 0.0, "float32")[0].item() * batch.tokens for batch in batches)
+    total = sum(translation_loss(model, batch.to(device), 0.0, "float32").item() * batch.tokens for batch in batches)
     return total / sum(batch.tokens for batch in batches)
 
 
-def masked_lm_loss(model: EncoderModel, batch: MaskedBatch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
-    """Return the mean cross entropy of a batch's masked tokens in nats, and the model width E.
+def masked_lm_loss(model: EncoderModel, batch: MaskedBatch, label_smoothing: float, precision: Precision) -> Tensor:
+    """Return the mean cross entropy of a batch's masked tokens in nats.
 
         −1/N Σ_n log p(token n | the line with its masks)
 
@@ -58,7 +57,7 @@ def masked_lm_loss(model: EncoderModel, batch: MaskedBatch, label_smoothing: flo
     with autocast(batch.token_ids.device, precision):
         features = model(batch.token_ids, batch.lengths).flatten(0, 1)[batch.positions]
         layer = model.to_logits
-        return linear_cross_entropy(features, layer.weight, layer.bias, batch.labels, label_smoothing), features.shape[-1]
+        return linear_cross_entropy(features, layer.weight, layer.bias, batch.labels, label_smoothing)
 
 
 @torch.no_grad()
@@ -82,8 +81,8 @@ def masked_lm_scores(model: EncoderModel, data: MaskedLines, size: BatchSize) ->
     return total / tokens, 100 * correct / tokens
 
 
-def classification_loss(model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision) -> tuple[Tensor, int]:
-    """Return the mean cross entropy of a batch's classes in nats, and the model width E.
+def classification_loss(model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision) -> Tensor:
+    """Return the mean cross entropy of a batch's classes in nats.
 
         y = softmax(W z⁰);  loss = −log y[class]
 
@@ -92,4 +91,4 @@ def classification_loss(model: EncoderModel, batch: LabelledBatch, label_smoothi
     batch = batch.trim_padding(model.longest)
     with autocast(batch.lengths.device, precision):
         features, layer = model(batch.sequence, batch.lengths)[:, 0], model.to_logits
-        return linear_cross_entropy(features, layer.weight, layer.bias, batch.classes, label_smoothing), features.shape[-1]
+        return linear_cross_entropy(features, layer.weight, layer.bias, batch.classes, label_smoothing)

@@ -76,13 +76,13 @@ def test_a_row_that_sees_nothing_asks_for_no_keys() -> None:
 
 
 def test_sparse_only_where_enough_is_hidden_of_many() -> None:
-    assert block_sparse.sparse(call(Window(3, 0)), 0.5, 64 * 64) is not None
-    assert block_sparse.sparse(call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
-    assert block_sparse.sparse(call(Window(40, 0)), 0.5, 1) is None
-    assert block_sparse.sparse(call(None), 0.5, 1) is None
-    assert block_sparse.sparse(call(Window(3, 0), 63), 0.5, 1) is None
+    assert block_sparse.worthwhile_bands(call(Window(3, 0)), 0.5, 64 * 64) is not None
+    assert block_sparse.worthwhile_bands(call(Window(3, 0)), 0.5, 64 * 64 + 1) is None
+    assert block_sparse.worthwhile_bands(call(Window(40, 0)), 0.5, 1) is None
+    assert block_sparse.worthwhile_bands(call(None), 0.5, 1) is None
+    assert block_sparse.worthwhile_bands(call(Window(3, 0), 63), 0.5, 1) is None
     # all heads count
-    assert block_sparse.sparse(call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
+    assert block_sparse.worthwhile_bands(call(Window(3, 0), heads=2), 0.5, 2 * 64 * 64) is not None
 
 
 def test_rows_go_by_a_tiles_size_without_a_reach() -> None:

@@ -73,18 +73,18 @@ def bands(call: Call, per_pair: int | None = None, tile: int | None = None) -> l
     return [part for band in parts for part in _gathered(call, band)] if is_scattered else parts
 
 
-def sparse(call: Call, share: float, many: int) -> list[Band] | None:
+def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band] | None:
     """Return bands of any size, for kernels that hold no table of pairs; None where they do not repay.
 
     Args:
         call: the call.
-        share: the largest share of the pairs that bands may leave.
-        many: the least number of pairs, of all sequences and heads.
+        max_share: the largest share of the pairs that bands may leave.
+        min_pairs: the least number of pairs, of all sequences and heads.
     """
-    if call.mask is None or call.queries < ROWS or row_tiles.per_row(call, 1) * call.queries < many:
+    if call.mask is None or call.queries < ROWS or row_tiles.per_row(call, 1) * call.queries < min_pairs:
         return None
     parts = bands(call, 1, sys.maxsize)
-    return parts if sum(band.pairs for band in parts) < share * call.queries * call.keys else None
+    return parts if sum(band.pairs for band in parts) < max_share * call.queries * call.keys else None
 
 
 def _contiguous(begin: np.ndarray, end: np.ndarray, per_pair: int, tile: int) -> list[Band]:

@@ -148,7 +148,7 @@ def sparse_bands(call: Call) -> list[Band] | None:
     if call.device.type != "cpu" or torch.compiler.is_compiling() or (call.bias is not None and call.bias.requires_grad):
         return None
     # transforms take PyTorch's own
-    bands = None if is_transformed() else block_sparse.sparse(call, select.SPARSE, select.MANY)
+    bands = None if is_transformed() else block_sparse.worthwhile_bands(call, select.SPARSE, select.MANY)
     return None if bands is None else [band for band in bands if len(band.keys)]
 
 

@@ -104,7 +104,8 @@ def slower(name: str, call: Call) -> str | None:
         return "functional derivatives take plain PyTorch, which it leaves to tiles"
     if name == "tanh" and call.queries < FEW:
         return f"fewer than {FEW} queries do not repay its exponentials of every key"
-    if name == "sdpa" and call.bias is not None and call.bias.requires_grad and block_sparse.sparse(call, SPARSE, MANY) is not None:
+    bias_needs_grad = call.bias is not None and call.bias.requires_grad
+    if name == "sdpa" and bias_needs_grad and block_sparse.worthwhile_bands(call, SPARSE, MANY) is not None:
         return "the bias's gradient would have it compute the pairs that the mask hides, which tiles skip"
     return None
 
