@@ -85,9 +85,13 @@ def test_the_bandwidth_is_positive() -> None:
     assert repr(Gaussian([1.0, 2.0])) == "Gaussian(sigma=[1.0, 2.0])"
 
 
+# The features are drawn when the file is read, before any test is seeded.
+DICE = torch.Generator().manual_seed(0)
+
+
 def spread(shape: tuple[int, ...], places: dict[tuple[int, int], float], middle: float = 0.0) -> Tensor:
     """Features about a middle, those of some tokens (head, token) elsewhere."""
-    features = middle + torch.randn(shape)
+    features = middle + torch.randn(shape, generator=DICE)
     for (head, token), place in places.items():
         features[:, head, token] += place
     return features
@@ -99,7 +103,7 @@ FAR: dict[str, tuple[Tensor, Tensor]] = {
     "one outlying query": (spread((2, 4, 5, 2), {(1, 0): 300.0}), spread((2, 4, 11, 2), {(1, 7): 300.0})),
     "two clusters": (spread((2, 4, 5, 3), {(0, 0): 1e4, (0, 2): 1e4}), spread((2, 4, 11, 3), {(0, token): 1e4 for token in range(6)})),
     "shared keys": (spread((2, 4, 5, 2), {}, 50.0), spread((2, 2, 11, 2), {(1, 3): -1e3}, 50.0)),
-    "wide features": (20 * torch.randn(2, 4, 5, 33), 20 * torch.randn(2, 4, 11, 33)),
+    "wide features": (20 * spread((2, 4, 5, 33), {}), 20 * spread((2, 4, 11, 33), {})),
 }
 
 
