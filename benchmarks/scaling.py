@@ -23,7 +23,7 @@ from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.models.settings import TRANSFORMER_PRESETS
 from attent.training.autotune import ComputeConfig
-from attent.training.memory import limit_heap
+from attent.training.memory import limit_heap_fragmentation
 
 # Default sizes, while one of them grows; lengths are spread as those of captions are.
 TOKENS, PIECES, LENGTH = 4096, 10_000, 14
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=4, help="in a round")
     options = parser.parse_args()
-    limit_heap()
+    limit_heap_fragmentation()
     threads = torch.get_num_threads()
     paces = [ComputeConfig(precision, number) for number in options.threads for precision in bench_training.PRECISIONS]
     points = series(options, paces)

@@ -5,12 +5,12 @@ import platform
 
 import pytest
 
-from attent.training.memory import limit_heap
+from attent.training.memory import limit_heap_fragmentation
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_glibc_takes_it() -> None:
-    assert limit_heap()
+    assert limit_heap_fragmentation()
 
 
 @pytest.mark.parametrize("error", [OSError, TypeError])
@@ -19,4 +19,4 @@ def test_others_are_left_alone(error: type[Exception], monkeypatch: pytest.Monke
         raise error
 
     monkeypatch.setattr(ctypes, "CDLL", none)
-    assert not limit_heap()
+    assert not limit_heap_fragmentation()

@@ -149,7 +149,7 @@ def parts(small: Any) -> tuple[list[list[int]], bool]:
         trained = divided.prepare_model(small.model("transformer", 0.0))
         places = tensors_of(trained)
         average = WeightAverage(list(trained.parameters()), small.settings(averaging="ema"))
-        state = divided.full_tensors(average.state())
+        state = divided.gather_tensors(average.state())
         back = divided.broadcast_tensors(state, average.parameter_of)
         same = [torch.equal(back[name].to_local(), tensor.to_local()) for name, tensor in average.state().items()]
         return [list(tensor.to_local().shape) for tensor in places.values()], all(same)

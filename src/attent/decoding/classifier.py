@@ -167,11 +167,11 @@ class Classifier:
             examples = [examples]
         match self.inputs.inputs:
             case TextInputs():
-                return _texts(examples)
+                return _as_texts(examples)
             case PictureInputs() as inputs:
-                return _pictures(examples, inputs)
+                return _as_pictures(examples, inputs)
             case VectorInputs() as inputs:
-                return _vectors(examples, inputs)
+                return _as_vectors(examples, inputs)
 
     def _check_length(self, row: int, length: int) -> None:
         if self.longest is not None and length > self.longest:
@@ -202,13 +202,13 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
         raise RunError(f"{path}: {error}") from error
 
 
-def _texts(examples: Any) -> tuple[str, ...]:
+def _as_texts(examples: Any) -> tuple[str, ...]:
     if not isinstance(examples, Sequence) or not all(isinstance(text, str) for text in examples):
         raise ArgumentError(f"the run reads texts: give a list of them, got {_describe(examples)}")
     return tuple(examples)
 
 
-def _pictures(examples: Any, inputs: PictureInputs) -> Pictures:
+def _as_pictures(examples: Any, inputs: PictureInputs) -> Pictures:
     size = (inputs.height, inputs.width)
     expected = (*size, len(inputs.mean))
     if isinstance(examples, Pictures):
@@ -225,14 +225,14 @@ def _pictures(examples: Any, inputs: PictureInputs) -> Pictures:
     return Pictures(pixels, None, ())
 
 
-def _vectors(examples: Any, inputs: VectorInputs) -> VectorSequences:
-    data = examples if isinstance(examples, VectorSequences) else _vector_sequences(examples, inputs.size)
+def _as_vectors(examples: Any, inputs: VectorInputs) -> VectorSequences:
+    data = examples if isinstance(examples, VectorSequences) else _pad_vectors(examples, inputs.size)
     if data.vectors.shape[2] != inputs.size:
         raise ArgumentError(f"the run reads vectors of {inputs.size} numbers, and these have {data.vectors.shape[2]}")
     return data
 
 
-def _vector_sequences(examples: Any, default_size: int) -> VectorSequences:
+def _pad_vectors(examples: Any, size_if_empty: int) -> VectorSequences:
     try:
         sequences = [np.asarray(sequence, np.float32) for sequence in examples]
     except (TypeError, ValueError):
@@ -242,7 +242,7 @@ def _vector_sequences(examples: Any, default_size: int) -> VectorSequences:
     if len(sizes := {sequence.shape[1] for sequence in sequences}) > 1:
         raise ArgumentError(f"vectors must be equally wide, got {sorted(sizes)}")
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
-    vectors = np.zeros((len(sequences), lengths.max(initial=1), next(iter(sizes), default_size)), np.float32)
+    vectors = np.zeros((len(sequences), lengths.max(initial=1), next(iter(sizes), size_if_empty)), np.float32)
     for row, sequence in enumerate(sequences):
         vectors[row, : len(sequence)] = sequence
     return VectorSequences(check_finite(vectors, ""), lengths, None, ())

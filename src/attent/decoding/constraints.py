@@ -73,7 +73,7 @@ class Constraints:
         if step < self.minimum_length:
             log_probs[:, EOS] = -torch.inf
         if 0 < self.no_repeat_ngram <= step:
-            _forbid_repeats_(log_probs, tokens, self.no_repeat_ngram)
+            _forbid_ngram_repeats_(log_probs, tokens, self.no_repeat_ngram)
             is_stuck = torch.isneginf(log_probs).all(-1)
             log_probs[:, EOS] = torch.where(is_stuck, original[:, EOS], log_probs[:, EOS])
         if step >= self.min_limit:
@@ -96,9 +96,9 @@ def _force(log_probs: Tensor, original: Tensor, is_forced: Tensor, tokens: Tenso
     return torch.where(is_forced[:, None], forced, log_probs)
 
 
-def _forbid_repeats_(log_probs: Tensor, tokens: Tensor, length: int) -> None:
+def _forbid_ngram_repeats_(log_probs: Tensor, tokens: Tensor, ngram_size: int) -> None:
     """Forbid the tokens that would repeat an n-gram of this length, in place."""
-    ngrams = tokens.unfold(1, length, 1)  # (B, t - n + 1, n)
-    beginning = tokens[:, tokens.shape[1] - length + 1 :]  # (B, n - 1)
+    ngrams = tokens.unfold(1, ngram_size, 1)  # (B, t - n + 1, n)
+    beginning = tokens[:, tokens.shape[1] - ngram_size + 1 :]  # (B, n - 1)
     rows, positions = (ngrams[..., :-1] == beginning[:, None]).all(-1).nonzero(as_tuple=True)
     log_probs[rows, ngrams[rows, positions, -1]] = -torch.inf

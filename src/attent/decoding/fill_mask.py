@@ -107,7 +107,7 @@ class FillMask:
         with watch(self.model) as maps:
             logits = self.logits([line.tokens], [0] * len(line.mask_positions), line.mask_positions)
         probs = logits.double().softmax(-1)[:, self._words]  # (N, words)
-        weights = self._attention([*maps.values()], layer, head, line.mask_positions)  # (N, T)
+        weights = self._mean_attention([*maps.values()], layer, head, line.mask_positions)  # (N, T)
         pieces = [piece.strip("▁ ") or piece for piece in line.pieces]
         predictions: list[MaskPrediction] = []
         for position, row, row_weights in zip(line.mask_positions, probs, weights.tolist(), strict=True):
@@ -147,7 +147,7 @@ class FillMask:
         line = self._tokenize(text)
         return list(dict.fromkeys(piece.strip() for piece, token in zip(line.pieces, line.tokens, strict=True) if token == UNK))
 
-    def _nearest_token(self, piece: str, token: int) -> int:
+    def _resolve_unknown(self, piece: str, token: int) -> int:
         """Return a piece's token; for an unknown piece that of the piece without spaces, else in lower case, if there is one."""
         for form in (piece.strip(), piece.strip().lower()) if token == UNK else ():
             match self.tokenizer.encode(form):
@@ -157,18 +157,18 @@ class FillMask:
 
     def _tokenize(self, text: str) -> MaskedText:
         line, longest = tokenize_masked(text, self.tokenizer), self.longest
-        line = replace(line, tokens=list(map(self._nearest_token, line.pieces, line.tokens)))
+        line = replace(line, tokens=list(map(self._resolve_unknown, line.pieces, line.tokens)))
         if longest is not None and len(line.tokens) > longest:
             raise DataError(f"the text has {len(line.tokens)} tokens, more than the {longest} that this model can read")
         return line
 
-    def _attention(self, maps: Sequence[AttentionMap], layer: int | None, head: int | None, positions: Sequence[int]) -> Tensor:
+    def _mean_attention(self, maps: Sequence[AttentionMap], layer: int | None, head: int | None, mask_positions: Sequence[int]) -> Tensor:
         """Return the attention of some positions, (N, T), of one or of all layers and heads."""
         for name, number, count in (("layer", layer, len(maps)), ("head", head, maps[0].shape[1])):
             if number is not None:
                 check_index(name, number, count)
         layers = maps if layer is None else [maps[layer]]
-        rows = torch.stack([weights[0, :, list(positions)] for weights in layers])  # (L, H, N, T)
+        rows = torch.stack([weights[0, :, list(mask_positions)] for weights in layers])  # (L, H, N, T)
         return rows.mean((0, 1)) if head is None else rows[:, head].mean(0)
 
 

@@ -185,7 +185,9 @@ def _best(hypotheses: Sequence[Hypothesis], count: int) -> list[Hypothesis]:
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]
 
 
-def is_finished(finished: Sequence[Hypothesis], running: float, limit: int, *, beam: int, n_best: int, alpha: float) -> bool:
+def is_finished(
+    finished: Sequence[Hypothesis], best_running_log_prob: float, max_tokens: int, *, beam: int, n_best: int, alpha: float
+) -> bool:
     """Return whether no running hypothesis can become one of a sentence's n_best any more.
 
     A running hypothesis only loses log-probability, and is divided at most by the penalty of the longest translation: it
@@ -193,17 +195,17 @@ def is_finished(finished: Sequence[Hypothesis], running: float, limit: int, *, b
 
     Args:
         finished: the hypotheses that ended with EOS.
-        running: the highest log-probability of those that did not.
-        limit: the most tokens that the translation may have, without EOS.
+        best_running_log_prob: the highest log-probability of those that did not.
+        max_tokens: the most tokens that the translation may have, without EOS.
         beam: K; with 1 the first EOS ends the sentence.
         n_best: hypotheses to return.
         alpha: of the length penalty.
     """
-    if running == -torch.inf:
+    if best_running_log_prob == -torch.inf:
         return True
     if len(finished) < n_best:
         return False
-    return beam == 1 or _best(finished, n_best)[-1].score >= running / length_penalty(limit + 1, alpha)
+    return beam == 1 or _best(finished, n_best)[-1].score >= best_running_log_prob / length_penalty(max_tokens + 1, alpha)
 
 
 @dataclass(frozen=True)

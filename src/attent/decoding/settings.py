@@ -46,7 +46,7 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
     seed: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
-    def _go_together(self) -> SearchSettings:
+    def _check_combinations(self) -> SearchSettings:
         if self.sample and self.beam > 1:
             raise ValueError(f"samples need no beam, got sample = true and beam = {self.beam}")
         if not self.sample and self.n_best > self.beam:

@@ -119,7 +119,7 @@ class StepwiseDecoding:
                 written = torch.tensor([self.tokens], dtype=torch.long, device=device)
                 at_end = self.is_complete and len(self.tokens) == len(self.prefix)
                 token = EOS if at_end else int(constraints.apply(log_probs, written)[0].argmax())
-            step = self._step(log_probs[0].exp(), token)
+            step = self._build_step(log_probs[0].exp(), token)
             if token != EOS:
                 self.tokens.append(token)
             yield step
@@ -147,11 +147,11 @@ class StepwiseDecoding:
             self.translator.model.decode(self.translator.encode(self.sources), torch.tensor([tokens], device=self.translator.device))
         return label_translation_maps(maps, self.labels, rows)
 
-    def _step(self, probs: Tensor, chosen: int) -> DecodingStep:
+    def _build_step(self, probs: Tensor, chosen_token: int) -> DecodingStep:
         probs[[PAD, BOS]] = 0
         values, tokens = (part.tolist() for part in probs.topk(min(self.top_k, len(probs) - 2)))
         candidates = tuple(map(self._candidate, tokens, values))
-        return DecodingStep(self._candidate(chosen, float(probs[chosen])), candidates, len(self.tokens) < self.forced_length)
+        return DecodingStep(self._candidate(chosen_token, float(probs[chosen_token])), candidates, len(self.tokens) < self.forced_length)
 
     def _candidate(self, token: int, probability: float) -> Candidate:
         return Candidate(token, labels(self.translator.target_tokenizer, [token])[0], probability)

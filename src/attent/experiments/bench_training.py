@@ -24,7 +24,7 @@ from attent.models.settings import TRANSFORMER_PRESETS, RnnSettings, Transformer
 from attent.training.autotune import ComputeConfig, Precision
 from attent.training.distributed import Processes
 from attent.training.loop import Training
-from attent.training.memory import limit_heap
+from attent.training.memory import limit_heap_fragmentation
 from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 
@@ -221,7 +221,7 @@ def compare(
     `name` is that of the data; without `threads` all of torch's threads are used.
     """
     torch.manual_seed(0)
-    limit_heap()
+    limit_heap_fragmentation()
     with limit_threads():
         sides = make_sides(model, pieces, data, tokens, threads=threads or (torch.get_num_threads(),), compiled=compiled, device=device)
     rates = measure(sides, data.stream(BatchSize(tokens=tokens), 1), rounds, updates, device=device, say=say, peers=peers)

@@ -155,12 +155,12 @@ def checkpoint_files(
     model: Model, optimizer: torch.optim.Adam, average: WeightAverage, processes: Processes
 ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
     """Yield the names and tensors of a checkpoint's files; with sharded weights every process must consume the iterator."""
-    yield MODEL, processes.full_tensors(tensors_of(model))
-    yield OPTIMIZER, processes.full_tensors(optimizer_state(optimizer, dict(model.named_parameters())))
+    yield MODEL, processes.gather_tensors(tensors_of(model))
+    yield OPTIMIZER, processes.gather_tensors(optimizer_state(optimizer, dict(model.named_parameters())))
     if average.settings.averaging != "none":
-        yield AVERAGE, processes.full_tensors(average.state())
+        yield AVERAGE, processes.gather_tensors(average.state())
         with average.average_parameters():
-            yield AVERAGED_MODEL, processes.full_tensors(tensors_of(model))
+            yield AVERAGED_MODEL, processes.gather_tensors(tensors_of(model))
 
 
 def restore(

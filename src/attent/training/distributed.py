@@ -91,16 +91,16 @@ class Processes:
         """Return the module whose weights this process trains: the model, unless weights are sharded."""
         return model
 
-    def broadcast_tensors(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
+    def broadcast_tensors(self, tensors: Mapping[str, Tensor], weight_of: Callable[[str], Tensor]) -> dict[str, Tensor]:
         """Return this process' part of the tensors of process 0.
 
         Args:
             tensors: full tensors by name; only those of process 0 are read.
-            like: returns the weight that a tensor belongs to, given its name.
+            weight_of: returns the weight that a tensor belongs to, given its name.
         """
         return dict(tensors)
 
-    def full_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def gather_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the full tensors in process 0 and nothing in the others; the inverse of `broadcast_tensors`."""
         return tensors
 
@@ -109,7 +109,7 @@ class Processes:
         """Hold the trained weights in the model of process 0 within the block."""
         yield
 
-    def restore_model(self, model: Model) -> None:
+    def gather_weights_into(self, model: Model) -> None:
         """Put the trained weights into the model of process 0 for good."""
 
     def check_same_data(self, data: Examples[Any]) -> None:
@@ -179,7 +179,7 @@ class ProcessGroup(Processes):
         dist.all_gather(texts, torch.tensor(list(text.ljust(len(texts[0]))), dtype=torch.uint8))
         return json.loads(bytes(texts[self._local_rank0].tolist()))
 
-    def broadcast_tensors(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor]) -> dict[str, Tensor]:
+    def broadcast_tensors(self, tensors: Mapping[str, Tensor], weight_of: Callable[[str], Tensor]) -> dict[str, Tensor]:
         specs: dict[str, tuple[list[int], str, str]] = self.from_rank0(
             lambda: {name: (list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type) for name, t in tensors.items()}
         )
@@ -190,7 +190,7 @@ class ProcessGroup(Processes):
             else:
                 tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=device)
             dist.broadcast(tensor, 0)
-            result[name] = self._local_part(tensor, like(name))
+            result[name] = self._local_part(tensor, weight_of(name))
         return result
 
     def _local_part(self, tensor: Tensor, like: Tensor) -> Tensor:
@@ -247,7 +247,7 @@ def process_group(device: torch.device = CPU) -> Iterator[Processes]:
         yield SINGLE_PROCESS
         return
     if on_gpu:
-        torch.cuda.set_device(_local_gpu(device))
+        torch.cuda.set_device(_local_gpu_index(device))
     # torchrun sets 1 if the variable is unset.
     elif os.environ.get("OMP_NUM_THREADS", "1") == "1":
         torch.set_num_threads(max(1, core_count() // int(os.environ.get(LOCAL_WORLD, world_size))))
@@ -305,7 +305,7 @@ def _world_size() -> int:
     return int(os.environ.get(WORLD, 1)) if os.environ.get(ADDRESS) and os.environ.get(RANK) else 1
 
 
-def _local_gpu(device: torch.device) -> int:
+def _local_gpu_index(device: torch.device) -> int:
     """Return the number of this process' GPU."""
     rank, gpus = int(os.environ.get(LOCAL_RANK, os.environ[RANK])), torch.cuda.device_count()
     processes = int(os.environ.get(LOCAL_WORLD, rank + 1))

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_fi
 from attent.training.distributed import SINGLE_PROCESS, Processes
 from attent.training.early_stopping import EarlyStopping
 from attent.training.loss import LossFunction, translation_loss
-from attent.training.memory import limit_heap
+from attent.training.memory import limit_heap_fragmentation
 from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done
 from attent.training.progress import Log, Meter, Progress, SilentProgress
 from attent.training.settings import TrainingSettings
@@ -160,7 +160,7 @@ class Training:
         self.average = WeightAverage(self.parameters, settings)
         torch.manual_seed(settings.seed)
         if self.device.type == "cpu":
-            limit_heap()
+            limit_heap_fragmentation()
         size = BatchSize(settings.batch_pairs, settings.batch_tokens)
         processes.check_same_data(data)
         state = restore(checkpoints, self.module, self.optimizer, self.average, processes)
@@ -173,7 +173,7 @@ class Training:
         initial = TrainingState(pace=config, device=self.device.type, processes=processes.world_size, sharded=processes.sharded)
         if state is None:
             state = initial
-            state.pace = self._fastest(data, size)
+            state.pace = self._autotune(data, size)
         else:
             for line in resume_messages(state, initial, settings):
                 progress.say(line)
@@ -184,7 +184,7 @@ class Training:
         self.meter = Meter(self.device, state.seconds)
         self.rate, self.is_stop_requested, self.seconds = 0.0, False, state.seconds
 
-    def _fastest(self, data: Examples[Any], size: BatchSize) -> ComputeConfig:
+    def _autotune(self, data: Examples[Any], size: BatchSize) -> ComputeConfig:
         """Return the fastest precision and threads for the first batch of a new run."""
         processes, settings = self.processes, self.settings
         batch = processes.next_part(data.stream(size, settings.seed))[0].to(self.device)
@@ -238,14 +238,14 @@ class Training:
         self.average.add(self.state.update)
         self.meter.add(self.processes.all_reduce(total), tokens)
 
-    def record(self, done: float | None = None) -> None:
+    def record(self, fraction_done: float | None = None) -> None:
         """Log and show the updates since the last record, if any."""
         if not self.meter.updates:
             return
         record = self.meter.record(self.state.update, self.rate)
         self.state.loss = record["loss"]
         self._log(record)
-        self._progress.show(record, self.fraction_done if done is None else done, self.batches.data.answer_name)
+        self._progress.show(record, self.fraction_done if fraction_done is None else fraction_done, self.batches.data.answer_name)
 
     def validate(self) -> None:
         """Validate the averaged weights."""
@@ -261,11 +261,11 @@ class Training:
         self._progress.say_scores(self.state.update, scores)
         self.early_stopping.step(self.state.update, scores)
 
-    def save(self, done: float | None = None) -> None:
+    def save(self, fraction_done: float | None = None) -> None:
         """Write a checkpoint, unless nothing has changed since the last one."""
         if not self.can_save or not self.has_unsaved:
             return
-        self.record(done)
+        self.record(fraction_done)
         self._check_weights_finite()
         self.state.place, self.state.seconds = self.batches.position, self.meter.seconds
         # A validation changes the state but no tensor.
@@ -286,7 +286,7 @@ class Training:
             if not bool(local.isfinite().all()):
                 raise AttentError(f"a weight is no longer finite at update {self.state.update}; a smaller learning_rate may help")
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> NoReturn:
         """Save after Ctrl-C, print how to resume, and raise KeyboardInterrupt."""
         self.save()
         self._progress.close()
@@ -310,7 +310,7 @@ class Training:
         self.model.eval()
         if not self.can_save:
             self.average.apply()
-        self.processes.restore_model(self.model)
+        self.processes.gather_weights_into(self.model)
         if self.checkpoints:
             best_update = self.checkpoints.publish(self.early_stopping.state)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)

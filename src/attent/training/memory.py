@@ -9,7 +9,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MMAP_BYTES, TRIM_BYTES = 4 * 2**20, 64 * 2**20
 
 
-def limit_heap() -> bool:
+def limit_heap_fragmentation() -> bool:
     """Have glibc map large tensors separately, so that batches of many shapes do not fragment the heap.
 
     By default glibc raises its mmap threshold to the largest tensor freed: measured on a model of 31 million parameters,

@@ -42,21 +42,21 @@ class Progress:
         self.is_terminal = self.stream.isatty()
         self.last_shown = float("-inf")
 
-    def show(self, record: Mapping[str, float], done: float, answer: str = "token") -> None:
+    def show(self, record: Mapping[str, float], fraction_done: float, unit: str = "token") -> None:
         """Show a record of the log.
 
         Args:
             record: see `Meter.record`.
-            done: the progress of training, 0 to 1, from which the remaining time is extrapolated.
-            answer: the unit that the loss is averaged over.
+            fraction_done: the progress of training, 0 to 1, from which the remaining time is extrapolated.
+            unit: what the loss is averaged over.
         """
         now = time.monotonic()
-        if not self.is_terminal and done < 1 and now - self.last_shown < LINE_INTERVAL:
+        if not self.is_terminal and fraction_done < 1 and now - self.last_shown < LINE_INTERVAL:
             return
         self.last_shown = now
-        remaining = format_duration(record["seconds"] * (1 / done - 1)) if done > 0 else "?"
+        remaining = format_duration(record["seconds"] * (1 / fraction_done - 1)) if fraction_done > 0 else "?"
         line = (
-            f"update {record['update']}  loss {record['loss']:.4f} nats/{answer}  {record['tokens_per_second']:,.0f} {answer}s/s  "
+            f"update {record['update']}  loss {record['loss']:.4f} nats/{unit}  {record['tokens_per_second']:,.0f} {unit}s/s  "
             f"rate {record['learning_rate']:.2e}  {format_duration(record['seconds'])} elapsed, {remaining} left"
         )
         # The escape clears the rest of a longer previous line.

@@ -61,7 +61,7 @@ class Sharded(ProcessGroup):
         # Gradients that are not reduced yet would need memory for the whole model.
         return nullcontext()
 
-    def full_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def gather_tensors(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         result: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
             # Every process takes part in gathering.
@@ -72,16 +72,16 @@ class Sharded(ProcessGroup):
 
     @contextmanager
     def full_parameters(self, model: Model) -> Iterator[None]:
-        self.restore_model(model)
+        self.gather_weights_into(model)
         try:
             yield
         finally:
             _empty(tensors_of(model))
 
-    def restore_model(self, model: Model) -> None:
+    def gather_weights_into(self, model: Model) -> None:
         weights = tensors_of(model)
         for name, tensor in self._sharded_weights.items():
-            full = self.full_tensors({name: tensor})
+            full = self.gather_tensors({name: tensor})
             if self.is_rank0:
                 weights[name].data = full[name].to(weights[name].device)
 
