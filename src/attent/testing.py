@@ -17,7 +17,7 @@ from attent.attention.arguments import row_sums
 from attent.attention.backends.row_tiles import some
 from attent.attention.base import Mask, Normalizer, Pairs, Position, Score, Weighting
 from attent.attention.call import Prepared
-from attent.attention.mask_info import can_split, for_sequence
+from attent.attention.mask_info import can_split_by_sequence, mask_for_sequence
 from attent.attention.masks import Table
 from attent.errors import ArgumentError, PartError, ShapeError
 
@@ -234,11 +234,11 @@ def _mask(trial: _Trial) -> None:
         visible = mask.visible_keys(call.pairs(rows))
         if visible is not None and (allowed[:, :, rows] & ~trial.shaped("visible_keys", visible, (trial.keys,), torch.bool)).any():
             trial.fail("visible_keys leaves out keys that one of its queries may see")
-    for sequence in range(trial.batch if can_split(mask, pairs) else 0):
+    for sequence in range(trial.batch if can_split_by_sequence(mask, pairs) else 0):
         keys = int(allowed[sequence].any(0).any(0).cumsum(0).argmax()) + 1
         positions = pairs.query_position[sequence : sequence + 1] if len(pairs.query_position) > 1 else pairs.query_position
         sequence_pairs = replace(pairs, key_index=pairs.key_index[:keys], query_position=positions)
-        sequence_mask, expected = for_sequence(mask, sequence, sequence_pairs), allowed[sequence : sequence + 1, ..., :keys]
+        sequence_mask, expected = mask_for_sequence(mask, sequence, sequence_pairs), allowed[sequence : sequence + 1, ..., :keys]
         part = torch.ones_like(expected) if sequence_mask is None else sequence_mask.allowed(sequence_pairs)
         trial.equal(f"for_sequence must mask sequence {sequence} as the batch does", part.expand_as(expected), expected)
 

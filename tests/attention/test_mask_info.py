@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attent.attention import attend, explain, mask_info, prepare
-from attent.attention.mask_info import additive
+from attent.attention.mask_info import additive_mask
 from attent.attention.masks import Causal, Padding, PerHead, Prefix, Window
 
 QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 11)
@@ -15,7 +15,7 @@ def test_keys_that_any_query_sees(monkeypatch: pytest.MonkeyPatch, tile: int) ->
     monkeypatch.setattr(mask_info, "CHUNK", tile)
 
     def keys(**arguments) -> list[list[int]] | None:
-        seen = mask_info.visible(prepare(QUERY, KEY, VALUE, **arguments).call)
+        seen = mask_info.visible_keys_of(prepare(QUERY, KEY, VALUE, **arguments).call)
         return None if seen is None else [part.nonzero().flatten().tolist() for part in seen[:, 0]]
 
     assert keys() is None
@@ -42,13 +42,13 @@ def test_keys_that_masks_tell_without_looking_are_those_that_are_seen(start, hid
     ):
         call = prepare(QUERY, KEY, VALUE, mask=mask, query_start=start, bias=bias).call
         expected = call.allowed(call.pairs()).any(-2).expand(2, 3, 7)
-        assert torch.equal(mask_info.visible(call).expand(2, 3, 7), expected), mask
+        assert torch.equal(mask_info.visible_keys_of(call).expand(2, 3, 7), expected), mask
 
 
 def test_what_all_queries_see_of_a_long_sequence_is_not_asked_pair_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Causal, "allowed", None)
     sequence = torch.zeros(10007, 2)
-    assert mask_info.visible(prepare(sequence, sequence, sequence, mask=Causal() & Window(3, 0)).call).all()
+    assert mask_info.visible_keys_of(prepare(sequence, sequence, sequence, mask=Causal() & Window(3, 0)).call).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -65,13 +65,13 @@ def test_hidden_keys_have_no_say_in_how_a_gaussian_is_computed(dtype: torch.dtyp
 
 
 def test_nothing_hidden_adds_nothing() -> None:
-    assert additive(None, None, torch.float32) == (None, None)
-    assert additive(torch.ones(1, 1, 2, 3, dtype=torch.bool), None, torch.float32) == (None, None)
+    assert additive_mask(None, None, torch.float32) == (None, None)
+    assert additive_mask(torch.ones(1, 1, 2, 3, dtype=torch.bool), None, torch.float32) == (None, None)
 
 
 def test_a_mask_is_minus_infinity_and_a_row_that_sees_nothing_is_open() -> None:
     allowed = torch.tensor([[True, False], [False, False]])
-    term, dead = additive(allowed, None, torch.float64)
+    term, dead = additive_mask(allowed, None, torch.float64)
     assert term is not None
     assert dead is not None
     assert term.dtype == torch.float64
@@ -81,15 +81,17 @@ def test_a_mask_is_minus_infinity_and_a_row_that_sees_nothing_is_open() -> None:
 
 def test_a_bias_joins_it_and_its_infinities_are_the_masks() -> None:
     bias = torch.tensor([[1.0, 2.0], [-torch.inf, 3.0]])
-    term, dead = additive(torch.tensor([[True, False], [False, True]]), bias, torch.float32)
+    term, dead = additive_mask(torch.tensor([[True, False], [False, True]]), bias, torch.float32)
     assert term is not None
     assert dead is None
     assert term.tolist() == [[1.0, -torch.inf], [-torch.inf, 3.0]]
-    term, _ = additive(None, torch.tensor([[1.0, 2.0]]), torch.float32)
+    term, _ = additive_mask(None, torch.tensor([[1.0, 2.0]]), torch.float32)
     assert term is not None
     assert term.tolist() == [[1.0, 2.0]]
     # a row hidden by its bias alone
-    term, dead = additive(torch.tensor([[False, False], [True, True]]), torch.tensor([[-torch.inf, -torch.inf], [1.0, 2.0]]), torch.float32)
+    term, dead = additive_mask(
+        torch.tensor([[False, False], [True, True]]), torch.tensor([[-torch.inf, -torch.inf], [1.0, 2.0]]), torch.float32
+    )
     assert term is not None
     assert dead is not None
     assert term.tolist() == [[0.0, 0.0], [1.0, 2.0]]

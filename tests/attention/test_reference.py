@@ -89,7 +89,7 @@ def test_values_of_another_width_and_no_keys_at_all() -> None:
 
 def test_emptying_hidden_keys() -> None:
     side = LoweredSide(torch.full((2, 1, 3, 2), torch.nan), torch.full((2, 1, 3), torch.nan))
-    key, value = reference.without_hidden(torch.tensor([True, False, True]), side, torch.full((2, 1, 3, 5), torch.nan))
+    key, value = reference.zero_hidden_keys(torch.tensor([True, False, True]), side, torch.full((2, 1, 3, 5), torch.nan))
     for tensor in (key.features, key.bias, value):
         assert torch.equal(
             tensor.isnan().flatten(3).any(-1)[0, 0] if tensor.dim() == 4 else tensor.isnan()[0, 0], torch.tensor([1, 0, 1]) > 0

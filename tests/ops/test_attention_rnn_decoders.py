@@ -50,7 +50,7 @@ def learnt(
 ) -> list[Tensor]:
     """The output over a whole target, and the gradients of everything."""
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        found = decoder.forced(embedded, Memory(memory, lengths))
+        found = decoder.teacher_forced(embedded, Memory(memory, lengths))
     return [found, *torch.autograd.grad(found, [memory, embedded, *decoder.parameters()], wanted.to(found.dtype))]
 
 
@@ -135,11 +135,11 @@ def test_only_what_is_needed_gets_gradients(kind: dict[str, Any]) -> None:
     decoder, (memory, embedded, wanted) = decoder_of(kind), of_random_numbers()
     for parameter in decoder.recurrent.parameters():
         parameter.requires_grad_(False)
-    output = decoder.forced(embedded.detach(), Memory(memory.detach(), LENGTHS))
+    output = decoder.teacher_forced(embedded.detach(), Memory(memory.detach(), LENGTHS))
     score = decoder.cross_attention.score
     found = torch.autograd.grad(output, list(score.parameters()), wanted)
     exact = copy.deepcopy(decoder).double()
-    output = exact.forced(embedded.detach().double(), Memory(memory.detach().double(), LENGTHS))
+    output = exact.teacher_forced(embedded.detach().double(), Memory(memory.detach().double(), LENGTHS))
     for ours, right in zip(
         found, torch.autograd.grad(output, list(exact.cross_attention.score.parameters()), wanted.double()), strict=True
     ):

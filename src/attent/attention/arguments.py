@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attent.attention import choices
 from attent.attention.base import LoweredSide, Mask, Normalizer, Position, Score, Weighting
 from attent.attention.call import Call, Prepared
-from attent.attention.mask_info import visible
+from attent.attention.mask_info import visible_keys_of
 from attent.attention.masks.padding import Padding
 from attent.attention.masks.table import Table
 from attent.attention.normalizers import NORMALIZERS
@@ -53,16 +53,16 @@ def prepare(
     query, features, value = _with_one_dtype(query, features, value, lowered=lowered)
     axes = query.dim()
     if axes != 4 or features.dim() != 4 or value.dim() != 4:
-        with_four_axes = [four_axes(tensor) for tensor in (query, features, value)]
+        with_four_axes = [as_four_axes(tensor) for tensor in (query, features, value)]
         _check_axes(query, value if lowered else features, value)
         query, features, value = with_four_axes
     required = (query.shape, features.shape, value.shape, query.dtype, query.device, axes, score, normalizer, mask)
     has_options = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
     # torch.compile does not trace through an lru_cache
     if not has_options and _are_names(score, normalizer, mask) and not torch.compiler.is_compiling():
-        return Prepared(_score_for_inputs(_cached_call(*required), query, features), query, LoweredSide(features), value)
+        return Prepared(_with_score_for_inputs(_cached_call(*required), query, features), query, LoweredSide(features), value)
     position = choices.position(position)
-    call = _call(
+    call = _build_call(
         *required, lowered=lowered, bias=bias, soft_cap=soft_cap, position=position,
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed,
     )  # fmt: skip
@@ -72,7 +72,7 @@ def prepare(
         features = features if lowered else position.rotate(features, pairs.key_index[None])
     if isinstance(key, LoweredSide):
         return Prepared(call, query, key._replace(features=features), value)
-    return Prepared(_score_for_inputs(call, query, features), query, LoweredSide(features), value)
+    return Prepared(_with_score_for_inputs(call, query, features), query, LoweredSide(features), value)
 
 
 def _are_names(score: object, normalizer: object, mask: object) -> bool:
@@ -80,12 +80,12 @@ def _are_names(score: object, normalizer: object, mask: object) -> bool:
     return all(isinstance(part, str) and ":" not in part for part in (score, normalizer, "" if mask is None else mask))
 
 
-def _score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
+def _with_score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
     """Return the call with `Score.for_inputs`, if the numbers of queries and keys can be read before anything is computed."""
     if type(call.score).for_inputs is Score.for_inputs or call.is_empty or call.device.type != "cpu" or not is_readable(query):
         return call
     score = call.score.for_inputs(query, key)
-    if score is not call.score and (visible_keys := visible(call)) is not None:
+    if score is not call.score and (visible_keys := visible_keys_of(call)) is not None:
         # ask again without the keys that no query sees
         if visible_keys.shape[1] not in (1, key.shape[1]):
             visible_keys = visible_keys.unflatten(1, (key.shape[1], -1)).any(2)
@@ -93,7 +93,7 @@ def _score_for_inputs(call: Call, query: Tensor, key: Tensor) -> Call:
     return call if score is call.score else replace(call, score=score)
 
 
-def _call(
+def _build_call(
     query: torch.Size,
     key: torch.Size,
     value: torch.Size,
@@ -129,11 +129,11 @@ def _call(
     call = Call(
         score=score,
         normalizer=normalizer,
-        mask=_mask(mask, lengths, axes, full),
+        mask=_build_mask(mask, lengths, axes, full),
         bias=None if bias is None else _bias_with_four_axes(bias, axes, full),
         soft_cap=soft_cap,
         position=position if position is not None and position.biases else None,
-        start=first_position(query_start, lengths, batch, queries, keys),
+        start=first_query_position(query_start, lengths, batch, queries, keys),
         dropout=dropout,
         seed=seed,
         batch=batch,
@@ -154,10 +154,10 @@ def _call(
 
 
 # Names and shapes alone determine a call.
-_cached_call = lru_cache(maxsize=256)(_call)
+_cached_call = lru_cache(maxsize=256)(_build_call)
 
 
-def _mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]) -> Mask | None:
+def _build_mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: int, shape: tuple[int, int, int, int]) -> Mask | None:
     if isinstance(mask, Tensor):
         table = mask[:, None] if mask.dim() == 3 and axes == 3 else mask
         if table.dim() not in (2, 4):
@@ -211,7 +211,7 @@ def _check_axes(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ShapeError(f"query, key and value must have the same number of axes, for leading axes are not broadcast, got {shapes}")
 
 
-def four_axes(tensor: Tensor) -> Tensor:
+def as_four_axes(tensor: Tensor) -> Tensor:
     """Return a tensor with four, three or two axes as (B, H, T, D)."""
     if tensor.dim() == 4:
         return tensor
@@ -264,15 +264,15 @@ def lengths_within(lengths: object, keys: int) -> Tensor:
     return lengths
 
 
-def _bias_with_four_axes(bias: object, axes: int, full: tuple[int, int, int, int]) -> Tensor:
+def _bias_with_four_axes(bias: object, axes: int, scores_shape: tuple[int, int, int, int]) -> Tensor:
     """Return a bias as (B|1, H|1, Tq|1, Tk|1) for scores (B, H, Tq, Tk) of the full shape."""
     if not isinstance(bias, Tensor):
         raise ArgumentError(f"bias must be a tensor, got {bias!r}")
     if not bias.is_floating_point():
         raise DTypeError(f"bias must be floating point, got {bias.dtype}; a boolean belongs to mask")
     result = bias[:, None] if bias.dim() == 3 and axes == 3 else bias[None, None] if bias.dim() == 2 else bias
-    if result.dim() != 4 or any(size not in (1, expected) for size, expected in zip(result.shape, full, strict=True)):
-        raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {full}, got {tuple(bias.shape)}")
+    if result.dim() != 4 or any(size not in (1, expected) for size, expected in zip(result.shape, scores_shape, strict=True)):
+        raise ShapeError(f"bias must be (B|1, H|1, Tq|1, Tk|1) = {scores_shape}, got {tuple(bias.shape)}")
     return result
 
 
@@ -303,7 +303,7 @@ def row_sums(weights: Tensor) -> tuple[float, float, float]:
     return float(sums.min()), float(sums.max()), float(weights.detach().min())
 
 
-def first_position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
+def first_query_position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
     """Return the first query's position: as given, or such that the last query is at the last key's."""
     if start is None:
         return keys - queries if lengths is None else lengths - queries

@@ -298,7 +298,7 @@ class Mask(FormerNames):
             return repr(self)
 
 
-def any_visible(masks: Iterable[Mask], pairs: Pairs) -> Tensor | None:
+def keys_visible_in_any(masks: Iterable[Mask], pairs: Pairs) -> Tensor | None:
     """Return the keys that any of the masks shows, as `Mask.visible_keys`; a mask that cannot tell shows its whole range."""
     masks = list(masks)
     visible = [mask.visible_keys(pairs) for mask in masks]
@@ -368,7 +368,7 @@ class Or(_Join):
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
         """Unite the keys."""
-        return any_visible((self.left, self.right), pairs)
+        return keys_visible_in_any((self.left, self.right), pairs)
 
     def __repr__(self) -> str:
         return f"({self.left!r} | {self.right!r})"

@@ -66,11 +66,11 @@ class Call:
         allowed = None if self.mask is None else self.mask.allowed(pairs)
         if self.bias is not None:
             # −∞ is how a bias hides a pair; said here, it cannot make a row NaN
-            seen = self.bias_of(pairs, self.bias) != -torch.inf
+            seen = self.bias_at_pairs(pairs, self.bias) != -torch.inf
             allowed = seen if allowed is None else allowed & seen
         return allowed
 
-    def bias_of(self, pairs: Pairs, bias: Tensor) -> Tensor:
+    def bias_at_pairs(self, pairs: Pairs, bias: Tensor) -> Tensor:
         """The part of a bias tensor that belongs to these pairs."""
         if bias.shape[3] != 1 and len(pairs.key_index) != self.keys:
             bias = bias[..., pairs.key_index]

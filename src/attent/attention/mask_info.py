@@ -24,7 +24,7 @@ class AdditiveMask(NamedTuple):
     fully_masked: Tensor | None
 
 
-def additive(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> AdditiveMask:
+def additive_mask(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> AdditiveMask:
     """Merge a mask and a bias into one term of this type, −∞ where a pair may not attend: on a CPU ten times as fast as filling in.
 
     In the term a fully masked row sees every key; set its result to zero afterwards.
@@ -53,11 +53,11 @@ def key_bounds(call: Call, *, exact: bool = False) -> tuple[Tensor, Tensor] | No
     return begin.masked_fill(is_empty, call.keys), end.masked_fill(is_empty, 0)
 
 
-def visible(call: Call) -> Tensor | None:
+def visible_keys_of(call: Call) -> Tensor | None:
     """Return which keys any query sees, (B|1, H|1, Tk); None if no key is hidden."""
     if call.bias is not None and call.bias.shape[2] != 1:
-        return _visible_by_pairs(call, call.allowed)
-    keys = None if call.mask is None else _visible_by_mask(call, call.mask)
+        return _visible_keys_by_pairs(call, call.allowed)
+    keys = None if call.mask is None else _visible_keys_by_mask(call, call.mask)
     if call.bias is None:
         return keys
     # a bias that is the same for every query hides whole keys
@@ -65,13 +65,13 @@ def visible(call: Call) -> Tensor | None:
     return finite if keys is None else keys & finite
 
 
-def _visible_by_mask(call: Call, mask: Mask) -> Tensor | None:
+def _visible_keys_by_mask(call: Call, mask: Mask) -> Tensor | None:
     if isinstance(mask, Or):
-        left, right = _visible_by_mask(call, mask.left), _visible_by_mask(call, mask.right)
+        left, right = _visible_keys_by_mask(call, mask.left), _visible_keys_by_mask(call, mask.right)
         return left | right if left is not None and right is not None else None
     key_range = mask.key_range(call.pairs())
     if key_range is None or not key_range.exact or not call.queries:
-        return _visible_by_pairs(call, mask.allowed)
+        return _visible_keys_by_pairs(call, mask.allowed)
     # count +1 where a range begins and −1 where it ends; a key is visible where the running sum is positive
     begin, end = (bound.clamp(0, call.keys)[..., 0] for bound in key_range[:2])
     begin, end = torch.broadcast_tensors(begin, torch.maximum(begin, end))
@@ -81,7 +81,7 @@ def _visible_by_mask(call: Call, mask: Mask) -> Tensor | None:
     return counts[..., :-1].cumsum(-1) > 0
 
 
-def _visible_by_pairs(call: Call, allowed: Callable[[Pairs], Tensor | None]) -> Tensor | None:
+def _visible_keys_by_pairs(call: Call, allowed: Callable[[Pairs], Tensor | None]) -> Tensor | None:
     total, step = None, max(CHUNK // max(call.batch * call.heads * call.keys, 1), 2)
     for first in range(0, call.queries, step):
         rows = range(first, min(first + step, call.queries))
@@ -95,20 +95,20 @@ def _visible_by_pairs(call: Call, allowed: Callable[[Pairs], Tensor | None]) -> 
     return total
 
 
-def can_split(mask: Mask, pairs: Pairs) -> bool:
+def can_split_by_sequence(mask: Mask, pairs: Pairs) -> bool:
     """Return whether each sequence of a batch can be masked alone without looking at every pair of the others."""
     if isinstance(mask, And):
-        return can_split(mask.left, pairs) and can_split(mask.right, pairs)
+        return can_split_by_sequence(mask.left, pairs) and can_split_by_sequence(mask.right, pairs)
     if type(mask).for_sequence is not Mask.for_sequence:
         return True
     key_range = mask.key_range(pairs)
     return key_range is not None and key_range.exact
 
 
-def for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
+def mask_for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
     """Return the mask of one sequence, given its pairs with the keys that it needs; None if it hides none of these."""
     if isinstance(mask, And):
-        left, right = for_sequence(mask.left, sequence, pairs), for_sequence(mask.right, sequence, pairs)
+        left, right = mask_for_sequence(mask.left, sequence, pairs), mask_for_sequence(mask.right, sequence, pairs)
         return left & right if left is not None and right is not None else left if right is None else right
     own = mask.for_sequence(sequence)
     if own is not None:

@@ -45,10 +45,10 @@ def steps(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> dict[st
         call.repeat_kv(value).to(call.accumulation_dtype),
     )
     if allowed is not None:
-        lowered_key, value = without_hidden(allowed.any(-2), lowered_key, value)
+        lowered_key, value = zero_hidden_keys(allowed.any(-2), lowered_key, value)
     if call.lowered:
         lowered_query = call.score.lower_query(lowered_query.features, lowered_key.center)
-    return steps_of(call, pairs, lowered_query, lowered_key, value, allowed, lowered=call.lowered)
+    return steps_for_pairs(call, pairs, lowered_query, lowered_key, value, allowed, lowered=call.lowered)
 
 
 def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     return steps(call, query, key, value)["output"].to(call.dtype)
 
 
-def steps_of(
+def steps_for_pairs(
     call: Call,
     pairs: Pairs,
     query: LoweredSide,
@@ -72,7 +72,7 @@ def steps_of(
     Both sides are raw or both lowered, in the accumulation type, with keys repeated for every head and hidden keys set to zero.
     `score_lowered` replaces the score's own function of two lowered sides.
     """
-    intermediates = weights_of(call, pairs, query, key, allowed, lowered=lowered, score_lowered=score_lowered)
+    intermediates = steps_to_weights(call, pairs, query, key, allowed, lowered=lowered, score_lowered=score_lowered)
     weights = intermediates["weights"]
     if call.dropout and call.seed is not None:
         keep = keep_mask(pairs.query_index, pairs.key_index, pairs.heads, call.batch, call.dropout, call.seed)
@@ -81,7 +81,7 @@ def steps_of(
     return intermediates
 
 
-def weights_of(
+def steps_to_weights(
     call: Call,
     pairs: Pairs,
     query: LoweredSide,
@@ -97,7 +97,7 @@ def weights_of(
     )
     if call.soft_cap is not None:
         intermediates["capped"] = call.soft_cap * torch.tanh(_last(intermediates) / call.soft_cap)
-    bias = _bias(call, pairs)
+    bias = _bias_at_pairs(call, pairs)
     if bias is not None:
         intermediates["biased"] = _last(intermediates) + bias
     if allowed is not None:
@@ -115,7 +115,7 @@ def exact_keys(call: Call, key: LoweredSide) -> LoweredSide:
     return call.repeat_kv_side(key).map(lambda part: part.to(call.accumulation_dtype))
 
 
-def without_hidden(visible: Tensor, key: LoweredSide, value: Tensor) -> tuple[LoweredSide, Tensor]:
+def zero_hidden_keys(visible: Tensor, key: LoweredSide, value: Tensor) -> tuple[LoweredSide, Tensor]:
     """Set keys and values to zero that no query sees, so that none of their numbers, not even NaN, can leak.
 
     Args:
@@ -136,10 +136,10 @@ def without_hidden(visible: Tensor, key: LoweredSide, value: Tensor) -> tuple[Lo
     )
 
 
-def _bias(call: Call, pairs: Pairs) -> Tensor | None:
+def _bias_at_pairs(call: Call, pairs: Pairs) -> Tensor | None:
     bias = None
     if call.bias is not None:
-        bias = call.bias_term(call.bias_of(pairs, call.bias))
+        bias = call.bias_term(call.bias_at_pairs(pairs, call.bias))
     if call.position is not None:
         term = call.position.bias(pairs).to(call.accumulation_dtype)
         bias = term if bias is None else bias + term

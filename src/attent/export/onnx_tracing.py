@@ -19,7 +19,7 @@ from attent.ops import rnn
 
 # The function `attend` hides the module of the same name.
 attend: Any = import_module("attent.attention.attend")
-_first_position, _all_steps = arguments.first_position, rnn.all_steps
+_first_position, _all_steps = arguments.first_query_position, rnn.all_steps
 
 
 @contextmanager
@@ -29,12 +29,12 @@ def tracing() -> Iterator[None]:
     A graph is for all shapes, while the choice of an implementation depends on them; and ONNX does not have our kernels.
     """
     implementations = attend.IMPLEMENTATIONS
-    attend.IMPLEMENTATIONS, arguments.first_position = {"graph": sys.modules[__name__]}, _position
+    attend.IMPLEMENTATIONS, arguments.first_query_position = {"graph": sys.modules[__name__]}, _position
     rnn.all_steps = traced_all_steps
     try:
         yield
     finally:
-        attend.IMPLEMENTATIONS, arguments.first_position = implementations, _first_position
+        attend.IMPLEMENTATIONS, arguments.first_query_position = implementations, _first_position
         rnn.all_steps = _all_steps
 
 
@@ -54,7 +54,7 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     if call.lowered:
         query_side = call.score.lower_query(query_side.features, key_side.center)
     value = call.repeat_kv(value).to(call.accumulation_dtype)
-    return reference.steps_of(call, pairs, query_side, key_side, value, allowed, lowered=call.lowered)["output"].to(call.dtype)
+    return reference.steps_for_pairs(call, pairs, query_side, key_side, value, allowed, lowered=call.lowered)["output"].to(call.dtype)
 
 
 def _sees_all(call: Call) -> bool:
@@ -66,7 +66,7 @@ def _sees_all(call: Call) -> bool:
 
 
 def _position(start: object, lengths: Tensor | None, batch: int, queries: int, keys: int) -> int | Tensor:
-    """Return `arguments.first_position`; a tensor (1,) if the number is known only when the graph runs."""
+    """Return `arguments.first_query_position`; a tensor (1,) if the number is known only when the graph runs."""
     position = _first_position(start, lengths, batch, queries, keys)
     return torch.full((1,), cast(int, position), dtype=torch.int64) if isinstance(position, torch.SymInt) else position
 

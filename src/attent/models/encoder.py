@@ -12,7 +12,7 @@ from attent.layers.dropout import Dropout
 from attent.layers.embeddings import TokenEmbedding, VectorEmbedding
 from attent.models.model import Model
 from attent.models.settings import EncoderSettings
-from attent.models.transformer_layers import Encoder, positions
+from attent.models.transformer_layers import Encoder, build_positions
 from attent.ops import packed_linear
 from attent.types import Features, Lengths
 
@@ -40,7 +40,7 @@ class EncoderModel(Model):
         self.settings = settings
         self.embedding = (TokenEmbedding if settings.input == "tokens" else VectorEmbedding)(inputs, settings.width)
         self.cls = nn.Parameter(torch.randn(settings.width)) if settings.cls else None
-        self.positions = positions(settings)
+        self.positions = build_positions(settings)
         self.dropout = Dropout(settings.dropout)
         self.encoder = Encoder(settings)
         self.to_logits = nn.Linear(settings.width, outputs, bias=settings.output_bias)

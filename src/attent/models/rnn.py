@@ -80,7 +80,7 @@ class RNN(EncoderDecoder[RnnState]):
         return Memory(self.context_dropout(self.norm(features)), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
-        return self.output_dropout(self.decoder.forced(self.embedding_dropout(self.target_embedding(tokens)), memory))
+        return self.output_dropout(self.decoder.teacher_forced(self.embedding_dropout(self.target_embedding(tokens)), memory))
 
     def start(self, memory: Memory) -> RnnState:
         return self.decoder.start(memory)

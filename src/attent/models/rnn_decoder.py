@@ -91,7 +91,7 @@ class RnnDecoder(nn.Module, ABC):
         Row t of the attention's map belongs to the token that step t produces.
         """
 
-    def forced(self, embedded: Features, memory: Memory) -> Features:
+    def teacher_forced(self, embedded: Features, memory: Memory) -> Features:
         """Return the output of a whole target, given its embedded tokens (B, T, embedding_width)."""
         return self(embedded, self.start(memory))[0]
 
@@ -157,16 +157,16 @@ class AttendingDecoder(RnnDecoder):
 
     @abstractmethod
     def fused(self, embedded: Features, source: Source, layers: list[Layer]) -> Features:
-        """Return `forced` of an attention and recurrent layers, by `attent.ops.attention_rnn`."""
+        """Return `teacher_forced` of an attention and recurrent layers, by `attent.ops.attention_rnn`."""
 
-    def forced(self, embedded: Features, memory: Memory) -> Features:
-        reference = partial(super().forced, embedded, memory)
+    def teacher_forced(self, embedded: Features, memory: Memory) -> Features:
+        reference = partial(super().teacher_forced, embedded, memory)
         if not self.training or not self.has_fused_form or is_watched():
             return reference()
         inputs = embedded, memory.features
-        return attention_rnn.decode(lambda: self.fused(embedded, *self._operands(memory)), reference, inputs, self.parameters())
+        return attention_rnn.decode(lambda: self.fused(embedded, *self._fused_operands(memory)), reference, inputs, self.parameters())
 
-    def _operands(self, memory: Memory) -> tuple[Source, list[Layer]]:
+    def _fused_operands(self, memory: Memory) -> tuple[Source, list[Layer]]:
         parameters, values = self.cross_attention.fused_parameters, memory.features.to(autocast_dtype(memory.features))
         assert parameters is not None
         source = Source(values, self.cross_attention.score.lower_key(values).features, memory.lengths, *parameters)

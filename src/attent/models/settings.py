@@ -108,10 +108,12 @@ class StackSettings(PresetSettings):
         if self.key_value_heads is not None and self.heads % self.key_value_heads:
             raise ValueError(f"key_value_heads must divide heads = {self.heads}, got {self.key_value_heads}")
         if self.position == "rotary" and (head_width := self.width // self.heads) % 2:
-            raise ValueError(f"rotary positions need pairs of features, and heads = {self.heads} have {head_width} each: {self._advice()}")
+            raise ValueError(
+                f"rotary positions need pairs of features, and heads = {self.heads} have {head_width} each: {self._heads_advice()}"
+            )
         return self
 
-    def _advice(self) -> str:
+    def _heads_advice(self) -> str:
         """Return advice for heads of an odd width: the nearest number of heads of an even one."""
         groups = self.key_value_heads or 1
         counts = [heads for heads in range(1, self.width + 1) if not (self.width % (2 * heads) or heads % groups)]

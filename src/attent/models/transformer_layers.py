@@ -21,7 +21,7 @@ from attent.models.settings import EncoderSettings, StackSettings, TransformerSe
 from attent.types import Features, Lengths, Tokens
 
 
-def attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
+def build_attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
     """Build an attention sub-layer; relative and rotary positions exist in self-attention only."""
     has_position = to_self and settings.position not in ("sinusoidal", "learned", "none")
     layer = MultiHeadAttention(
@@ -40,17 +40,17 @@ def attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
     return layer
 
 
-def residual(settings: StackSettings) -> Residual:
+def build_residual(settings: StackSettings) -> Residual:
     """Build the residual connection of a sub-layer."""
     return Residual(settings.width, settings.norm, settings.dropout)
 
 
-def final_norm(settings: StackSettings) -> nn.Module:
+def build_final_norm(settings: StackSettings) -> nn.Module:
     """Build the norm at the end of a stack, which only pre-norm needs."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 
-def positions(settings: StackSettings) -> Sinusoidal | Learned | None:
+def build_positions(settings: StackSettings) -> Sinusoidal | Learned | None:
     """Build the positions that are added to embeddings; None if there are none or attention has them."""
     match settings.position:
         case "sinusoidal":
@@ -67,7 +67,7 @@ class Embedding(nn.Module):
     def __init__(self, tokens: TokenEmbedding, settings: TransformerSettings) -> None:
         super().__init__()
         self.tokens = tokens
-        self.positions = positions(settings)
+        self.positions = build_positions(settings)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tokens, start: int | Tensor = 0) -> Features:
@@ -91,9 +91,9 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, settings: StackSettings) -> None:
         super().__init__()
-        self.self_attention = attention(settings, to_self=True)
+        self.self_attention = build_attention(settings, to_self=True)
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
-        self.around_attention, self.around_feed_forward = residual(settings), residual(settings)
+        self.around_attention, self.around_feed_forward = build_residual(settings), build_residual(settings)
 
     def forward(self, stream: Stream, lengths: Lengths) -> Stream:
         """Transform features (B, T, E); keys at positions from lengths (B,) on are hidden."""
@@ -113,10 +113,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
-        self.self_attention = attention(settings, to_self=True)
-        self.cross_attention = attention(settings, to_self=False)
+        self.self_attention = build_attention(settings, to_self=True)
+        self.cross_attention = build_attention(settings, to_self=False)
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
-        self.around_self, self.around_cross, self.around_feed_forward = (residual(settings) for _ in range(3))
+        self.around_self, self.around_cross, self.around_feed_forward = (build_residual(settings) for _ in range(3))
 
     def forward(
         self, stream: Stream, target: KeyValueCache | None, source: KeyValueCache | Tensor, lengths: Lengths
@@ -150,7 +150,7 @@ class Encoder(nn.Module):
     def __init__(self, settings: TransformerSettings | EncoderSettings) -> None:
         super().__init__()
         self.layers = cast(Sequence[EncoderLayer], nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers)))
-        self.norm = final_norm(settings)
+        self.norm = build_final_norm(settings)
 
     def forward(self, features: Features, lengths: Lengths) -> Memory:
         """Encode an embedded source (B, Tk, E) of which lengths (B,) are real."""
@@ -166,7 +166,7 @@ class Decoder(nn.Module):
     def __init__(self, settings: TransformerSettings) -> None:
         super().__init__()
         self.layers = cast(Sequence[DecoderLayer], nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers)))
-        self.norm = final_norm(settings)
+        self.norm = build_final_norm(settings)
 
     def forward(
         self,

@@ -27,6 +27,7 @@ from attent.models.model import Memory
 from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
+from attent.types import Features, Lengths, Tokens
 
 S = TypeVar("S")
 
@@ -64,20 +65,20 @@ def pack(stack: Encoder | Decoder) -> PackedStack:
     flags = isinstance(stack.norm, nn.LayerNorm), feed_forward.activation is F.gelu
     sizes = feed_forward.widen.in_features, *heads, feed_forward.widen.out_features, len(stack.layers), *flags
     scale = cast(DotScore, attention.score).scale(attention.key_width)
-    return PackedStack(packed_linear.packed_weights(stack, lambda: _pieces(stack)), sizes, (scale, _first_norm(layer).eps))
+    return PackedStack(packed_linear.packed_weights(stack, lambda: _packed_tensors(stack)), sizes, (scale, _first_norm(layer).eps))
 
 
 def _first_norm(layer: EncoderLayer | DecoderLayer) -> nn.LayerNorm:
     return (layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm
 
 
-def _pieces(stack: Encoder | Decoder) -> Iterator[Tensor]:
+def _packed_tensors(stack: Encoder | Decoder) -> Iterator[Tensor]:
     for layer in stack.layers:
         attention = layer.self_attention
         rotary_width = 0 if attention.position is None else attention.key_width
         projections = attention.query_projection, attention.key_projection, attention.value_projection
         yield from _norm(_first_norm(layer))
-        yield from packed_linear.panels(*_concatenated(projections, [rotary_width, rotary_width, 0]))
+        yield from packed_linear.panels(*_concatenate_projections(projections, [rotary_width, rotary_width, 0]))
         yield from _linear(attention.output)
         if isinstance(layer, DecoderLayer):
             yield from _norm(layer.around_cross.norm)
@@ -92,7 +93,7 @@ def _pieces(stack: Encoder | Decoder) -> Iterator[Tensor]:
     for layer in stack.layers:
         if isinstance(layer, DecoderLayer):
             projections = layer.cross_attention.key_projection, layer.cross_attention.value_projection
-            yield from packed_linear.panels(*_concatenated(projections, [0, 0]))
+            yield from packed_linear.panels(*_concatenate_projections(projections, [0, 0]))
 
 
 def _norm(norm: nn.LayerNorm) -> Iterator[Tensor]:
@@ -105,7 +106,7 @@ def _linear(layer: nn.Module | None) -> list[Tensor]:
     return packed_linear.panels(linear.weight, linear.bias)
 
 
-def _concatenated(projections: Sequence[nn.Linear], rotary_widths: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+def _concatenate_projections(projections: Sequence[nn.Linear], rotary_widths: Sequence[int]) -> tuple[Tensor, Tensor | None]:
     """Concatenate projections to one weight and bias; a rotary width is the head width of a projection to be rotated, else 0."""
 
     def concatenate(tensors: Sequence[Tensor]) -> Tensor:
@@ -138,10 +139,10 @@ def _cosine_and_sine(base: float, width: int, start: int, count: int, device: to
     return cosine, sine
 
 
-def encode(encoder: Encoder, embedding: Embedding, source: Tensor, lengths: Tensor) -> Tensor:
+def encode(encoder: Encoder, embedding: Embedding, source: Tokens, lengths: Lengths) -> Features:
     """Return the memory's features (B, Tk, E) of a right-padded source (B, Tk) of which lengths (B,) are real."""
 
-    def reference() -> Tensor:
+    def reference() -> Features:
         return encoder(embedding(source), lengths).features
 
     def operands() -> tuple[PackedStack, PackedEmbedding]:

@@ -58,8 +58,8 @@ def test_scattered_keys_are_gathered() -> None:
     assert all(keys(band) == [*range(8), *range(56, 64)] for band in found)
     some, gradient = found[0], torch.randn(1, 1, 16, 3)
     total = torch.zeros(1, 1, 64, 3)
-    some.add(total, gradient)
-    some.add(total, gradient)
+    some.add_key_gradient(total, gradient)
+    some.add_key_gradient(total, gradient)
     assert torch.equal(total[:, :, some.key_slice], 2 * gradient)
     assert total[:, :, 8:56].count_nonzero() == 0
 

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from attent.attention import attend, explain, prepare, reference
 from attent.attention.backends import block_sparse, dense, row_tiles, sdpa, select, tiled, varlen
-from attent.attention.backends.select import missing
+from attent.attention.backends.select import missing_capability
 from attent.attention.masks import Causal, Window
 from attent.attention.scores import Additive
 from attent.attention.weightings import GaussianWindow
@@ -28,12 +28,12 @@ def test_the_formula_is_left_when_its_table_outgrows_a_tile(monkeypatch: pytest.
     # 2·5·7 = 70 scores, and 11 numbers for each of them
     monkeypatch.setattr(row_tiles, "WHOLE", 1)
     monkeypatch.setattr(row_tiles, "TILE", 70)
-    assert select.slower("formula", dot) is None
-    assert select.slower("formula", additive) == "it would hold the whole table of scores, which tiles do not"
+    assert select.reason_to_skip("formula", dot) is None
+    assert select.reason_to_skip("formula", additive) == "it would hold the whole table of scores, which tiles do not"
     monkeypatch.setattr(row_tiles, "TILE", 69)
-    assert select.slower("formula", dot) is not None
+    assert select.reason_to_skip("formula", dot) is not None
     monkeypatch.setattr(row_tiles, "TILE", 770)
-    assert select.slower("formula", additive) is None
+    assert select.reason_to_skip("formula", additive) is None
 
 
 def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,24 +42,24 @@ def test_pytorchs_attention_is_left_where_a_mask_hides_most_and_a_bias_wants_a_g
     monkeypatch.setattr(block_sparse, "ROWS", 1)
     tensors, bias = [torch.randn(1, 1, 64, 3) for _ in range(3)], torch.zeros(1, 64, requires_grad=True)
     for mask, slow in ((Window(3, 0), True), (Window(31, 0), False), (Causal(), False), (None, False)):
-        reason = select.slower("sdpa", prepare(*tensors, mask=mask, bias=bias).call)
+        reason = select.reason_to_skip("sdpa", prepare(*tensors, mask=mask, bias=bias).call)
         assert (reason is not None) is slow
-        assert select.slower("sdpa", prepare(*tensors, mask=mask, bias=bias.detach()).call) is None
+        assert select.reason_to_skip("sdpa", prepare(*tensors, mask=mask, bias=bias.detach()).call) is None
     few = prepare(*(tensor[:, :, :63] for tensor in tensors), mask=Window(3, 0), bias=bias[:, :63]).call
-    assert select.slower("sdpa", few) is None
+    assert select.reason_to_skip("sdpa", few) is None
 
 
 def test_a_few_queries_take_the_plain_tanh() -> None:
     score, key = Additive(3, 3, 5), torch.randn(1, 1, 7, 3)
     for queries, slow in ((1, True), (3, True), (4, False)):
-        reason = select.slower("tanh", prepare(torch.randn(1, 1, queries, 3), key, key, score=score).call)
+        reason = select.reason_to_skip("tanh", prepare(torch.randn(1, 1, queries, 3), key, key, score=score).call)
         assert (reason == "fewer than 4 queries do not repay its exponentials of every key") is slow
 
 
 def test_long_sequences_and_single_queries_are_left_to_pytorch() -> None:
     def reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **arguments: Any) -> str | None:
         query, key = torch.zeros(1, 1, queries, 2, dtype=dtype), torch.zeros(1, 1, keys, 2, dtype=dtype)
-        return select.slower("short", prepare(query, key, key, **arguments).call)
+        return select.reason_to_skip("short", prepare(query, key, key, **arguments).call)
 
     assert reason(3, 5) == "fewer than 4 queries do not fill its registers"
     assert reason(4, 256) is reason(4, 256, torch.bfloat16) is reason(4, 2048, dropout=0.1, seed=1) is None
@@ -73,7 +73,7 @@ def test_long_sequences_and_single_queries_are_left_to_pytorch() -> None:
 
 def test_otherwise_none_is_left_for_speed() -> None:
     call = prepare(torch.randn(2, 5, 3), torch.randn(2, 7, 3), torch.randn(2, 7, 3)).call
-    assert select.slower("sdpa", call) is select.slower("tiled", call) is None
+    assert select.reason_to_skip("sdpa", call) is select.reason_to_skip("tiled", call) is None
 
 
 def contract() -> Any:
@@ -242,8 +242,8 @@ def test_a_backend_says_what_it_lacks() -> None:
     }
     for capability, arguments in needs.items():
         call = prepare(query, key, key, **arguments).call
-        assert missing(call, frozenset())
-        assert missing(call, frozenset({capability})) is None
+        assert missing_capability(call, frozenset())
+        assert missing_capability(call, frozenset({capability})) is None
     call = prepare(query, key, key, bias=bias).call
-    assert missing(call, frozenset({"bias"})) == "it has no gradient for a bias"
-    assert missing(call, frozenset({"bias", "bias gradient"})) is None
+    assert missing_capability(call, frozenset({"bias"})) == "it has no gradient for a bias"
+    assert missing_capability(call, frozenset({"bias", "bias gradient"})) is None

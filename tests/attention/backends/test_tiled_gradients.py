@@ -53,7 +53,7 @@ def test_gradients_reach_everything_in_place(name: str, monkeypatch: pytest.Monk
     for implementation in ("formula", "tiled"):
         if implementation == "tiled":
             # the short way must be the one that is taken
-            monkeypatch.setattr(tiled.Tiles, "checkpointed", None)
+            monkeypatch.setattr(tiled.Tiles, "checkpointed_context", None)
         context = attend(*leaves[:3], **arguments, implementation=implementation)
         outcomes.append([context, *torch.autograd.grad(context, leaves, up)])
     torch.testing.assert_close(*outcomes)

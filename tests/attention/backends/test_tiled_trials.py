@@ -37,16 +37,16 @@ def prepared(score: object) -> tuple[Call, row_tiles.Lowered]:
     ids=["products", "a layer", "differences", "gated", "dot", "tanh"],
 )
 def test_how_many_numbers_a_pair_takes(score: object, numbers: int | None) -> None:
-    found = tiled.per_pair_of(prepare(QUERY, KEY, VALUE, score=score))  # pyright: ignore[reportArgumentType]
+    found = tiled.measure_numbers_per_pair(prepare(QUERY, KEY, VALUE, score=score))  # pyright: ignore[reportArgumentType]
     assert found == numbers if numbers is None or found is None else abs(found - numbers) <= 1
 
 
 def test_nothing_is_thrown_and_nothing_kept() -> None:
     before = torch.get_rng_state()
-    tiled.per_pair_of(prepare(QUERY, KEY, VALUE, score=lambda query, key: query @ key.mT + torch.rand(())))
+    tiled.measure_numbers_per_pair(prepare(QUERY, KEY, VALUE, score=lambda query, key: query @ key.mT + torch.rand(())))
     assert torch.equal(torch.get_rng_state(), before)
     with torch.inference_mode():
-        assert tiled.per_pair_of(prepare(QUERY, KEY, VALUE, score=lambda query, key: query @ key.mT)) is None
+        assert tiled.measure_numbers_per_pair(prepare(QUERY, KEY, VALUE, score=lambda query, key: query @ key.mT)) is None
 
 
 def leaves_of(between: Callable[[LoweredSide, LoweredSide], Tensor]) -> list[Tensor] | None:
@@ -55,7 +55,7 @@ def leaves_of(between: Callable[[LoweredSide, LoweredSide], Tensor]) -> list[Ten
     def tile(query: LoweredSide, key: LoweredSide, value: Tensor, band: Band) -> Tensor:
         return between(query, key).softmax(-1) @ value
 
-    return tiled.other_leaves(tile, call, lowered, Band(range(5), range(37)))
+    return tiled.captured_leaves(tile, call, lowered, Band(range(5), range(37)))
 
 
 def test_the_leaves_that_a_score_uses() -> None:
@@ -77,7 +77,7 @@ def test_what_was_computed_before_or_by_chance_is_beyond_it() -> None:
 def test_a_learnt_position_is_found() -> None:
     position = RelativeBias(3)
     call, *tensors = prepare(QUERY, KEY, VALUE, position=position)
-    found = tiled.other_leaves(
+    found = tiled.captured_leaves(
         lambda query, key, value, band: (call.score.score_lowered(query, key) + position.bias(call.pairs(*band.pairs_of(call)))) @ value,
         call, row_tiles.lower(call, *tensors), Band(range(5), range(37)),
     )  # fmt: skip

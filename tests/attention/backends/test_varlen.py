@@ -43,7 +43,7 @@ def given(key_heads: int = H) -> list[Tensor]:
 @pytest.mark.parametrize("key_heads", [1, H])
 def test_each_alone_is_all_together(name: str, key_heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tensors, outcomes = given(key_heads), []
-    needed = select.varlen_ends(prepare(*tensors, **CASES[name]).call)
+    needed = select.varlen_key_counts(prepare(*tensors, **CASES[name]).call)
     assert needed is not None
     assert needed[2] == 0
     for worth in (1, 10**9):
@@ -90,7 +90,7 @@ def test_hidden_nan_stays_hidden() -> None:
     ],
 )
 def test_what_is_computed_together(arguments: dict[str, Any]) -> None:
-    assert select.varlen_ends(prepare(*given(), **arguments).call) is None
+    assert select.varlen_key_counts(prepare(*given(), **arguments).call) is None
 
 
 def test_little_padding_is_computed_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,4 +98,4 @@ def test_little_padding_is_computed_with(monkeypatch: pytest.MonkeyPatch) -> Non
     # three keys of padding, for five queries of two heads
     for worth, split in ((10, True), (11, False)):
         monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": worth, "tanh": 1})
-        assert (select.varlen_ends(call) is not None) is split
+        assert (select.varlen_key_counts(call) is not None) is split

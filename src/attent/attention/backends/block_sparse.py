@@ -47,7 +47,7 @@ class Band(NamedTuple):
         """The slice or the indices of its keys."""
         return self.keys if isinstance(self.keys, Tensor) else slice(self.keys.start, self.keys.stop)
 
-    def add(self, total: Tensor, gradient: Tensor) -> None:
+    def add_key_gradient(self, total: Tensor, gradient: Tensor) -> None:
         """Add the gradient of these keys, (B, H, keys, …), to that of all keys."""
         if isinstance(self.keys, Tensor):
             total.index_add_(2, self.keys, gradient)
@@ -55,22 +55,22 @@ class Band(NamedTuple):
             total[:, :, self.key_slice] += gradient
 
 
-def bands(call: Call, per_pair: int | None = None, tile: int | None = None) -> list[Band]:
+def bands(call: Call, numbers_per_pair: int | None = None, tile_size: int | None = None) -> list[Band]:
     """Split all rows into bands within a tile's size whose rows, where the mask knows its key ranges, see most of the band's keys.
 
     Args:
         call: the call.
-        per_pair: the numbers in memory per pair; by default the score's own count.
-        tile: the numbers that a tile may hold.
+        numbers_per_pair: the numbers in memory per pair; by default the score's own count.
+        tile_size: the numbers that a tile may hold.
     """
-    tile = tile or row_tiles.TILE
-    reach = _reach(call)
+    tile_size = tile_size or row_tiles.TILE
+    reach = _key_ranges_of_rows(call)
     if reach is None:
-        return [Band(rows, range(call.keys)) for rows in row_tiles.tiles(call, per_pair, tile)]
-    parts = _contiguous(*reach, row_tiles.per_row(call, per_pair) // call.keys, tile)
+        return [Band(rows, range(call.keys)) for rows in row_tiles.tiles(call, numbers_per_pair, tile_size)]
+    parts = _contiguous_bands(*reach, row_tiles.per_row(call, numbers_per_pair) // call.keys, tile_size)
     assert call.mask is not None
     is_scattered = call.mask.visible_keys(call.pairs(torch.arange(min(1, call.queries)))) is not None
-    return [part for band in parts for part in _gathered(call, band)] if is_scattered else parts
+    return [part for band in parts for part in _gather_visible_keys(call, band)] if is_scattered else parts
 
 
 def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band] | None:
@@ -87,7 +87,7 @@ def worthwhile_bands(call: Call, max_share: float, min_pairs: int) -> list[Band]
     return parts if sum(band.pairs for band in parts) < max_share * call.queries * call.keys else None
 
 
-def _contiguous(begin: np.ndarray, end: np.ndarray, per_pair: int, tile: int) -> list[Band]:
+def _contiguous_bands(begin: np.ndarray, end: np.ndarray, numbers_per_pair: int, tile_size: int) -> list[Band]:
     """Split rows with these key ranges into bands, each with one range of keys."""
     queries, visible = len(begin), np.concatenate(([0], np.cumsum(np.maximum(end - begin, 0)))).tolist()
     # if no bound ever falls, a band's bounds are those of its first and its last row
@@ -101,7 +101,9 @@ def _contiguous(begin: np.ndarray, end: np.ndarray, per_pair: int, tile: int) ->
     def fits(start: int, stop: int) -> bool:
         low, high = bounds(start, stop)
         pairs = (stop - start) * (high - low)
-        return pairs * per_pair <= tile and (pairs * per_pair <= LEAST or pairs <= WASTE * (visible[stop] - visible[start]))
+        return pairs * numbers_per_pair <= tile_size and (
+            pairs * numbers_per_pair <= LEAST or pairs <= WASTE * (visible[stop] - visible[start])
+        )
 
     parts, start, rows = [], 0, 1
     while start < queries:
@@ -116,7 +118,7 @@ def _contiguous(begin: np.ndarray, end: np.ndarray, per_pair: int, tile: int) ->
     return parts
 
 
-def _gathered(call: Call, band: Band) -> list[Band]:
+def _gather_visible_keys(call: Call, band: Band) -> list[Band]:
     """Split a band whose visible keys are scattered into fewer rows each, with the visible keys gathered."""
     assert call.mask is not None
     parts: list[Band] = []
@@ -129,7 +131,7 @@ def _gathered(call: Call, band: Band) -> list[Band]:
     return parts if sum(part.pairs for part in parts) < GATHERED * band.pairs else [band]
 
 
-def _reach(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
+def _key_ranges_of_rows(call: Call) -> tuple[np.ndarray, np.ndarray] | None:
     """Return of each row the first key that any sequence or head sees and the end of its range; None where it is not worth asking."""
     if (
         call.mask is None

@@ -26,7 +26,7 @@ def unsupported(call: Call) -> str | None:
     """Return why this backend cannot serve a call, None if it can."""
     if not isinstance(call.score, PLAIN):
         return f"score {type(call.score).__name__} is not the plain dot product"
-    if reason := select.missing(call, CAPABILITIES):
+    if reason := select.missing_capability(call, CAPABILITIES):
         return reason
     if call.dtype not in DTYPES:
         return f"it takes float32 and bfloat16, not {call.dtype}"
@@ -45,10 +45,10 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     scale = call.score.scale(call.query_width)
     seed = 0 if call.seed is None else int(call.seed)
     plain = partial(_plain, call)
-    return DenseAttention(plain, scale, *_mask_of(call), dropout=call.dropout, seed=seed)(query, key.features, value)
+    return DenseAttention(plain, scale, *_key_ranges_or_bias(call), dropout=call.dropout, seed=seed)(query, key.features, value)
 
 
-def _mask_of(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def _key_ranges_or_bias(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Return the mask as key ranges, (B, H, Tq) each, where it has such, else as what is added to the scores, (B, H, Tk, Tq|1)."""
     if call.mask is None and call.bias is None:
         return None, None, None

@@ -10,7 +10,7 @@ from torch import Tensor
 from attent.attention import reference
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, lower_key
-from attent.attention.mask_info import visible
+from attent.attention.mask_info import visible_keys_of
 
 # Numbers that a tile may hold at a time: 4 MiB of float32, so that its intermediates stay in a CPU's caches; and the size in tiles up to
 # which a table is computed at once, since tiles are computed twice.
@@ -25,14 +25,14 @@ class Lowered(NamedTuple):
     value: Tensor
 
 
-def per_row(call: Call, per_pair: int | None = None) -> int:
+def per_row(call: Call, numbers_per_pair: int | None = None) -> int:
     """Count the numbers in memory per row of scores, over all sequences and heads."""
-    return max(call.batch * call.heads * call.keys * (per_pair or call.score.per_pair(call.query_width)), 1)
+    return max(call.batch * call.heads * call.keys * (numbers_per_pair or call.score.per_pair(call.query_width)), 1)
 
 
-def tiles(call: Call, per_pair: int | None = None, tile: int | None = None) -> list[range]:
+def tiles(call: Call, numbers_per_pair: int | None = None, tile_size: int | None = None) -> list[range]:
     """Split the rows into ranges that stay within a tile's size."""
-    step = max((tile or TILE) // per_row(call, per_pair), 1)
+    step = max((tile_size or TILE) // per_row(call, numbers_per_pair), 1)
     return [range(first, min(first + step, call.queries)) for first in range(0, call.queries, step)]
 
 
@@ -42,15 +42,15 @@ def lower(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered
     Keys that no query sees are set to zero before, so that their numbers reach no gradient of the score's parameters.
     """
     lowered_key, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
-    visible_keys = visible(call)
+    visible_keys = visible_keys_of(call)
     if visible_keys is not None:
-        lowered_key, value = reference.without_hidden(visible_keys, lowered_key, value)
+        lowered_key, value = reference.zero_hidden_keys(visible_keys, lowered_key, value)
     if not call.lowered:
         lowered_key = lower_key(call.score, lowered_key.features, call.heads, call.score.center(lowered_key.features, visible_keys))
     return Lowered(call.score.lower_query(query.to(call.accumulation_dtype), lowered_key.center), lowered_key, value)
 
 
-def products_of(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:
+def dot_operands(call: Call, query: LoweredSide, key: LoweredSide) -> tuple[Tensor, Tensor, float]:
     """Return features of two lowered sides of a dot form, and the scale; the product times the scale is the score under softmax.
 
     The key's bias becomes one more feature, against a constant in the query: so it has a gradient and fits the fused kernel. The

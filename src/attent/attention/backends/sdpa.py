@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from attent.attention.backends import block_sparse, row_tiles, select
 from attent.attention.backends.block_sparse import Band
 from attent.attention.base import DotScore, LoweredSide
 from attent.attention.call import Call, Prepared, lower_key
-from attent.attention.mask_info import AdditiveMask, additive
+from attent.attention.mask_info import AdditiveMask, additive_mask
 from attent.attention.masks.causal import Causal
 from attent.attention.scores import SCORES
 from attent.attention.scores.dot import Dot
@@ -39,7 +39,7 @@ def unsupported(call: Call) -> str | None:
     """Return why PyTorch's attention cannot serve this call, None if it can."""
     if not isinstance(call.score, DotScore):
         return f"score {type(call.score).__name__} has no dot form"
-    if reason := select.missing(call, CAPABILITIES):
+    if reason := select.missing_capability(call, CAPABILITIES):
         return reason
     if call.dtype in (torch.bfloat16, torch.float16) and not call.score.lowers_exactly:
         return f"the lowered form of {type(call.score).__name__} would be rounded to {call.dtype}"
@@ -94,14 +94,14 @@ def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, vari
     visible, sees_any = None, None
     if allowed is not None:
         visible = allowed.any(-2)
-        key, value = reference.without_hidden(visible, key, value)
+        key, value = reference.zero_hidden_keys(visible, key, value)
         rows = allowed.any(-1, keepdim=True)
         if not is_known_true(rows.all, call.device):
             # a fully masked row sees every key and is set to zero afterwards, whatever a kernel would do with it
             sees_any, allowed = rows, allowed | ~rows
     query, features, scale = _lowered(call, query, key, visible)
     bias = _with_bias(call, allowed)
-    if _slow_in_16_bits(call, (query, features, value)):
+    if _is_slow_in_16_bits(call, (query, features, value)):
         query, features, value = query.float(), features.float(), value.float()
         bias = bias if bias is None or bias.dtype == torch.bool else bias.float()
     context = sdpa.twice_differentiable(query, features, value, bias, is_causal, scale, variant).to(call.dtype)
@@ -111,17 +111,17 @@ def _run_all(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, vari
 def _lowered(call: Call, query: Tensor, key: LoweredSide, visible: Tensor | None) -> tuple[Tensor, Tensor, float]:
     """Lower both sides to features whose product times the scale, also returned, is the score."""
     lowered_key = key if call.lowered else lower_key(call.score, key.features, call.heads, call.score.center(key.features, visible))
-    return row_tiles.products_of(call, call.score.lower_query(query, lowered_key.center), lowered_key)
+    return row_tiles.dot_operands(call, call.score.lower_query(query, lowered_key.center), lowered_key)
 
 
-def _slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
+def _is_slow_in_16_bits(call: Call, inputs: tuple[Tensor, ...]) -> bool:
     """Return whether PyTorch's CPU kernel is slower in 16 bits than in 32 for these gradients."""
     if call.device.type != "cpu" or call.dtype not in (torch.bfloat16, torch.float16) or call.keys >= select.SIXTEEN_BIT_GRADIENTS:
         return False
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
 
 
-def _causality(call: Call) -> str:
+def _causality(call: Call) -> Literal["none", "pytorch", "table"]:
     """Return "pytorch" if PyTorch's causal mask is enough, "none" if nothing is hidden, else "table"."""
     if call.mask is None and call.bias is None:
         return "none"
@@ -155,9 +155,9 @@ def sparse_bands(call: Call) -> list[Band] | None:
 def _run_bands(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: list[Band]) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), band by band; queries in no band see nothing."""
     key, value = call.repeat_kv_side(key), call.repeat_kv(value)
-    visible = mask_info.visible(call)
+    visible = mask_info.visible_keys_of(call)
     if visible is not None:
-        key, value = reference.without_hidden(visible, key, value)
+        key, value = reference.zero_hidden_keys(visible, key, value)
     *sides, scale = _lowered(call, query, key, visible)
     # the kernel takes keys and values of one width
     width = max(sides[0].shape[-1], value.shape[-1])
@@ -173,7 +173,7 @@ class _Bands:
     bands: list[Band]
     scale: float
 
-    def masked(self, dtype: torch.dtype) -> Iterator[tuple[Band, Tensor | None, Tensor | None]]:
+    def with_mask_terms(self, dtype: torch.dtype) -> Iterator[tuple[Band, Tensor | None, Tensor | None]]:
         """Yield each band with the term on its scores and its fully masked rows (…, rows, 1), as in `AdditiveMask`."""
         call = self.call
         bounds = None if call.bias is not None else mask_info.key_bounds(call, exact=True)
@@ -182,7 +182,7 @@ class _Bands:
         for band in self.bands:
             if bounds is None or isinstance(band.keys, Tensor):
                 pairs = call.pairs(*band.pairs_of(call))
-                mask = additive(call.allowed(pairs), None if call.bias is None else call.bias_of(pairs, call.bias), dtype)
+                mask = additive_mask(call.allowed(pairs), None if call.bias is None else call.bias_at_pairs(pairs, call.bias), dtype)
                 last_name = b""
             else:
                 # in a window all bands but the first and last have the same mask
@@ -191,7 +191,7 @@ class _Bands:
                 if name != last_name:
                     keys = torch.arange(len(band.keys), dtype=torch.int32)
                     begin, end = relative.to(torch.int32)[..., None]
-                    last_name, mask = name, additive((keys >= begin) & (keys < end), None, dtype)
+                    last_name, mask = name, additive_mask((keys >= begin) & (keys < end), None, dtype)
             yield band, mask.term, mask.fully_masked
 
 
@@ -200,7 +200,7 @@ class _BlockSparse(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, work: _Bands) -> Tensor:
         has_all_rows = sum(len(band.rows) for band in work.bands) == query.shape[2]
         context, sums = (value.new_empty if has_all_rows else value.new_zeros)(*query.shape[:3], value.shape[3]), []
-        for band, term, fully_masked in work.masked(query.dtype):
+        for band, term, fully_masked in work.with_mask_terms(query.dtype):
             parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
             part, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*parts, 0.0, False, attn_mask=term, scale=work.scale)
             context[:, :, band.own] = part if fully_masked is None else part.masked_fill(fully_masked, 0.0)
@@ -217,25 +217,25 @@ class _BlockSparse(torch.autograd.Function):
         if needs_double_backward(gradient):
             # narrow, since a slice of everything would be an alias, which batched gradients do not have
             gradients = [gradient.narrow(2, band.rows.start, len(band.rows)) for band in work.bands]
-            return *double_backward(partial(_by_products, work), (query, key, value), gradients), None
+            return *double_backward(partial(_contexts_by_products, work), (query, key, value), gradients), None
         # gradients of keys that bands share are summed in float32 at least
         exact = torch.promote_types(query.dtype, torch.float32)
         dq, dk, dv = torch.zeros_like(query), torch.zeros_like(key, dtype=exact), torch.zeros_like(value, dtype=exact)
-        for (band, term, fully_masked), total in zip(work.masked(query.dtype), sums, strict=True):
+        for (band, term, fully_masked), total in zip(work.with_mask_terms(query.dtype), sums, strict=True):
             parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
             of_band = gradient[:, :, band.own]
             of_band = of_band if fully_masked is None else of_band.masked_fill(fully_masked, 0.0)
             gradients = sdpa.fused_gradients(of_band, *parts, term, context[:, :, band.own], total, False, work.scale)
             dq[:, :, band.own] = gradients[0]
-            band.add(dk, gradients[1].to(exact))
-            band.add(dv, gradients[2].to(exact))
+            band.add_key_gradient(dk, gradients[1].to(exact))
+            band.add_key_gradient(dv, gradients[2].to(exact))
         return dq, dk.to(key.dtype), dv.to(value.dtype), None
 
 
-def _by_products(work: _Bands, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+def _contexts_by_products(work: _Bands, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
     """Compute the bands' contexts by plain products, which store none of their weights."""
     contexts = []
-    for band, term, fully_masked in work.masked(query.dtype):
+    for band, term, fully_masked in work.with_mask_terms(query.dtype):
         parts = query[:, :, band.own], key[:, :, band.key_slice], value[:, :, band.key_slice]
         context = checkpointed(sdpa.products, *parts, term, False, work.scale)
         contexts.append(context if fully_masked is None else context.masked_fill(fully_masked, 0.0))

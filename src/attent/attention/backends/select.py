@@ -56,7 +56,7 @@ def _brief(call: Call) -> float:
     return math.inf if call.dropout else BRIEF if torch.is_grad_enabled() else BRIEF_ALONE
 
 
-def missing(call: Call, capabilities: frozenset[str]) -> str | None:
+def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
     """Return what a call needs beyond softmax of biased and masked scores and these capabilities; None if nothing.
 
     Args:
@@ -87,7 +87,7 @@ def has_open_sizes(call: Call) -> bool:
     return torch.compiler.is_exporting() and any(isinstance(size, torch.SymInt) for size in sizes)
 
 
-def slower(name: str, call: Call) -> str | None:
+def reason_to_skip(name: str, call: Call) -> str | None:
     """Return why "auto" passes over a backend at these shapes; None if it does not."""
     if has_open_sizes(call):
         # sizes that are open now can be held against no threshold
@@ -144,7 +144,7 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
     call = prepared.call
 
     def objection(name: str) -> str | None:
-        return backends[name].unsupported(call) or slower(name, call)
+        return backends[name].unsupported(call) or reason_to_skip(name, call)
 
     name = (NAMES | REMOVED).get(implementation, implementation)
     if name == "auto":
@@ -158,7 +158,7 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
     return Plan(name, _variant(prepared, backends, name, implementation), reasons)
 
 
-def varlen_ends(call: Call) -> list[int] | None:
+def varlen_key_counts(call: Call) -> list[int] | None:
     """Return the number of keys that each sequence needs; None if the batch is computed at once."""
     if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting:
         return None
@@ -168,7 +168,7 @@ def varlen_ends(call: Call) -> list[int] | None:
     numbers, worth = row_tiles.per_row(call) * call.queries, VARLEN_PADDING[call.score.form] * call.batch
     if numbers < worth:
         return None
-    bounds = mask_info.key_bounds(call) if mask_info.can_split(call.mask, call.pairs()) else None
+    bounds = mask_info.key_bounds(call) if mask_info.can_split_by_sequence(call.mask, call.pairs()) else None
     if bounds is None or len(bounds[1]) < call.batch:
         return None
     ends = bounds[1].amax((1, 2))
@@ -177,11 +177,11 @@ def varlen_ends(call: Call) -> list[int] | None:
 
 
 def _variant(prepared: Prepared, backends: Mapping[str, ModuleType], name: str, implementation: str) -> Variant:
-    if (ends := varlen_ends(prepared.call)) is not None:
+    if (key_counts := varlen_key_counts(prepared.call)) is not None:
 
         def run_sequence(sequence: Prepared) -> Tensor:
             return plan(sequence, backends, implementation).variant.run(*sequence)
 
-        return Variant("varlen", partial(varlen.run, ends=ends, run_sequence=run_sequence))
+        return Variant("varlen", partial(varlen.run, key_counts=key_counts, run_sequence=run_sequence))
     choose = getattr(backends[name], "choose", None)
     return Variant("batch", backends[name].run) if choose is None else choose(prepared)

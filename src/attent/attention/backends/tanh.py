@@ -65,7 +65,7 @@ def _fused_unsupported(call: Call) -> str | None:
     """Return why the fused kernel cannot serve a call of tanh form, None if it can."""
     if not can_run_triton(call.device, call.dtype):
         return "it needs a CUDA device, Triton, and no float64"
-    return select.missing(call, FUSED_CAPABILITIES)
+    return select.missing_capability(call, FUSED_CAPABILITIES)
 
 
 def _key_bounds(call: Call) -> tuple[Tensor, Tensor] | None:

@@ -47,7 +47,7 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
     call = prepared.call
     if call.is_empty:
         return Variant("empty", reference.run)
-    per_pair = 1 if score_lowered is not None else per_pair_of(prepared)
+    per_pair = 1 if score_lowered is not None else measure_numbers_per_pair(prepared)
     table = row_tiles.WHOLE * row_tiles.TILE
     # a table of a few tiles is rather computed at once than twice
     is_small = row_tiles.per_row(call, per_pair) * call.queries <= table
@@ -59,17 +59,19 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
 def _run(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: list[Band], score_lowered: ScoreLowered | None) -> Tensor:
     """Compute the context, (B, H, Tq, Dv), band by band."""
 
-    def tile(lowered_query: LoweredSide, lowered_key: LoweredSide, value: Tensor, band: Band) -> Tensor:
+    def tile_context(lowered_query: LoweredSide, lowered_key: LoweredSide, value: Tensor, band: Band) -> Tensor:
         pairs = call.pairs(*band.pairs_of(call))
         allowed = call.allowed(pairs)
-        steps = reference.steps_of(call, pairs, lowered_query, lowered_key, value, allowed, lowered=True, score_lowered=score_lowered)
+        steps = reference.steps_for_pairs(
+            call, pairs, lowered_query, lowered_key, value, allowed, lowered=True, score_lowered=score_lowered
+        )
         return steps["output"].to(call.dtype)
 
-    lowered, tiles = row_tiles.lower(call, query, key, value), Tiles(call, bands, tile)
+    lowered, tiles = row_tiles.lower(call, query, key, value), Tiles(call, bands, tile_context)
     if len(bands) == 1:
         # a single tile is within bounds with what autograd stores of it
         return tiles.context(lowered, bands[0])
-    return tiles.differentiable(lowered) if torch.is_grad_enabled() else tiles.without_gradients(lowered)
+    return tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Tiles:
         query, key = row_tiles.some(lowered.query, band.own), row_tiles.some(lowered.key, band.key_slice)
         return self.tile(query, key, lowered.value[:, :, band.key_slice], band)
 
-    def without_gradients(self, lowered: Lowered) -> Tensor:
+    def context_without_gradients(self, lowered: Lowered) -> Tensor:
         """Compute the context, (B, H, Tq, Dv), which autograd does not see."""
         call = self.call
         context = lowered.value.new_empty(call.batch, call.heads, call.queries, call.value_width, dtype=call.dtype)
@@ -93,15 +95,15 @@ class Tiles:
             context[:, :, band.own] = self.context(lowered, band)
         return context
 
-    def checkpointed(self, lowered: Lowered) -> Tensor:
+    def checkpointed_context(self, lowered: Lowered) -> Tensor:
         """Compute the context with PyTorch's checkpoints: gradients of every order, also of tensors that a score captured."""
         return torch.cat([checkpointed(self.context, lowered, band) for band in self.bands], 2)
 
-    def differentiable(self, lowered: Lowered) -> Tensor:
+    def differentiable_context(self, lowered: Lowered) -> Tensor:
         """Compute the context, with gradients of the lowered sides and of every other leaf that tiles use."""
-        leaves = other_leaves(self.tile, self.call, lowered, self.bands[0]) if can_run_custom_function() else None
+        leaves = captured_leaves(self.tile, self.call, lowered, self.bands[0]) if can_run_custom_function() else None
         if leaves is None:
-            return self.checkpointed(lowered)
+            return self.checkpointed_context(lowered)
         sides = lowered.query.features, lowered.query.bias, lowered.key.features, lowered.key.bias, lowered.value
         return _InPlace.apply(self, lowered.key.center, *sides, *leaves)
 
@@ -115,7 +117,7 @@ class _InPlace(torch.autograd.Function):
     def forward(ctx: Any, tiles: Tiles, center: Tensor | None, *tensors: Tensor | None) -> Tensor:
         ctx.tiles, ctx.center = tiles, center
         ctx.save_for_backward(*tensors)
-        return tiles.without_gradients(_lowered(list(tensors[:5]), center))
+        return tiles.context_without_gradients(_lowered(list(tensors[:5]), center))
 
     @staticmethod
     @no_autocast
@@ -124,13 +126,13 @@ class _InPlace(torch.autograd.Function):
         if needs_double_backward(gradient):
 
             def plain(*sides: Tensor | None) -> Tensor:
-                return ctx.tiles.checkpointed(_lowered(list(sides), ctx.center))
+                return ctx.tiles.checkpointed_context(_lowered(list(sides), ctx.center))
 
             return None, None, *double_backward(plain, tensors[:5], gradient, needs_grad[:5], captured=tensors[5:])
-        return None, None, *_gradients(ctx, tensors, needs_grad, gradient)
+        return None, None, *_sum_tile_gradients(ctx, tensors, needs_grad, gradient)
 
 
-def _gradients(ctx: Any, tensors: list[Tensor | None], needs_grad: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
+def _sum_tile_gradients(ctx: Any, tensors: list[Tensor | None], needs_grad: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
     """Sum each tile's gradients in the order of the tiles; the first five tensors are the sides, the others leaves."""
     totals = [torch.zeros_like(tensor) if tensor is not None and needs else None for tensor, needs in zip(tensors, needs_grad, strict=True)]
     others = [index for index in range(5, len(tensors)) if needs_grad[index]]
@@ -154,13 +156,13 @@ def _gradients(ctx: Any, tensors: list[Tensor | None], needs_grad: tuple[bool, .
             if index < 2:
                 total[:, :, band.own] = part
             elif index < 5:
-                band.add(total, part)
+                band.add_key_gradient(total, part)
             else:
                 total += part
     return totals
 
 
-def per_pair_of(prepared: Prepared) -> int | None:
+def measure_numbers_per_pair(prepared: Prepared) -> int | None:
     """Measure the numbers in memory per pair while a score is computed; None if the score says it, or it cannot be measured.
 
     Counts what autograd stores for a backward: of three rows minus two, so that tensors made of the keys alone do not count.
@@ -175,11 +177,11 @@ def per_pair_of(prepared: Prepared) -> int | None:
             key = reference.exact_keys(call, prepared.key)
             key = key if call.lowered else lower_key(call.score, key.features, call.heads)
             query = call.score.lower_query(prepared.query[:, :, :3].to(call.accumulation_dtype), key.center)
-        two, three = (_stored_numbers(call, query, key, rows) for rows in (2, 3))
+        two, three = (_count_stored_numbers(call, query, key, rows) for rows in (2, 3))
     return max(round((three - two) / (call.batch * call.heads * call.keys)), 1)
 
 
-def _stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows: int) -> int:
+def _count_stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows: int) -> int:
     query, key = (side.map(lambda part: part.detach().requires_grad_()) for side in (query, key))
     storages: dict[int, int] = {}
 
@@ -194,7 +196,7 @@ def _stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows: int)
     return sum(numbers for storage, numbers in storages.items() if storage not in inputs)
 
 
-def other_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> list[Tensor] | None:
+def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> list[Tensor] | None:
     """Find the leaves, other than the lowered sides, that a tile's gradients go to, by a trial of one row.
 
     None where a second computation of the tile would not do: a score captured a tensor computed of a leaf before, or drew random numbers.

@@ -88,7 +88,7 @@ class LazyMatrix:
         pairs = call.pairs(rows)
         query = call.score.lower_query(self.query[:, :, rows].to(call.accumulation_dtype), key.center)
         fast = partial(fused_scores, call.score) if isinstance(call.score, TanhScore) else None
-        return reference.weights_of(call, pairs, query, key, call.allowed(pairs), lowered=True, score_lowered=fast)
+        return reference.steps_to_weights(call, pairs, query, key, call.allowed(pairs), lowered=True, score_lowered=fast)
 
     def key_side(self) -> LoweredSide:
         """Return the lowered keys of every head, in the accumulation type, invisible ones zeroed; stored if they carry no graph."""
@@ -153,7 +153,7 @@ def _lower(call: Call, key: LoweredSide) -> LoweredSide:
     # but one large key changes how the kernel of tanh forms computes, and so the last bits
     needs_zeros = not is_finite or (can_hide and isinstance(call.score, TanhScore))
     has_center = not call.lowered and type(call.score).center is not Score.center
-    visible = mask_info.visible(call) if needs_zeros or has_center else None
+    visible = mask_info.visible_keys_of(call) if needs_zeros or has_center else None
     if visible is not None and needs_zeros:
         bias = None if side.bias is None else side.bias.masked_fill(~visible, 0.0)
         side = LoweredSide(side.features.masked_fill(~visible[..., None], 0.0), bias, side.center)

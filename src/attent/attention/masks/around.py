@@ -40,12 +40,12 @@ class Around(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """Return which pairs may attend, (B|1, 1, Tq, Tk)."""
-        first, last = self._ends(pairs)
+        first, last = self._first_and_last_key(pairs)
         return (pairs.key_index >= first) & (pairs.key_index <= last)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
         """Return the range from the first key within the distance to the last."""
-        first, last = self._ends(pairs)
+        first, last = self._first_and_last_key(pairs)
         return KeyRange(first, last + 1, exact=True)
 
     def for_sequence(self, sequence: int) -> Mask | None:
@@ -57,7 +57,7 @@ class Around(Mask):
         if self.centres.shape[0] not in (1, batch) or self.centres.shape[1] != queries:
             raise ShapeError(f"centres must be (B|1, Tq) = ({batch}, {queries}), got {tuple(self.centres.shape)}")
 
-    def _ends(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    def _first_and_last_key(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Return the first and the last key, whole numbers (B|1, 1, Tq, 1)."""
         centres = self.centres.detach()[:, None, pairs.query_index, None]
         if not centres.is_floating_point():

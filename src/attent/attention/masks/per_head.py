@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attent.attention.base import KeyRange, Mask, Pairs, any_visible
+from attent.attention.base import KeyRange, Mask, Pairs, keys_visible_in_any
 from attent.attention.masks.window import Window
 from attent.errors import ArgumentError, ShapeError
 
@@ -51,7 +51,7 @@ class PerHead(Mask):
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
         """Return the keys that are visible in any head."""
-        return any_visible(self.masks, pairs)
+        return keys_visible_in_any(self.masks, pairs)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """Check that there are as many masks as heads."""
