@@ -46,7 +46,7 @@ class Own(Score):
         return scores
 
 
-def _required(part: type[Any]) -> list[str]:
+def _required_arguments(part: type[Any]) -> list[str]:
     """Return the arguments without a default."""
     parameters = inspect.signature(part).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -55,7 +55,7 @@ def _required(part: type[Any]) -> list[str]:
 
 def _can_build(method: Any, inherited: Any, part: type[Any]) -> bool:
     """Return whether a class method can build the part: the inherited one passes no arguments."""
-    return method.__func__ is not inherited.__func__ or not _required(part)
+    return method.__func__ is not inherited.__func__ or not _required_arguments(part)
 
 
 class _Named:
@@ -64,7 +64,7 @@ class _Named:
     def __init__(self, kind: str, parts: dict[str, type[Any]]) -> None:
         self.kind = kind
         self.table = registry.with_aliases(parts)
-        self.names_without_arguments = [name for name, part in parts.items() if not _required(part)]
+        self.names_without_arguments = [name for name, part in parts.items() if not _required_arguments(part)]
         built = {parts[name]: parts[name]() for name in self.names_without_arguments}
         self.ready = {name: built[part] for name, part in self.table.items() if part in built}
 
@@ -75,16 +75,17 @@ class _Named:
         part = registry.find(self.kind, name, self.table)
         if not isinstance(part, type):
             return part
-        if _required(part):
+        if _required_arguments(part):
             raise MissingArgumentError(
-                f"{self.kind} {name!r} has parameters or values that its bare name cannot give: pass one you keep, {self.expression(name)}"
+                f"{self.kind} {name!r} has parameters or values that its bare name cannot give: "
+                f"pass one you keep, {self.constructor_expression(name)}"
             )
         return part()
 
-    def expression(self, name: str) -> str | None:
+    def constructor_expression(self, name: str) -> str | None:
         """Return the Python expression of a part that needs arguments; None if its name is enough."""
         part = registry.find(self.kind, name, self.table)
-        required = _required(part) if isinstance(part, type) else []
+        required = _required_arguments(part) if isinstance(part, type) else []
         return f"{self.kind}={part.__name__}({', '.join(required)})" if required else None
 
 
@@ -103,7 +104,7 @@ def missing(kind: str, name: str) -> tuple[str, list[str]] | None:
     Raises:
         UnknownNameError, ArgumentError: the name is unknown.
     """
-    expression = _kinds[kind].expression(name)
+    expression = _kinds[kind].constructor_expression(name)
     return None if expression is None else (expression, _kinds[kind].names_without_arguments)
 
 

@@ -153,12 +153,12 @@ class MultiHeadAttention(nn.Module):
         if memory is None:
             # queries and keys are the same tokens, padding included: query i is at the position of key i, whatever the lengths
             query_start = 0 if query_start is None else query_start
-        query, key, value = self._split_all(query, memory, value_memory)
+        query, key, value = self._project_query_key_value(query, memory, value_memory)
         return self._attend(query, key, value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
 
     def remember(self, memory: Tensor, cache: KeyValueCache | None = None, *, value_memory: Tensor | None = None) -> KeyValueCache:
         """Project and lower the keys and values of a memory (B, Tk, memory_width) once, and append them to a cache if one is given."""
-        key, value = self._keys_and_values(memory, value_memory)
+        key, value = self._project_key_value(memory, value_memory)
         start = 0 if cache is None else cache.length
         if self.position is not None and self.position.rotates:
             key = self.position.rotate(key, torch.arange(start, start + key.shape[2], device=key.device)[None])
@@ -179,7 +179,7 @@ class MultiHeadAttention(nn.Module):
         query_start: int | Tensor | None = None,
     ) -> Tensor:
         """Attend from a sequence (B, Tq, query_width) to a cache: `forward` of the same memory, step by step."""
-        (query,) = self._split(query, self.query_projection)
+        (query,) = self._project_and_split_heads(query, self.query_projection)
         return self._attend(query, cache.key, cache.value, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
 
     def _attend(
@@ -218,19 +218,21 @@ class MultiHeadAttention(nn.Module):
             return project(merged, self.output)[0]
         return merged if self.output is None else self.output(merged)
 
-    def _split_all(self, query: Tensor, memory: Tensor | None, value_memory: Tensor | None) -> tuple[Tensor, ...]:
+    def _project_query_key_value(self, query: Tensor, memory: Tensor | None, value_memory: Tensor | None) -> tuple[Tensor, ...]:
         """Project queries, keys and values, (B, heads, T, D) each; those of the same features in one product."""
         if memory is None and value_memory is None:
-            return self._split(query, *self._projections())
-        return *self._split(query, self.query_projection), *self._keys_and_values(query if memory is None else memory, value_memory)
+            return self._project_and_split_heads(query, *self._projections())
+        return *self._project_and_split_heads(query, self.query_projection), *self._project_key_value(
+            query if memory is None else memory, value_memory
+        )
 
-    def _keys_and_values(self, memory: Tensor, value_memory: Tensor | None) -> tuple[Tensor, ...]:
+    def _project_key_value(self, memory: Tensor, value_memory: Tensor | None) -> tuple[Tensor, ...]:
         _, key, value = self._projections()
         if value_memory is None:
-            return self._split(memory, key, value)
-        return *self._split(memory, key), *self._split(value_memory, value)
+            return self._project_and_split_heads(memory, key, value)
+        return *self._project_and_split_heads(memory, key), *self._project_and_split_heads(value_memory, value)
 
-    def _split(self, features: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
+    def _project_and_split_heads(self, features: Tensor, *projections: nn.Linear) -> tuple[Tensor, ...]:
         """Apply projections to the same features and split heads, (B, heads, T, D) each."""
         for projection in projections:
             if features.dim() != 3 or features.shape[-1] != projection.in_features:

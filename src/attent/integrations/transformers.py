@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attent.attention.arguments import prepare
 from attent.attention.attend import run
-from attent.attention.capture.coverage import UNSUPPORTED, attention_classes
+from attent.attention.capture.coverage import UNSUPPORTED, dispatching_and_computing_classes
 from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
@@ -67,7 +67,7 @@ def _check(model: Any) -> None:
         ImplementationError: the model does not call the interface.
     """
     kind = type(model)
-    dispatching, computing = attention_classes(kind)
+    dispatching, computing = dispatching_and_computing_classes(kind)
     names = ", ".join(sorted(layer.__name__ for layer in computing))
     if computing and not dispatching:
         raise ImplementationError(

@@ -16,7 +16,7 @@ from attent.attention.capture.captured_maps import (
     may_be_overwritten,
     pad_nested,
     padding_mask,
-    scaled_dot_product,
+    prepare_scaled_dot_product,
 )
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.reference import steps
@@ -53,7 +53,7 @@ def test_every_form_of_pytorchs_attention(
 ) -> None:
     ours, theirs = torch.randn(query), torch.randn(key)
     given = None if mask is None else torch.rand(mask) > 0.3 if boolean else torch.randn(mask)
-    found = DeferredMap(lambda: scaled_dot_product(ours, theirs, given, **options))
+    found = DeferredMap(lambda: prepare_scaled_dot_product(ours, theirs, given, **options))
     expected = weights_of(ours, theirs, given, **options)
     if expected.dim() > 4:
         expected = expected.flatten(0, -4)
@@ -69,7 +69,7 @@ def test_a_query_that_may_see_nothing_looks_as_in_pytorch(kind: str, dtype: torc
     seen[0, :, 2] = False
     hidden = -torch.inf if kind == "minus_infinity" else torch.finfo(dtype).min
     mask = seen if kind == "boolean" else torch.zeros(2, 1, 5, 7, dtype=dtype).masked_fill(~seen, hidden)
-    found = DeferredMap(lambda: scaled_dot_product(query, key, mask))
+    found = DeferredMap(lambda: prepare_scaled_dot_product(query, key, mask))
     torch.testing.assert_close(found.dense(), weights_of(query, key, mask))
     torch.testing.assert_close(found[0, :, 2], torch.full((3, 7), 1 / 7 if kind == "lowest" else 0.0, dtype=dtype))
 
@@ -86,7 +86,7 @@ def test_nothing_is_prepared_before_it_is_looked_at() -> None:
 
     def prepared() -> Prepared:
         asked.append(1)
-        return scaled_dot_product(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4))
+        return prepare_scaled_dot_product(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 7, 4))
 
     found = DeferredMap(prepared)
     assert not asked
@@ -100,7 +100,7 @@ def test_nothing_is_prepared_before_it_is_looked_at() -> None:
 
 def test_a_mask_of_ours_and_causality_together() -> None:
     query, lengths = torch.randn(2, 3, 5, 4), torch.tensor([5, 2])
-    found = DeferredMap(lambda: scaled_dot_product(query, query, padding_mask(lengths, 5, lengths), is_causal=True)).dense()
+    found = DeferredMap(lambda: prepare_scaled_dot_product(query, query, padding_mask(lengths, 5, lengths), is_causal=True)).dense()
     torch.testing.assert_close(found[0], weights_of(query, query, is_causal=True)[0])
     torch.testing.assert_close(found[1, :, :2, :2], weights_of(query[1:, :, :2], query[1:, :, :2], is_causal=True)[0])
     assert not found[1, :, 2:].any()
@@ -108,8 +108,8 @@ def test_a_mask_of_ours_and_causality_together() -> None:
 
 def test_positions_are_counted_from_the_first_key_only_where_pytorch_does() -> None:
     query, key = torch.randn(1, 1, 2, 4), torch.randn(1, 1, 5, 4)
-    assert scaled_dot_product(query, key, is_causal=True).call.start == 0
-    assert scaled_dot_product(query, key).call.start == 3
+    assert prepare_scaled_dot_product(query, key, is_causal=True).call.start == 0
+    assert prepare_scaled_dot_product(query, key).call.start == 3
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

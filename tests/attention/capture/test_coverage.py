@@ -9,13 +9,13 @@ from torch.nn import functional as F
 
 from attent.attention.capture.coverage import (
     advice,
-    attention_classes,
-    global_names,
+    advice_for_uncaptured,
+    dispatching_and_computing_classes,
     is_attention,
     is_attention_module,
     is_dispatching,
     needs_unsupported,
-    uncaptured,
+    used_globals,
 )
 
 
@@ -46,12 +46,12 @@ def paths_of(model: nn.Module) -> dict[nn.Module, str]:
 
 def test_the_innermost_are_listed_unless_they_were_seen() -> None:
     paths = paths_of(nn.ModuleDict({"one": AttentionBlock(), "two": AttentionBlock(), "other": nn.Linear(2, 2)}))
-    assert list(uncaptured(paths, {"one.attention"})) == ["two.attention"]
-    assert list(uncaptured(paths, set())) == ["one.attention", "two.attention"]
+    assert list(advice_for_uncaptured(paths, {"one.attention"})) == ["two.attention"]
+    assert list(advice_for_uncaptured(paths, set())) == ["one.attention", "two.attention"]
     # seen within it, or around it
-    assert list(uncaptured(paths, {"one.attention.inner", "two"})) == []
-    assert list(uncaptured(paths_of(SelfAttention()), set())) == [""]
-    assert list(uncaptured(paths_of(SelfAttention()), {""})) == []
+    assert list(advice_for_uncaptured(paths, {"one.attention.inner", "two"})) == []
+    assert list(advice_for_uncaptured(paths_of(SelfAttention()), set())) == [""]
+    assert list(advice_for_uncaptured(paths_of(SelfAttention()), {""})) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_to_do_about_it() -> None:
     assert "it was not called" in advice(SelfAttention())
     model = nn.Sequential(SelfAttention())
     model.compile(backend="eager")
-    (said,) = uncaptured(paths_of(model), set()).values()
+    (said,) = advice_for_uncaptured(paths_of(model), set()).values()
     assert 'torch.compiler.set_stance("force_eager")' in said
     torch.compiler.reset()
 
@@ -156,12 +156,12 @@ def test_a_class_that_looks_its_function_up_dispatches() -> None:
 
 
 def test_what_a_model_may_be_built_of_is_read_from_its_code() -> None:
-    assert attention_classes(Decoder) == ([Dispatching], [])
-    assert attention_classes(Encoder)[0] == []
-    assert set(attention_classes(Encoder)[1]) == {OwnAttention, OtherAttention}
-    dispatching, computing = attention_classes(Both)
+    assert dispatching_and_computing_classes(Decoder) == ([Dispatching], [])
+    assert dispatching_and_computing_classes(Encoder)[0] == []
+    assert set(dispatching_and_computing_classes(Encoder)[1]) == {OwnAttention, OtherAttention}
+    dispatching, computing = dispatching_and_computing_classes(Both)
     assert (dispatching, set(computing)) == ([Dispatching], {OwnAttention, OtherAttention})
-    assert attention_classes(nn.Linear) == ([], [])
+    assert dispatching_and_computing_classes(nn.Linear) == ([], [])
 
 
 def test_attention_is_known_by_its_name_or_by_what_it_calls() -> None:
@@ -177,13 +177,13 @@ def test_what_attend_does_not_have_is_read_from_the_arguments() -> None:
 
 
 def test_names_have_their_global_values() -> None:
-    assert global_names(Dispatching)["FUNCTIONS"] is FUNCTIONS
-    assert global_names(Mixer)["scaled_dot_product_attention"] is None
-    assert global_names(nn.Linear) == {}
+    assert used_globals(Dispatching)["FUNCTIONS"] is FUNCTIONS
+    assert used_globals(Mixer)["scaled_dot_product_attention"] is None
+    assert used_globals(nn.Linear) == {}
 
 
 def test_what_a_class_names_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "TERM", torch.ones(3))
-    term = weakref.ref(global_names(Adding)["TERM"])
+    term = weakref.ref(used_globals(Adding)["TERM"])
     globals()["TERM"] = None
     assert term() is None

@@ -23,7 +23,7 @@ def test_a_row_does_not_ask_what_all_queries_see(monkeypatch: pytest.MonkeyPatch
         return visible(call)
 
     visible = mask_info.visible_keys_of
-    monkeypatch.setattr(mask_info, "visible", recording)
+    monkeypatch.setattr(mask_info, "visible_keys_of", recording)
     mask = Documents(torch.zeros(1, 11).long())
     attend(QUERY, KEY, VALUE, mask=mask, return_map=True)[1][0, 0, 3]
     assert not asked

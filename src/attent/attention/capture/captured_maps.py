@@ -167,7 +167,7 @@ class BareSoftmax(Normalizer):
         return weights if allowed is None else weights.masked_fill(~allowed.any(-1, keepdim=True), torch.nan)
 
 
-def scaled_dot_product(
+def prepare_scaled_dot_product(
     query: Tensor,
     key: Tensor,
     mask: Tensor | Mask | None = None,
@@ -175,7 +175,7 @@ def scaled_dot_product(
     is_causal: bool = False,
     scale: float | None = None,
     is_grouped: bool = False,
-    is_bare: bool = False,
+    has_nan_rows: bool = False,
 ) -> Prepared:
     """Prepare a call of PyTorch's attention as a call of ours.
 
@@ -186,13 +186,13 @@ def scaled_dot_product(
         is_causal: query i sees the keys up to i, counted from the first key.
         scale: the factor on qᵀk; 1/√D if not given.
         is_grouped: query heads share key heads.
-        is_bare: the weights of a query that may see nothing are NaN, not zero.
+        has_nan_rows: the weights of a query that may see nothing are NaN, not zero.
     """
     own_axes = 3 if is_grouped else 2
     leading = torch.broadcast_shapes(query.shape[:-own_axes], key.shape[:-own_axes])
     query, key = (side.expand(*leading, *side.shape[-own_axes:]) for side in (query, key))
     if isinstance(mask, Tensor):
-        mask = _broadcast(mask, query)
+        mask = _mask_for_queries(mask, query)
     if len(leading) + own_axes > 4:
         query, key = query.flatten(0, -4), key.flatten(0, -4)
     bias = mask if isinstance(mask, Tensor) and mask.dtype != torch.bool else None
@@ -203,7 +203,7 @@ def scaled_dot_product(
         key,
         key[..., :0],
         score=ScaledDot(scale),
-        normalizer=BareSoftmax() if is_bare else Softmax(),
+        normalizer=BareSoftmax() if has_nan_rows else Softmax(),
         mask=mask if not is_causal else Causal() if mask is None else mask & Causal(),
         bias=bias,
         # PyTorch's causal mask counts from the first key; ours aligns the last query with the last key, as a cache needs
@@ -211,7 +211,7 @@ def scaled_dot_product(
     )
 
 
-def _broadcast(mask: Tensor, query: Tensor) -> Tensor:
+def _mask_for_queries(mask: Tensor, query: Tensor) -> Tensor:
     """Return a mask that broadcasts to (…, Tq, Tk) of these queries with the two or four axes that our masks have."""
     if query.dim() > 4:
         return mask.expand(*query.shape[:-2], *mask.shape[-2:]).flatten(0, -4)

@@ -32,7 +32,7 @@ FUNCTIONS = {"flex_attention", "scaled_dot_product_attention"}
 FRAMEWORK = re.compile(r"torch\.|transformers\.modeling_utils$")
 
 
-def uncaptured(paths: Mapping[nn.Module, str], captured: Set[str]) -> dict[str, str]:
+def advice_for_uncaptured(paths: Mapping[nn.Module, str], captured: Set[str]) -> dict[str, str]:
     """Return the innermost attention modules without a map, by path, each with advice.
 
     Args:
@@ -71,7 +71,7 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
     kind = type(module)
     configs = [getattr(owner, "config", None) for owner in (module, *models)]
     implementation = next((name for config in configs if (name := getattr(config, "_attn_implementation", None))), None)
-    if implementation == "flex_attention" or "flex_attention" in global_names(kind):
+    if implementation == "flex_attention" or "flex_attention" in used_globals(kind):
         remedy = (
             'model.set_attn_implementation("sdpa")' if implementation else "F.scaled_dot_product_attention or attent.attend in its place"
         )
@@ -90,7 +90,7 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
         if can_dispatch and not needs_unsupported(kind):
             register = "attent.integrations.transformers.register()"
             return f'{runs}: after {register}, model.set_attn_implementation("attent") makes it visible'
-        if has_sdpa and "scaled_dot_product_attention" in global_names(kind):
+        if has_sdpa and "scaled_dot_product_attention" in used_globals(kind):
             return f'{runs}: loading the model with attn_implementation="sdpa" makes it visible'
     if models and (is_hidden or not can_dispatch):
         return "it computes its weights itself: where the model takes output_attentions=True, attent.views.page shows what it returns"
@@ -100,41 +100,41 @@ def advice(module: nn.Module, models: Sequence[Any] = (), *, is_compiled: bool =
 def is_attention(kind: type, name: str = "") -> bool:
     """Return whether a class of modules, under its own name or this one, is named attention, or calls a function of PyTorch's for it."""
     name = name or kind.__name__
-    return (ATTENTION.search(name) is not None and PARTS.search(name) is None) or bool(FUNCTIONS & global_names(kind).keys())
+    return (ATTENTION.search(name) is not None and PARTS.search(name) is None) or bool(FUNCTIONS & used_globals(kind).keys())
 
 
 def is_dispatching(kind: type) -> bool:
     """Return whether a class takes its attention function from an `AttentionInterface`, by the name in the configuration."""
-    values = global_names(kind).values()
+    values = used_globals(kind).values()
     return any(base.__name__ == "AttentionInterface" for value in values if value is not None for base in type(value).__mro__)
 
 
 def needs_unsupported(kind: type) -> bool:
     """Return whether a class calls attention functions with features that `attend` does not have."""
     # the keyword names of a call are a constant of the function that calls
-    constants = (constant for method in _methods(kind) for code in _codes(method.__code__) for constant in code.co_consts)
+    constants = (constant for method in _methods(kind) for code in _nested_codes(method.__code__) for constant in code.co_consts)
     return any(isinstance(constant, tuple) and not UNSUPPORTED.keys().isdisjoint(constant) for constant in constants)
 
 
-def attention_classes(kind: type) -> tuple[list[type], list[type]]:
+def dispatching_and_computing_classes(kind: type) -> tuple[list[type], list[type]]:
     """Return the attention classes that a model may be built from: those that dispatch, and those that compute attention themselves.
 
     Models that a model creates by name, such as `AutoModel.from_config`, are not followed.
     """
-    classes = _layers(kind)
+    classes = _reachable_layers(kind)
     dispatching = [layer for layer in classes if is_dispatching(layer)]
     # a class that contains another's attention, such as BertAttention, computes nothing
-    computing = [layer for layer in classes if is_attention(layer) and not any(map(is_dispatching, _layers(layer)))]
-    return dispatching, [layer for layer in computing if not set(computing) & set(_layers(layer)) - {layer}]
+    computing = [layer for layer in classes if is_attention(layer) and not any(map(is_dispatching, _reachable_layers(layer)))]
+    return dispatching, [layer for layer in computing if not set(computing) & set(_reachable_layers(layer)) - {layer}]
 
 
-def _layers(kind: type) -> list[type]:
+def _reachable_layers(kind: type) -> list[type]:
     """Return a class and all classes of modules that its code names, recursively."""
     reached: dict[type, None] = {}
     stack = [kind]
     while stack:
         reached[layer := stack.pop()] = None
-        for value in global_names(layer).values():
+        for value in used_globals(layer).values():
             # a dict is such as GPTJ_ATTENTION_CLASSES, by implementation; AutoModel's mappings are no dicts, and would import all models
             values = value.values() if type(value) is dict else (value,)
             stack += [item for item in values if _is_layer(item) and item not in reached]
@@ -145,12 +145,12 @@ def _is_layer(value: object) -> bool:
     return inspect.isclass(value) and issubclass(value, nn.Module) and not FRAMEWORK.match(value.__module__)
 
 
-def global_names(kind: type) -> dict[str, object]:
+def used_globals(kind: type) -> dict[str, object]:
     """Return every name used by the methods of a class, and by functions of the same file that they call, with its global value if any."""
     values: dict[str, object] = {}
     functions = list(_methods(kind))
     for function in functions:
-        for name in (name for code in _codes(function.__code__) for name in code.co_names):
+        for name in (name for code in _nested_codes(function.__code__) for name in code.co_names):
             value = function.__globals__.get(name)
             if isinstance(value, FunctionType) and value.__module__ == function.__module__ and value not in functions:
                 functions.append(value)
@@ -167,9 +167,9 @@ def _methods(kind: type) -> Iterator[FunctionType]:
                 yield method
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def _nested_codes(code: CodeType) -> Iterator[CodeType]:
     """Yield a function's code, and that of the functions and comprehensions in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes(constant)
+            yield from _nested_codes(constant)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.attention.call import Prepared
-from attent.attention.capture.captured_maps import DeferredMap, Snapshot, pad_nested, padding_mask, scaled_dot_product
+from attent.attention.capture.captured_maps import DeferredMap, Snapshot, pad_nested, padding_mask, prepare_scaled_dot_product
 from attent.attention.maps.attention_map import AttentionMap
 
 Arguments = tuple[Any, ...]
@@ -50,7 +50,7 @@ def first_argument(frame: FrameType) -> object:
     return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
 
 
-def scaled_dot_product_attention(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_scaled_dot_product_attention(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
     """Capture `F.scaled_dot_product_attention`, except from our own backends, whose callers report."""
     if frame.f_globals.get("__name__", "").startswith(("attent.attention.", "attent.ops.")):
         return None
@@ -83,19 +83,19 @@ def _prepare_attention(
 ) -> Prepared:
     if query.tensor.is_nested:
         (queries, query_lengths), (keys, key_lengths) = pad_nested(query.get()), pad_nested(key.get())
-        return scaled_dot_product(
+        return prepare_scaled_dot_product(
             queries, keys, padding_mask(query_lengths, queries.shape[-2], key_lengths), is_causal=is_causal, scale=scale
         )
     mask_tensor = None if mask is None else mask.get()
-    return scaled_dot_product(query.get(), key.get(), mask_tensor, is_causal=is_causal, scale=scale, is_grouped=is_grouped)
+    return prepare_scaled_dot_product(query.get(), key.get(), mask_tensor, is_causal=is_causal, scale=scale, is_grouped=is_grouped)
 
 
-def bmm(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_bmm(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
     """Capture `torch.bmm` where it computes the scores of `nn.MultiheadAttention`."""
-    return baddbmm(frame, (None, *args), keywords)
+    return capture_baddbmm(frame, (None, *args), keywords)
 
 
-def baddbmm(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_baddbmm(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
     """Capture `torch.baddbmm` where it computes the masked scores of `nn.MultiheadAttention`."""
     # the second product in that function is weights · values
     if frame.f_code is not F.multi_head_attention_forward.__code__ or "attn_output_weights" in frame.f_locals:
@@ -111,21 +111,21 @@ def _scores_map(heads: int, mask: Tensor | None, query: Tensor, key: Tensor) -> 
 def _prepare_scores(heads: int, query: Snapshot, key: Snapshot, mask: Snapshot | None) -> Prepared:
     bias = None if mask is None else mask.get().expand(len(query.tensor), -1, -1).unflatten(0, (-1, heads))
     queries, keys = (tensor.unflatten(0, (-1, heads)) for tensor in (query.get(), key.get().mT))
-    return scaled_dot_product(queries, keys, bias, scale=1.0, is_bare=True)
+    return prepare_scaled_dot_product(queries, keys, bias, scale=1.0, has_nan_rows=True)
 
 
-def encoder_layer(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_encoder_layer(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
     """Capture the fused path of `nn.TransformerEncoderLayer`, which skips its attention module; the map still gets that module's path."""
     modules = running_modules(frame)
     layer = next(modules, None)
     if not isinstance(layer, nn.TransformerEncoderLayer):
         return None
     return CapturedCall(
-        itertools.chain((layer.self_attn, layer), modules), lambda: _encoder_layer_map(_input_length(frame), *args, **keywords)
+        itertools.chain((layer.self_attn, layer), modules), lambda: _encoder_layer_map(_padded_input_length(frame), *args, **keywords)
     )
 
 
-def _input_length(frame: FrameType | None) -> int | None:
+def _padded_input_length(frame: FrameType | None) -> int | None:
     """Return the length of the encoder's input before PyTorch removed its padding."""
     while frame is not None:
         if isinstance(first_argument(frame), nn.TransformerEncoder):
@@ -143,7 +143,7 @@ def _encoder_layer_map(
     return _projected_map(source, source, heads, parameters, mask, mask_type, epsilon, length)
 
 
-def multi_head(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
+def capture_multi_head(frame: FrameType, args: Arguments, keywords: Keywords) -> CapturedCall | None:
     """Capture the fused path of `nn.MultiheadAttention`."""
     return CapturedCall(running_modules(frame), lambda: _multi_head_map(*args, **keywords))
 
@@ -195,11 +195,11 @@ def _projected_map(
     def prepare() -> Prepared:
         (queries, query_lengths), (keys, key_lengths) = project(query_snapshot, 0), project(key_snapshot, 1)
         if query_lengths is not None and key_lengths is not None:
-            return scaled_dot_product(queries, keys, padding_mask(query_lengths, queries.shape[2], key_lengths))
+            return prepare_scaled_dot_product(queries, keys, padding_mask(query_lengths, queries.shape[2], key_lengths))
         allowed = None if mask_snapshot is None else mask_snapshot.get() == 0
         if allowed is not None and mask_type == 1:
             allowed = allowed[:, None, None]
-        return scaled_dot_product(queries, keys, allowed, is_bare=True)
+        return prepare_scaled_dot_product(queries, keys, allowed, has_nan_rows=True)
 
     return DeferredMap(prepare)
 
@@ -213,12 +213,12 @@ class PatchTarget(NamedTuple):
 
 
 TARGETS = (
-    PatchTarget(F, "scaled_dot_product_attention", scaled_dot_product_attention),
+    PatchTarget(F, "scaled_dot_product_attention", capture_scaled_dot_product_attention),
     # nn.MultiheadAttention calls these two when it returns its weights
-    PatchTarget(torch, "bmm", bmm),
-    PatchTarget(torch, "baddbmm", baddbmm),
-    PatchTarget(torch, "_transformer_encoder_layer_fwd", encoder_layer),
-    PatchTarget(torch, "_native_multi_head_attention", multi_head),
+    PatchTarget(torch, "bmm", capture_bmm),
+    PatchTarget(torch, "baddbmm", capture_baddbmm),
+    PatchTarget(torch, "_transformer_encoder_layer_fwd", capture_encoder_layer),
+    PatchTarget(torch, "_native_multi_head_attention", capture_multi_head),
 )
 
 

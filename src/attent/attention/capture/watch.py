@@ -17,7 +17,7 @@ from torch import nn
 from torch.fx import GraphModule
 
 from attent.attention.capture.captured_maps import ConcatenatedMap
-from attent.attention.capture.coverage import uncaptured
+from attent.attention.capture.coverage import advice_for_uncaptured
 from attent.attention.capture.patching import CapturedCall, Patcher, running_modules
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import UnseenError
@@ -102,7 +102,7 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         lines += [f"  {path or '(the model itself)'}  {self._shapes(path)}" for path in self._calls]
         kinds = {path: type(module).__name__ for module, path in self._paths.items()}
         missing: dict[tuple[str, str], list[str]] = {}
-        for path, advice in uncaptured(self._paths, self._calls.keys()).items():
+        for path, advice in advice_for_uncaptured(self._paths, self._calls.keys()).items():
             missing.setdefault((kinds[path], advice), []).append(path)
         for (kind, advice), paths in missing.items():
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -129,7 +129,7 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
         first = str(self._maps[path].shape)
         return first if calls == 1 else f"{first} … {self._maps[_call_name(path, calls)].shape}, {calls} calls"
 
-    def _path(self, modules: Iterable[nn.Module]) -> str | None:
+    def _innermost_path(self, modules: Iterable[nn.Module]) -> str | None:
         """Return the path of the innermost running module that belongs to this model; None within a compiled graph."""
         for module in modules:
             if module in self._paths:
@@ -163,19 +163,19 @@ def is_watched() -> bool:
 
 def report(module: nn.Module | None, weights: AttentionMap) -> None:
     """Hand a map to all watchers of the module, or, without one, of the innermost module that is running."""
-    _receive(CapturedCall(running_modules(sys._getframe(1)) if module is None else iter((module,)), weights.detach))
+    _add_map_to_watchers(CapturedCall(running_modules(sys._getframe(1)) if module is None else iter((module,)), weights.detach))
 
 
-def _receive(call: CapturedCall) -> None:
+def _add_map_to_watchers(call: CapturedCall) -> None:
     """Add the map of a call; it is made only if anybody watches the module that called."""
     modules = list(call.modules) if len(WATCHERS) > 1 else call.modules
     weights = None
     for watcher in WATCHERS:
-        path = watcher._path(modules)  # pyright: ignore[reportPrivateUsage]
+        path = watcher._innermost_path(modules)  # pyright: ignore[reportPrivateUsage]
         if path is not None:
             weights = call.make_map() if weights is None else weights
             # naming the map can wait until it is read: the model is running
             watcher._pending.append((path, weights))  # pyright: ignore[reportPrivateUsage]
 
 
-_patcher = Patcher(_receive)
+_patcher = Patcher(_add_map_to_watchers)

@@ -128,7 +128,7 @@ class AttentionMap(LazyMatrix):
 
     def received(self) -> Tensor:
         """Return the weight that each key receives from all queries, Σᵢ αᵢⱼ, (…, Tk)."""
-        return self._statistic(statistics.received)
+        return self._statistic(statistics.received_weight)
 
     def distance(self) -> Tensor:
         """Return the mean distance of each query, Σⱼ αᵢⱼ |p(i) − j| in tokens, (…, Tq), p(i) being the position of query i.
@@ -137,7 +137,7 @@ class AttentionMap(LazyMatrix):
             ArgumentError: the weights are no distribution.
         """
         self.check_distribution("mean distance")
-        return self._statistic(statistics.distance)
+        return self._statistic(statistics.mean_distance)
 
     @keyword_aliases(how="reduction")
     def pooled(self, height: int, width: int, reduction: Literal["mean", "max"] = "mean") -> Tensor:
@@ -198,7 +198,7 @@ class AttentionMap(LazyMatrix):
         return f"AttentionMap(shape={self.shape}, score={type(call.score).__name__}, normalizer={type(call.normalizer).__name__})"
 
     def _reduced(self, queries: list[Span], keys: list[Span], reductions: tuple[statistics.Reduction, statistics.Reduction]) -> Tensor:
-        return self._statistic(lambda call, tiles: statistics.reduced(call, tiles, queries, keys, reductions))
+        return self._statistic(lambda call, tiles: statistics.reduce_spans(call, tiles, queries, keys, reductions))
 
     def _statistic(self, function: Callable[[Call, Iterator[tile_stream.Tile]], Tensor]) -> Tensor:
         with self.tiles() as tiles:

@@ -72,7 +72,7 @@ class LazyMatrix:
 
         Each axis takes a number, a slice or a list; lists along several axes select their product.
         """
-        *leading, rows, columns = self._full(index)
+        *leading, rows, columns = self._checked_indices(index)
         row_index = self._all()[rows]
         result = self.call.restore_axes(self.rows(row_index.reshape(-1)))  # (…, rows, Tk)
         for axis, item in reversed(list(enumerate((*leading, slice(None) if row_index.dim() else 0, columns)))):
@@ -97,9 +97,9 @@ class LazyMatrix:
             part.requires_grad for part in (*self.key, *self.call.score.parameters()) if part is not None
         )
         if has_graph:
-            return _lower(self.call, self.key)
+            return _lower_keys(self.call, self.key)
         if self._lowered is None:
-            self._lowered = _lower(self.call, self.key)
+            self._lowered = _lower_keys(self.call, self.key)
         return self._lowered
 
     def _of(self, runs: Iterable[Tensor]) -> list[Tensor]:
@@ -109,7 +109,7 @@ class LazyMatrix:
     def _all(self) -> Tensor:
         return torch.arange(self.call.queries, device=self.call.device)
 
-    def _full(self, index: Index | tuple[Index, ...]) -> list[int | slice | Tensor]:
+    def _checked_indices(self, index: Index | tuple[Index, ...]) -> list[int | slice | Tensor]:
         items = list(index) if isinstance(index, tuple) else [index]
         dots = [position for position, item in enumerate(items) if item is Ellipsis]
         axes = len(self.shape)
@@ -117,9 +117,9 @@ class LazyMatrix:
             raise ShapeError(f"a map of shape {self.shape} takes up to {axes} indices and one ellipsis, got {len(items)}")
         dot = dots[0] if dots else len(items)
         filled = items[:dot] + [slice(None)] * (axes - len(items) + len(dots)) + items[dot + len(dots) :]
-        return [self._index(item, axis) for axis, item in enumerate(filled)]
+        return [self._checked_index(item, axis) for axis, item in enumerate(filled)]
 
-    def _index(self, item: Index, axis: int) -> int | slice | Tensor:
+    def _checked_index(self, item: Index, axis: int) -> int | slice | Tensor:
         length = self.shape[axis]
         if isinstance(item, list):
             item = torch.tensor(item, dtype=torch.int64 if not item else None, device=self.call.device)
@@ -144,7 +144,7 @@ def row_runs(call: Call) -> list[range]:
     return row_tiles.tiles(call, None if call.score.form is None else 1)
 
 
-def _lower(call: Call, key: LoweredSide) -> LoweredSide:
+def _lower_keys(call: Call, key: LoweredSide) -> LoweredSide:
     """Lower the keys as `row_tiles.lower` does, but compute which keys are visible only where that matters."""
     side = reference.exact_keys(call, key)
     can_hide = call.mask is not None or call.bias is not None

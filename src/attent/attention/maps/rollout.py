@@ -51,11 +51,11 @@ def rollout(maps: Sequence[AttentionMap], rows: Sequence[int] | Tensor) -> Tenso
         shares = torch.zeros(call.batch, len(selected), call.queries, dtype=call.accumulation_dtype, device=call.device)
         shares[:, torch.arange(len(selected)), selected] = 1.0
         for weights in reversed(maps):
-            shares = 0.5 * (shares + _through(weights, shares))
+            shares = 0.5 * (shares + _propagate_shares(weights, shares))
     return shares if call.axes > 2 else shares[0]
 
 
-def _through(weights: AttentionMap, shares: Tensor) -> Tensor:
+def _propagate_shares(weights: AttentionMap, shares: Tensor) -> Tensor:
     """Return shares · A of (B, n, T), A the mean over heads, computing only the rows of A with a share."""
     total = torch.zeros_like(shares)
     reached = shares.ne(0).any(1).any(0).nonzero()[:, 0]

@@ -47,7 +47,7 @@ def top(call: Call, tiles: Iterable[Tile], count: int) -> TopKeys:
             before = begin - padded_begin
             columns = torch.nn.functional.pad(columns, (before, count - before - columns.shape[-1]))
             begin = padded_begin
-        index, weights[tile.index] = _largest(columns, count)
+        index, weights[tile.index] = _top_indices_and_values(columns, count)
         keys[tile.index] = index + begin
     return TopKeys(keys, weights)
 
@@ -56,7 +56,7 @@ def argmax(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return the key of largest weight for each query, (B, H, Tq); the first of equals, and key 0 for a fully masked query."""
     result = torch.zeros(call.batch, call.heads, call.queries, dtype=torch.int64, device=call.device)
     for tile in tiles:
-        keys = _first_largest(tile.weights) + (tile.columns.start or 0)
+        keys = _first_argmax(tile.weights) + (tile.columns.start or 0)
         result[tile.index] = keys if tile.fully_masked is None else keys.masked_fill(tile.fully_masked[..., 0], 0)
     return result
 
@@ -75,7 +75,7 @@ def entropy(call: Call, tiles: Iterable[Tile]) -> Tensor:
     return result
 
 
-def received(call: Call, tiles: Iterable[Tile]) -> Tensor:
+def received_weight(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return Σᵢ αᵢⱼ, the weight that each key receives from all queries, (B, H, Tk)."""
     # sums over all tiles in float64, which Apple's GPUs lack
     dtype = call.accumulation_dtype if call.device.type == "mps" else torch.float64
@@ -85,13 +85,13 @@ def received(call: Call, tiles: Iterable[Tile]) -> Tensor:
     return total.to(call.accumulation_dtype)
 
 
-def distance(call: Call, tiles: Iterable[Tile]) -> Tensor:
+def mean_distance(call: Call, tiles: Iterable[Tile]) -> Tensor:
     """Return Σⱼ αᵢⱼ |p(i) − j| of each query, (B, H, Tq), in tokens; 0 for a fully masked one."""
     result = torch.zeros(call.batch, call.heads, call.queries, dtype=call.accumulation_dtype, device=call.device)
     rows, parts = None, ()
     for tile in tiles:
         if rows != tile.rows or len(tile.pairs.query_position) > 1:
-            rows, parts = tile.rows, _distances(call, tile)
+            rows, parts = tile.rows, _column_distances(call, tile)
         total = result[tile.index]
         for columns, gap, offset in parts:
             weights = tile.weights[..., columns]
@@ -105,35 +105,41 @@ def distance(call: Call, tiles: Iterable[Tile]) -> Tensor:
     return result
 
 
-def _distances(call: Call, tile: Tile) -> tuple[tuple[slice, Tensor, Tensor | None], ...]:
-    """Split a tile's columns into those before all of its rows, those after all, and those between.
+class _ColumnDistances(NamedTuple):
+    """Some columns of a tile, counted from its first, and their distances.
 
-    Returns:
-        For each part the columns, counted from the tile's first; their distances; and the offsets of the rows. Between the rows, these are
-        the distances from each row (b|1, 1, rows, n), and None. Elsewhere they are ones and the distances from the nearest row, (2, n),
-        and the distance of each row from that row, (b|1, 1, rows).
+    Between the rows, these are the distances from each row (b|1, 1, rows, n), without offsets. Elsewhere they are ones and the distances
+    from the nearest row, (2, n), and `row_offsets` the distance of each row from that row, (b|1, 1, rows).
     """
+
+    columns: slice
+    distances: Tensor
+    row_offsets: Tensor | None
+
+
+def _column_distances(call: Call, tile: Tile) -> tuple[_ColumnDistances, ...]:
+    """Split a tile's columns into those before all of its rows, those after all, and those between."""
     query, key = tile.pairs.broadcast_positions()
     query = query if query.shape[0] == 1 else query[tile.batches]  # (b|1, 1, rows, 1)
     nearest, furthest = query.amin(), query.amax()
     before, within = int((key < nearest).sum()), int((key <= furthest).sum())
-    parts: list[tuple[slice, Tensor, Tensor | None]] = []
+    parts: list[_ColumnDistances] = []
     for columns, row in ((slice(0, before), nearest), (slice(within, len(key)), furthest)):
         if columns.stop > columns.start:
             gap = (key[columns] - row).abs()
             parts.append(
-                (
+                _ColumnDistances(
                     columns,
                     torch.stack((torch.ones_like(gap), gap)).to(call.accumulation_dtype),
                     (query[..., 0] - row).abs().to(call.accumulation_dtype),
                 )
             )
     if within > before:
-        parts.append((slice(before, within), (query - key[before:within]).abs_().to(call.accumulation_dtype), None))
+        parts.append(_ColumnDistances(slice(before, within), (query - key[before:within]).abs_().to(call.accumulation_dtype), None))
     return tuple(parts)
 
 
-def reduced(
+def reduce_spans(
     call: Call, tiles: Iterable[Tile], queries: Sequence[Span], keys: Sequence[Span], reductions: tuple[Reduction, Reduction]
 ) -> Tensor:
     """Reduce spans of queries by spans of keys to one number each, (B, H, len(queries), len(keys)).
@@ -145,7 +151,10 @@ def reduced(
         keys: (begin, end) of each span.
         reductions: the reduction over queries, and over keys: both "max", or each "mean" or "sum".
     """
-    query_index, key_index = _span_index(queries, call.queries, call.device), _span_index(keys, call.keys, call.device)
+    query_index, key_index = (
+        _span_of_each_position(queries, call.queries, call.device),
+        _span_of_each_position(keys, call.keys, call.device),
+    )
     pooler = SpanPooler((call.batch, call.heads), query_index, key_index, is_max=reductions[0] == "max", dtype=call.accumulation_dtype)
     for tile in tiles:
         pooler.add(tile.weights, tile.rows, tile.columns, tile.batches, tile.heads)
@@ -183,7 +192,7 @@ class SpanPooler:
         self, weights: Tensor, rows: slice | Tensor, columns: slice = slice(None), batches: slice = slice(None), heads: slice = slice(None)
     ) -> None:
         """Add a tile, (b, h, rows, columns) of the map; its columns, batches and heads are all of the map's unless given."""
-        query_index, weights = _reduce_rows(self.queries[rows], weights, is_max=self.is_max)
+        query_index, weights = _reduce_rows_by_span(self.queries[rows], weights, is_max=self.is_max)
         reduced_keys = weights.new_full((*weights.shape[:-1], self.pooled.shape[-1]), -torch.inf if self.is_max else 0.0)
         key_index, part = self.keys[columns].expand(weights.shape), self.pooled[batches, heads]
         if self.is_max:
@@ -225,7 +234,7 @@ def even_spans(length: int, count: int, name: str) -> list[Span]:
     return [(part * length // count, (part + 1) * length // count) for part in range(count)]
 
 
-def _span_index(spans: Sequence[Span], length: int, device: torch.device) -> Tensor:
+def _span_of_each_position(spans: Sequence[Span], length: int, device: torch.device) -> Tensor:
     """Return the index of each position's span, (length,); the number of spans where it has none."""
     index = torch.full((length,), len(spans), dtype=torch.int64)
     for number, (begin, end) in enumerate(spans):
@@ -233,22 +242,22 @@ def _span_index(spans: Sequence[Span], length: int, device: torch.device) -> Ten
     return index.to(device)
 
 
-def _reduce_rows(spans: Tensor, weights: Tensor, *, is_max: bool) -> tuple[Tensor, Tensor]:
+def _reduce_rows_by_span(row_spans: Tensor, weights: Tensor, *, is_max: bool) -> tuple[Tensor, Tensor]:
     """Sum rows (b, h, rows, columns), or take their largest, over each span, if that makes them much fewer.
 
     Returns:
         The span of each remaining row, and these rows.
     """
-    distinct, inverse, lengths = spans.unique_consecutive(return_inverse=True, return_counts=True)
-    if MIN_RATIO * len(distinct) > len(spans):
-        return spans, weights
+    distinct, inverse, lengths = row_spans.unique_consecutive(return_inverse=True, return_counts=True)
+    if MIN_RATIO * len(distinct) > len(row_spans):
+        return row_spans, weights
     if is_max:
         return distinct, torch.stack([part.amax(2) for part in weights.split(lengths.tolist(), 2)], 2)
     sums = weights.new_zeros(*weights.shape[:2], len(distinct), weights.shape[3])
     return distinct, sums.index_add_(2, inverse, weights)
 
 
-def _largest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _top_indices_and_values(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the index and value of the `count` largest of each row: first the best chunks, then the best within these."""
     length = weights.shape[-1]
     chunks = length // CHUNK
@@ -268,7 +277,7 @@ def _largest(weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return torch.where(in_rest < 0, inside, in_rest + chunks * CHUNK), best.values
 
 
-def _first_largest(weights: Tensor) -> Tensor:
+def _first_argmax(weights: Tensor) -> Tensor:
     """Return the index of the largest of each row, the first of equals: first the best chunk, then the best within it."""
     length = weights.shape[-1]
     if length % CHUNK or length < 4 * CHUNK:

@@ -61,7 +61,7 @@ def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = 
     if not call.keys or not (rows and heads and sequences):
         return iter(())
     is_dot = isinstance(call.score, DotScore) and type(call.score).score_lowered is DotScore.score_lowered
-    return (_in_place if is_dot or isinstance(call.score, TanhScore) else _by_formula)(weights, rows, heads, sequences)
+    return (_tiles_in_place if is_dot or isinstance(call.score, TanhScore) else _tiles_by_formula)(weights, rows, heads, sequences)
 
 
 def rows_at_once(call: Call) -> int:
@@ -69,10 +69,10 @@ def rows_at_once(call: Call) -> int:
     return max(len(next(iter(lazy_matrix.row_runs(call)), ())), MIN_ROWS if call.score.form == "dot" else 1)
 
 
-def _by_formula(weights: LazyMatrix, rows: range, heads: range, sequences: range) -> Iterator[Tile]:
+def _tiles_by_formula(weights: LazyMatrix, rows: range, heads: range, sequences: range) -> Iterator[Tile]:
     call = weights.call
     batch_slice, head_slice = slice(sequences.start, sequences.stop), slice(heads.start, heads.stop)
-    for run in _runs(rows, max(len(lazy_matrix.row_runs(call)[0]), 1)):
+    for run in _slices(rows, max(len(lazy_matrix.row_runs(call)[0]), 1)):
         pairs = call.pairs(torch.arange(run.start, run.stop, run.step, device=call.device))
         allowed = call.allowed(pairs)
         fully_masked = None if allowed is None else _part(~allowed.any(-1, keepdim=True), batch_slice, head_slice)
@@ -80,13 +80,13 @@ def _by_formula(weights: LazyMatrix, rows: range, heads: range, sequences: range
         yield Tile(batch_slice, head_slice, run, slice(None), pairs, tile, None, fully_masked)
 
 
-def _in_place(weights: LazyMatrix, rows: range, heads: range, sequences: range) -> Iterator[Tile]:
+def _tiles_in_place(weights: LazyMatrix, rows: range, heads: range, sequences: range) -> Iterator[Tile]:
     call, key = weights.call, weights.key_side()
-    step, block = _sizes(call, len(rows), len(heads), len(sequences))
-    ranges = _key_ranges(call)
+    step, block = _rows_and_heads_per_tile(call, len(rows), len(heads), len(sequences))
+    ranges = _key_ranges_of_rows(call)
     scratch = torch.empty(2, block * step * call.keys, dtype=call.accumulation_dtype, device=call.device)
-    for run in _runs(rows, step):
-        columns = _columns(call, ranges, run)
+    for run in _slices(rows, step):
+        columns = _visible_columns(call, ranges, run)
         query = call.score.lower_query(weights.query[:, :, run].to(call.accumulation_dtype), key.center)
         terms = _RowTerms.of(call, run, columns)
         for batch_slice, head_slice in _blocks(heads, sequences, block):
@@ -95,7 +95,7 @@ def _in_place(weights: LazyMatrix, rows: range, heads: range, sequences: range) 
                 _dot_scores(call, *sides, scratch[0]) if isinstance(call.score, DotScore) else _tanh_scores(call.score, *sides, head_slice)
             )
             own = terms.part(batch_slice, head_slice)
-            own.add_to(call, scores)
+            own.apply_in_place(call, scores)
             if isinstance(call.normalizer, Softmax):
                 tile = torch.softmax(scores, -1, out=scratch[1, : scores.numel()].view(scores.shape))
                 if own.fully_masked is not None:
@@ -108,14 +108,14 @@ def _in_place(weights: LazyMatrix, rows: range, heads: range, sequences: range) 
             yield Tile(batch_slice, head_slice, run, columns, terms.pairs, tile, scores, own.fully_masked)
 
 
-def _runs(rows: range, step: int) -> Iterator[slice]:
+def _slices(rows: range, step: int) -> Iterator[slice]:
     """Yield the rows in runs of `step`."""
     for begin in range(0, len(rows), step):
         run = rows[begin : begin + step]
         yield slice(run.start, run.stop, run.step)
 
 
-def _sizes(call: Call, rows: int, heads: int, sequences: int) -> tuple[int, int]:
+def _rows_and_heads_per_tile(call: Call, rows: int, heads: int, sequences: int) -> tuple[int, int]:
     """Return the number of rows of a tile, and the number of its heads over all its sequences."""
     size = CPU_TILE if call.device.type == "cpu" else GPU_TILE
     step = min(max(size // call.keys, MIN_ROWS), rows)
@@ -129,11 +129,11 @@ def _sizes(call: Call, rows: int, heads: int, sequences: int) -> tuple[int, int]
 
 def _blocks(heads: range, sequences: range, block: int) -> list[tuple[slice, slice]]:
     if block >= len(heads):
-        return [(run, slice(heads.start, heads.stop)) for run in _runs(sequences, block // len(heads))]
-    return [(sequence, run) for sequence in _runs(sequences, 1) for run in _runs(heads, block)]
+        return [(run, slice(heads.start, heads.stop)) for run in _slices(sequences, block // len(heads))]
+    return [(sequence, run) for sequence in _slices(sequences, 1) for run in _slices(heads, block)]
 
 
-def _key_ranges(call: Call) -> tuple[list[int], list[int]] | None:
+def _key_ranges_of_rows(call: Call) -> tuple[list[int], list[int]] | None:
     """Return each query's first key and the end of its range, over sequences and heads; None if the mask does not say."""
     if call.mask is None or not isinstance(call.normalizer, Softmax):
         # a user's normalizer may depend on the number of keys
@@ -142,11 +142,11 @@ def _key_ranges(call: Call) -> tuple[list[int], list[int]] | None:
     return None if bounds is None else (bounds[0].amin((0, 1)).tolist(), bounds[1].amax((0, 1)).tolist())
 
 
-def _columns(call: Call, ranges: tuple[list[int], list[int]] | None, rows: slice) -> slice:
-    if ranges is None:
+def _visible_columns(call: Call, key_ranges: tuple[list[int], list[int]] | None, rows: slice) -> slice:
+    if key_ranges is None:
         return slice(0, call.keys)
-    begin = min(*ranges[0][rows], call.keys - 1)
-    return slice(begin, max(*ranges[1][rows], begin + 1))
+    begin = min(*key_ranges[0][rows], call.keys - 1)
+    return slice(begin, max(*key_ranges[1][rows], begin + 1))
 
 
 def _part(tensor: Tensor, batches: slice, heads: slice) -> Tensor:
@@ -203,7 +203,7 @@ class _RowTerms:
         if call.bias is None and call.mask is not None and isinstance(call.normalizer, Softmax) and call.device.type == "cpu":
             key_range = call.mask.key_range(all_pairs)
             if key_range is not None and key_range.exact:
-                return cls(pairs, biases, factors, None, *_hidden_columns(call, pairs, key_range))
+                return cls(pairs, biases, factors, None, *_hidden_pairs_columns_and_rows(call, pairs, key_range))
         allowed = None if call.mask is None else call.mask.allowed(pairs)
         if call.bias is not None:
             bias = call.bias if call.bias.shape[2] == 1 else call.bias[:, :, rows]
@@ -224,7 +224,7 @@ class _RowTerms:
         biases = tuple(_part(bias, batches, heads) for bias in self.biases)
         return _RowTerms(self.pairs, biases, factors, allowed, hidden, self.partial, fully_masked)
 
-    def add_to(self, call: Call, scores: Tensor) -> None:
+    def apply_in_place(self, call: Call, scores: Tensor) -> None:
         """Cap, bias and mask the scores in place."""
         if call.soft_cap is not None:
             scores.div_(call.soft_cap).tanh_().mul_(call.soft_cap)
@@ -234,7 +234,7 @@ class _RowTerms:
             scores[..., self.partial].masked_fill_(self.hidden, torch.finfo(scores.dtype).min)
 
 
-def _hidden_columns(call: Call, pairs: Pairs, key_range: KeyRange) -> tuple[Tensor | None, slice, Tensor | None]:
+def _hidden_pairs_columns_and_rows(call: Call, pairs: Pairs, key_range: KeyRange) -> tuple[Tensor | None, slice, Tensor | None]:
     """Return the hidden pairs of the columns that not all rows see, these columns, counted from the first, and the fully masked rows.
 
     Args:

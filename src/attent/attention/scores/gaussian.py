@@ -58,14 +58,14 @@ class Gaussian(DotScore):
         weights = visible[..., None].to(key.dtype)  # (B|1, H|1, Tk, 1)
         return (key * weights).sum(-2, keepdim=True) / weights.sum(-2, keepdim=True).clamp(min=1.0)
 
-    def _in_units(self, distance: Tensor) -> Tensor:
+    def _over_sigma(self, distance: Tensor) -> Tensor:
         """Return distances over σ."""
         if isinstance(self.sigma, float):
             return distance / self.sigma
         return distance / torch.as_tensor(self.sigma, dtype=distance.dtype, device=distance.device)
 
     def _lower(self, features: Tensor, center: Tensor | None) -> LoweredSide:
-        scaled = self._in_units(features if center is None else features - center)
+        scaled = self._over_sigma(features if center is None else features - center)
         return LoweredSide(scaled, -0.5 * scaled.square().sum(-1), center)
 
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
@@ -78,11 +78,11 @@ class Gaussian(DotScore):
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return −|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
-        distance = self._in_units(query[..., :, None, :] - key[..., None, :, :])  # (B, H, Tq, Tk, D)
+        distance = self._over_sigma(query[..., :, None, :] - key[..., None, :, :])  # (B, H, Tq, Tk, D)
         return -0.5 * distance.square().sum(-1)
 
     @torch.no_grad()
-    def radius(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Tensor:
+    def largest_squared_distance(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Tensor:
         """Return the largest squared distance of queries (B, H, Tq, D) and visible keys (B, G, Tk, D) from the mean of these keys, in σ."""
         # hidden keys may hold NaN
         query, key = (side.to(torch.promote_types(side.dtype, torch.float32)).nan_to_num(0.0, 0.0, 0.0) for side in (query, key))
@@ -93,12 +93,12 @@ class Gaussian(DotScore):
         if visible is not None:
             key = torch.where(visible[..., None], key, mean)
         query_mean = mean.repeat_interleave(query.shape[1] // mean.shape[1], 1)
-        return torch.maximum(*(self._in_units(side).square().sum(-1).amax() for side in (query - query_mean, key - mean)))
+        return torch.maximum(*(self._over_sigma(side).square().sum(-1).amax() for side in (query - query_mean, key - mean)))
 
     def for_inputs(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Score:
         """Return a DistantGaussian if rounding squared distances from the keys' mean would cost more digits than rounding scores."""
         near = NEAR_IN_FLOAT64 if query.dtype == torch.float64 else NEAR + NEAR_PER_FEATURE * key.shape[-1]
-        return DistantGaussian(self) if self.radius(query, key, visible) > near else self
+        return DistantGaussian(self) if self.largest_squared_distance(query, key, visible) > near else self
 
     def extra_repr(self) -> str:
         """Return the bandwidth."""
@@ -124,10 +124,10 @@ class DistantGaussian(Score):
         """Return the scores, computed in float64: about the keys' mean if its digits suffice, else feature by feature."""
         gaussian, dtype = self.gaussian, query.features.dtype
         queries, keys = query.features.double(), key.features.double()
-        if gaussian.radius(queries, keys) < NEAR_IN_FLOAT64:
+        if gaussian.largest_squared_distance(queries, keys) < NEAR_IN_FLOAT64:
             lowered = gaussian.lower_key(keys)
             return gaussian.score_lowered(gaussian.lower_query(queries, lowered.center), lowered).to(dtype)
-        queries, keys = gaussian._in_units(queries), gaussian._in_units(keys)
+        queries, keys = gaussian._over_sigma(queries), gaussian._over_sigma(keys)
         squares = ((queries[..., :, None, d] - keys[..., None, :, d]).square() for d in range(queries.shape[-1]))
         return -0.5 * sum(squares).to(dtype)  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -59,7 +59,7 @@ class Location(Score):
 
     def lower_later_key(self, key: Tensor, start: int, center: Tensor | None = None) -> LoweredSide:
         """Return the positions from `start` on, as a feature of each key, (B, H, Tk, 1)."""
-        positions = self._positions(key, start).to(key.dtype if key.dtype == torch.float64 else torch.float32)
+        positions = self._key_positions(key, start).to(key.dtype if key.dtype == torch.float64 else torch.float32)
         return LoweredSide(positions[:, None].expand(*key.shape[:-1], 1))
 
     def score_lowered(self, query: LoweredSide, key: LoweredSide) -> Tensor:
@@ -69,9 +69,9 @@ class Location(Score):
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return (Wᵀq)ⱼ of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
-        return (query @ self.weight.to(query.dtype))[..., self._positions(key, 0)]
+        return (query @ self.weight.to(query.dtype))[..., self._key_positions(key, 0)]
 
-    def _positions(self, key: Tensor, start: int) -> Tensor:
+    def _key_positions(self, key: Tensor, start: int) -> Tensor:
         end = start + key.shape[-2]
         if end > self.weight.shape[-1]:
             raise ShapeError(f"Location was made for up to {self.maximum_length} keys, got {end}; give maximum_length")
