@@ -104,7 +104,7 @@ def test_the_first_stay_and_the_oldest_of_the_others_is_forgotten() -> None:
 def test_a_run_forgets_its_own_and_what_was_looked_at_last_stays() -> None:
     scenes = SceneStore(bound=2)
     other = Scene("other", {}, ())
-    kept = scenes.add(other, run=1)
+    kept = scenes.add(other, run_number=1)
     first = scenes.add(Scene("0", {}, ()))
     for number in range(1, 4):
         assert scenes[first].title == "0"

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attent.attention.attend import attend
 from attent.attention.masks import Causal
-from attent.serve.pooling import BlockPooler, block_count, mean_rows, next_level
+from attent.serve.pooling import BlockPooler, block_count, mean_over_heads, pool_next_level
 
 
 def by_hand(dense: Tensor, level: int, how: str) -> Tensor:
@@ -44,7 +44,7 @@ def test_keys_that_are_not_told_weigh_nothing(how: str) -> None:
 def test_a_level_is_made_of_the_one_below(shape: tuple[int, int], how: str) -> None:
     found = by_hand(dense := torch.rand(shape), 1, how)
     for level in (1, 2, 3):
-        found = next_level(found, shape, level, how)
+        found = pool_next_level(found, shape, level, how)
         torch.testing.assert_close(found, by_hand(dense, level + 1, how))
 
 
@@ -64,7 +64,7 @@ def test_rows_of_several_heads_are_their_mean(heads: range) -> None:
     weights = attend(query, key, key, mask=Causal(), return_map=True)[1]
     found = torch.zeros(11, 13)
     with weights.tiles(range(1, 11, 2), heads, range(1, 2)) as tiles:
-        for rows, told, start in mean_rows(tiles, 13, len(heads)):
+        for rows, told, start in mean_over_heads(tiles, 13, len(heads)):
             found[list(rows), start : start + told.shape[1]] = told
     torch.testing.assert_close(found[1::2], weights.dense()[1, heads.start : heads.stop, 1::2].mean(0))
 

@@ -30,10 +30,10 @@ def test_whoever_is_waited_for_comes_between_two_steps(turns: Scheduler) -> None
     def waited_for() -> None:
         begun.wait(10)
         threading.Timer(0.05, asked.set).start()
-        with turns.now():
+        with turns.foreground():
             order.append("now")
 
-    turns.later("a", work)
+    turns.run_in_background("a", work)
     waited_for()
     assert turns.settle(10)
     assert order == ["first step", "now", "second step"]
@@ -50,11 +50,11 @@ def test_what_was_asked_for_last_goes_first_and_what_was_begun_goes_on(turns: Sc
             gate.wait(10)
             yield
 
-    turns.later("a", lambda: work("a"))
+    turns.run_in_background("a", lambda: work("a"))
     begun.wait(10)
-    turns.later("b", lambda: work("b"))
-    turns.later("c", lambda: work("c"))
-    turns.later("b", lambda: work("not begun again"))
+    turns.run_in_background("b", lambda: work("b"))
+    turns.run_in_background("c", lambda: work("c"))
+    turns.run_in_background("b", lambda: work("not begun again"))
     gate.set()
     assert turns.settle(10)
     assert order == ["a1", "b1", "b2", "c1", "c2", "a2"]
@@ -70,7 +70,7 @@ def test_of_many_pieces_the_oldest_are_given_up(turns: Scheduler) -> None:
         done.append(number)
 
     for number in range(MAX_JOBS + 3):
-        turns.later(number, lambda number=number: work(number))
+        turns.run_in_background(number, lambda number=number: work(number))
     gate.set()
     assert turns.settle(10)
     assert done == [*range(MAX_JOBS + 2, 2, -1)]
@@ -88,9 +88,9 @@ def test_a_piece_that_fails_is_logged_and_the_others_go_on(turns: Scheduler, cap
         yield
 
     with caplog.at_level(logging.ERROR):
-        turns.later("a", failing)
+        turns.run_in_background("a", failing)
         assert turns.settle(10)
-        turns.later("b", working)
+        turns.run_in_background("b", working)
         assert turns.settle(10)
     assert "a reason" in caplog.text
     assert done == ["b"]
@@ -99,5 +99,5 @@ def test_a_piece_that_fails_is_logged_and_the_others_go_on(turns: Scheduler, cap
 def test_nothing_begins_after_the_end() -> None:
     turns = Scheduler()
     turns.close()
-    turns.later("a", lambda: iter(()))
+    turns.run_in_background("a", lambda: iter(()))
     assert turns.settle(1)

@@ -120,7 +120,7 @@ def test_what_is_said_of_the_numbers(tiles: TilePyramid) -> None:
 def test_what_was_computed_is_not_computed_again(tiles: TilePyramid, monkeypatch: pytest.MonkeyPatch) -> None:
     view = HeadView("a", LayerWeights("a", attended(300, 300)), 0)
     before = tiles.tile(view, 0, 0, 0)
-    monkeypatch.setattr(HeadView, "stream", None)
+    monkeypatch.setattr(HeadView, "stream_rows", None)
     assert torch.equal(tiles.tile(view, 0, 0, 0).values, before.values)
     assert torch.equal(tiles.tile(view, 0, 0, 1).values, tiles.tile(view, 0, 0, 1).values)
 
@@ -217,13 +217,13 @@ def test_of_however_long_a_text_one_query_is_told(head: int | None, monkeypatch:
     for most in ("STRIP_WEIGHTS", "THUMBNAIL_WEIGHTS", "STATISTICS_WEIGHTS"):
         monkeypatch.setattr(tiles_file, most, 1)
     computed: list[int] = []
-    told = HeadView.stream
+    told = HeadView.stream_rows
 
     def counted(view: HeadView, rows: range) -> Iterator[tuple[range, torch.Tensor, int]]:
         computed.append(len(rows))
         return told(view, rows)
 
-    monkeypatch.setattr(HeadView, "stream", counted)
+    monkeypatch.setattr(HeadView, "stream_rows", counted)
     weights = attended(23, 31)
     view = HeadView("a", LayerWeights("a", weights), head)
     dense = weights.dense()[0].mean(0) if head is None else weights[0, head]

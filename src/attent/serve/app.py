@@ -52,13 +52,16 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
     regions: dict[str, type[HeadRequest]] = {"row": RowRequest, "column": ColumnRequest, "tile": TileRequest, "thumbnail": HeadRequest}
     scene = "/api/scenes/{scene:str}"
     routes = [
-        Route("/", _page),
-        Route("/web/{name:str}", _web),
+        Route("/", _index_page),
+        Route("/web/{name:str}", _static_file),
         _route("/api/about", lambda request, body: _json(explorer.describe())),
-        _route(scene, lambda request, body: _json(explorer.scenes[_scene(request)].describe())),
-        _route(f"{scene}/summary", lambda request, body: _json(explorer.summary(_scene(request), _query(request, SummaryRequest).group))),
-        *(_route(f"{scene}/{name}", partial(_region, explorer, kind)) for name, kind in regions.items()),
-        _route(f"{scene}/picture", lambda request, body: _binary(explorer.pixels(_scene(request)))),
+        _route(scene, lambda request, body: _json(explorer.scenes[_scene_number(request)].describe())),
+        _route(
+            f"{scene}/summary",
+            lambda request, body: _json(explorer.group_statistics(_scene_number(request), _query(request, SummaryRequest).group)),
+        ),
+        *(_route(f"{scene}/{name}", partial(_map_region, explorer, kind)) for name, kind in regions.items()),
+        _route(f"{scene}/picture", lambda request, body: _binary(explorer.pixels(_scene_number(request)))),
         Route("/api/translate", partial(_stream_translation, explorer), methods=["POST"]),
         _route("/api/fill", lambda request, body: _json(explorer.fill(TextRequest.model_validate_json(body))), "POST"),
         _route("/api/classify", lambda request, body: _json(explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), "POST"),
@@ -83,11 +86,11 @@ async def _in_thread(request: Request, compute: Callable[..., Answer], *argument
     return await to_thread.run_sync(partial(compute, *arguments), limiter=request.app.state.threads)
 
 
-async def _page(request: Request) -> Response:
+async def _index_page(request: Request) -> Response:
     return HTMLResponse(web_file("explore.html"))
 
 
-async def _web(request: Request) -> Response:
+async def _static_file(request: Request) -> Response:
     """Send a script or a style sheet of views/web."""
     name = request.path_params["name"]
     media_type = MEDIA_TYPES.get(name.rpartition(".")[2])
@@ -96,9 +99,9 @@ async def _web(request: Request) -> Response:
     return Response(web_file(name), media_type=media_type)
 
 
-def _region(explorer: Explorer, kind: type[HeadRequest], request: Request, body: bytes) -> Response:
+def _map_region(explorer: Explorer, request_type: type[HeadRequest], request: Request, body: bytes) -> Response:
     """Send numbers as little-endian 32-bit floats, row by row."""
-    region = explorer.region(_scene(request), _query(request, kind))
+    region = explorer.region(_scene_number(request), _query(request, request_type))
     height, width = region.values.shape
     header = json.dumps({"height": height, "width": width, "exact": region.is_exact, "note": region.note})
     return _binary(region.values.contiguous().numpy().astype("<f4").tobytes(), {REGION_HEADER: header})
@@ -114,18 +117,18 @@ async def _stream_translation(explorer: Explorer, request: Request) -> Streaming
     # before the response begins, so that a wrong request gets an error status
     first = await _in_thread(request, lambda: next(events, None))
     assert first is not None
-    return StreamingResponse(_stream(request, first, events), media_type="text/event-stream")
+    return StreamingResponse(_server_sent_events(request, first, events), media_type="text/event-stream")
 
 
-async def _stream(request: Request, first: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[bytes]:
-    event: dict[str, Any] | None = first
+async def _server_sent_events(request: Request, first_event: dict[str, Any], events: Iterator[dict[str, Any]]) -> AsyncIterator[bytes]:
+    event: dict[str, Any] | None = first_event
     while event is not None:
         yield b"data: " + _json_bytes(event) + b"\n\n"
         try:
             event = await _in_thread(request, lambda: next(events, None)) if event["kind"] != "error" else None
         # the status was sent already, so that only an event can report a failure
         except Exception as error:
-            event = {"kind": "error", "error": _message(error)}
+            event = {"kind": "error", "error": _error_message(error)}
 
 
 def _json_bytes(value: Any) -> bytes:
@@ -137,7 +140,7 @@ def _json(value: Any) -> Response:
     return Response(_json_bytes(value), media_type="application/json")
 
 
-def _scene(request: Request) -> int:
+def _scene_number(request: Request) -> int:
     scene = request.path_params["scene"]
     # int() refuses very long numbers, and no scene has one
     if not scene.isdecimal() or len(scene) > 9:
@@ -153,10 +156,10 @@ def _query(request: Request, kind: type[Query]) -> Query:
 async def _failure(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refusal(error.status_code, error.detail)
-    return refusal(400 if isinstance(error, AttentError | ValidationError) else 500, _message(error))
+    return refusal(400 if isinstance(error, AttentError | ValidationError) else 500, _error_message(error))
 
 
-def _message(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     match error:
         case AttentError():
             return str(error)

@@ -53,7 +53,7 @@ class SceneStore:
         self._next = len(self.fixed)
         self._lock = threading.Lock()
 
-    def add(self, scene: Scene, run: int = 0) -> int:
+    def add(self, scene: Scene, run_number: int = 0) -> int:
         """Store a scene, and drop the least recently used one of the same run if there are too many.
 
         Returns:
@@ -61,8 +61,8 @@ class SceneStore:
         """
         with self._lock:
             number, self._next = self._next, self._next + 1
-            self._recent[number] = (run, scene)
-            of_run = [number for number, (owner, _) in self._recent.items() if owner == run]
+            self._recent[number] = (run_number, scene)
+            of_run = [number for number, (owner, _) in self._recent.items() if owner == run_number]
             for old in of_run[: -self.bound]:
                 del self._recent[old]
         return number
@@ -102,9 +102,9 @@ class Explorer:
         scenes = list(range(len(self.scenes.fixed)))
         return {"runs": [run.describe() for run in self.runs], "scenes": scenes, "text": self.text, "longest": self.longest}
 
-    def region(self, scene: int, request: HeadRequest) -> MapRegion:
+    def region(self, scene_number: int, request: HeadRequest) -> MapRegion:
         """Return the row, the column or the tile that a request names; the whole map, pooled, if it names none."""
-        view = self._view(scene, request)
+        view = self._view(scene_number, request)
         match request:
             case RowRequest():
                 return self._now(lambda: view.row(check_index("query", request.query, view.shape[0])))
@@ -115,22 +115,22 @@ class Explorer:
             case _:
                 return self._now(view.thumbnail)
 
-    def summary(self, scene: int, name: str) -> dict[str, Any]:
+    def group_statistics(self, scene_number: int, group_name: str) -> dict[str, Any]:
         """Return the statistics of every head of a group, and of how many queries one was computed at most."""
-        group = self.scenes[scene].group(name)
+        group = self.scenes[scene_number].group(group_name)
         compute = partial(sampled_head_statistics, is_self_attention=group.is_self_attention)
         heads, steps = zip(*(self._now(partial(compute, layer)) for layer in group.layers), strict=True)
         return {"figures": list(heads), "every": max(steps)}
 
-    def pixels(self, scene: int) -> bytes:
+    def pixels(self, scene_number: int) -> bytes:
         """Return the picture of a scene: red, green and blue of each pixel.
 
         Raises:
             ArgumentError: it has none.
         """
-        picture = self.scenes[scene].picture
+        picture = self.scenes[scene_number].picture
         if picture is None:
-            raise ArgumentError(f"view {scene} has no picture")
+            raise ArgumentError(f"view {scene_number} has no picture")
         return rgb(picture).tobytes()
 
     def translate(self, request: TranslateRequest) -> Iterator[dict[str, Any]]:
@@ -140,7 +140,7 @@ class Explorer:
             ArgumentError: the run does not translate, or the text or the prefix is not valid for it.
             DataError: the text is too long.
         """
-        translator = self._run(request.run, "translate").tool
+        translator = self._run_for_task(request.run, "translate").tool
         text = respell(request.text, translator.source_tokenizer)
         scene_of = partial(build_scene, title=text[:MAX_TITLE])
         more = translator.target_tokenizer.encode(request.more) if request.more else []
@@ -157,7 +157,7 @@ class Explorer:
             decoding = StepwiseDecoding(translator, text, tokens, top_k=request.best, forced_length=len(decoding.prefix))
         steps = iter(decoding)
         while (step := self._now(lambda: next(steps, None))) is not None:
-            weights = self._now(partial(_last_weights, decoding, request.view, has_ended=step.chosen.token == EOS))
+            weights = self._now(partial(_last_step_weights, decoding, request.view, has_ended=step.chosen.token == EOS))
             best = [asdict(candidate) for candidate in step.candidates]
             yield {"kind": "token", "said": asdict(step.chosen), "best": best, "forced": step.is_forced, "weights": weights}
         scene = self._now(lambda: scene_of(decoding.map()))
@@ -170,7 +170,7 @@ class Explorer:
         Raises:
             ArgumentError, DataError: the run does not fill blanks, there are none, or the text is too long.
         """
-        filler = self._run(request.run, "fill-mask").tool
+        filler = self._run_for_task(request.run, "fill-mask").tool
         self._check_length(len(filler.tokenizer.encode(request.text)))
         blanks = self._now(lambda: filler.fill(request.text, BEST))
         scene = self._now(lambda: build_scene(filler.map(request.text), title=request.text[:MAX_TITLE]))
@@ -183,7 +183,7 @@ class Explorer:
         Raises:
             ArgumentError, DataError: the run does not classify, there is no such example, or the text is empty or too long.
         """
-        run = self._run(request.run, "classify")
+        run = self._run_for_task(request.run, "classify")
         classifier = run.tool
         if isinstance(request, TextRequest):
             if classifier.tokenizer is None:
@@ -204,15 +204,15 @@ class Explorer:
         return {"scene": self.scenes.add(scene, request.run), "best": best}
 
     def _now(self, compute: Callable[[], Answer]) -> Answer:
-        with self.scheduler.now():
+        with self.scheduler.foreground():
             return compute()
 
-    def _view(self, scene: int, request: HeadRequest) -> HeadView:
-        group = self.scenes[scene].group(request.group)
+    def _view(self, scene_number: int, request: HeadRequest) -> HeadView:
+        group = self.scenes[scene_number].group(request.group)
         layer = check_index("layer", request.layer, len(group.layers))
-        return HeadView((scene, group.name, layer), group.layers[layer], request.head)
+        return HeadView((scene_number, group.name, layer), group.layers[layer], request.head)
 
-    def _run(self, number: int, task: str) -> LoadedRun:
+    def _run_for_task(self, number: int, task: str) -> LoadedRun:
         if not self.runs:
             raise ArgumentError("no run is open: what is shown cannot be changed")
         run = self.runs[check_index("run", number, len(self.runs))]
@@ -225,7 +225,7 @@ class Explorer:
             raise DataError(f"the {name} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here")
 
 
-def _last_weights(decoding: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
+def _last_step_weights(decoding: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
     """Return the weights of the step that wrote the last token, for the head that the page shows."""
     if view is None or max(len(decoding.sources), len(decoding.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
         return None

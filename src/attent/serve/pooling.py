@@ -48,14 +48,14 @@ class BlockPooler:
         start = min(max(begin - self.keys.start, 0), len(self.keys))
         columns = slice(start >> self.level, block_count(start + inside.shape[1], self.level))
         is_full = inside.shape[1] == len(self.keys)
-        for block, count, index in _by_block(rows, self.level):
+        for block, count, index in _group_by_block(rows, self.level):
             part = inside[index].unflatten(0, (count, -1))  # (blocks, rows of each, n)
             target = slice(block - self.first, block - self.first + count)
             self._row_counts[target] += part.shape[1]
             if "mean" in self._pooled and part.shape[2]:
-                self._pooled["mean"][target, columns] += self._split(part.sum(1), start, 0.0).sum(-1)
+                self._pooled["mean"][target, columns] += self._split_blocks(part.sum(1), start, 0.0).sum(-1)
             if "max" in self._pooled:
-                self._add_max(self._pooled["max"][target], part, start, columns, is_full=is_full)
+                self._update_max(self._pooled["max"][target], part, start, columns, is_full=is_full)
 
     def result(self, reduction: str) -> Tensor:
         """Return what the added rows make, (blocks of rows, blocks of keys)."""
@@ -68,16 +68,16 @@ class BlockPooler:
             pooled = pooled[nearest.clamp(min=int(is_added.int().argmax()))]
         return pooled
 
-    def _add_max(self, pooled: Tensor, part: Tensor, start: int, columns: slice, *, is_full: bool) -> None:
+    def _update_max(self, pooled: Tensor, part: Tensor, start: int, columns: slice, *, is_full: bool) -> None:
         """Raise the maxima in place; hidden pairs weigh zero."""
         if part.shape[2]:
-            largest = self._split(part.amax(1), start, -torch.inf if is_full else 0.0).amax(-1)
+            largest = self._split_blocks(part.amax(1), start, -torch.inf if is_full else 0.0).amax(-1)
             pooled[:, columns] = torch.maximum(pooled[:, columns], largest)
         if not is_full:
             pooled[:, : columns.start].clamp_(min=0.0)
             pooled[:, columns.stop :].clamp_(min=0.0)
 
-    def _split(self, numbers: Tensor, start: int, fill: float) -> Tensor:
+    def _split_blocks(self, numbers: Tensor, start: int, fill: float) -> Tensor:
         """Split numbers (…, n) of the keys from `start` on into blocks, (…, blocks, 2ⁿ), with a fill value beyond both ends."""
         size = 1 << self.level
         before = start & (size - 1)
@@ -86,16 +86,16 @@ class BlockPooler:
         return padded.unflatten(1, (-1, size))
 
 
-def next_level(pooled: Tensor, shape: tuple[int, int], level: int, reduction: str) -> Tensor:
+def pool_next_level(pooled: Tensor, map_shape: tuple[int, int], level: int, reduction: str) -> Tensor:
     """Pool from one level to the next, each number by how many rows and keys it stands for.
 
     Args:
         pooled: (blocks of rows, blocks of keys) at `level`.
-        shape: (Tq, Tk).
+        map_shape: (Tq, Tk).
         level: of these numbers.
         reduction: "mean" or "max".
     """
-    lengths = [pad(blocks, (0, len(blocks) % 2)) for blocks in (block_lengths(length, level) for length in shape)]
+    lengths = [pad(blocks, (0, len(blocks) % 2)) for blocks in (block_lengths(length, level) for length in map_shape)]
     padding = (0, len(lengths[1]) - pooled.shape[1], 0, len(lengths[0]) - pooled.shape[0])
     if reduction == "max":
         return _quads(pad(pooled, padding, value=-torch.inf)).amax(-1).amax(1)
@@ -103,7 +103,7 @@ def next_level(pooled: Tensor, shape: tuple[int, int], level: int, reduction: st
     return _quads(pad(pooled, padding) * sizes).sum(-1).sum(1) / _quads(sizes).sum(-1).sum(1)
 
 
-def mean_rows(tiles: Iterable[Tile], keys: int, heads: int) -> Iterator[tuple[range, Tensor, int]]:
+def mean_over_heads(tiles: Iterable[Tile], keys: int, heads: int) -> Iterator[tuple[range, Tensor, int]]:
     """Iterate over the rows of a map of one sequence, those of several heads as their mean.
 
     Args:
@@ -144,7 +144,7 @@ def _quads(numbers: Tensor) -> Tensor:
     return numbers.unflatten(1, (-1, 2)).unflatten(0, (-1, 2))
 
 
-def _by_block(rows: range, level: int) -> Iterator[tuple[int, int, slice]]:
+def _group_by_block(rows: range, level: int) -> Iterator[tuple[int, int, slice]]:
     """Group rows by block: a block, how many blocks from it on have equally many rows, and the slice of all these rows."""
     full = max((1 << level) // rows.step, 1)
     begin = 0

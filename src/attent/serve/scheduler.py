@@ -18,7 +18,7 @@ MAX_JOBS = 3
 class Scheduler:
     """A lock for requests, and a thread that computes jobs while no request waits.
 
-    `now` waits for at most one step of a job. The job that was queued last goes first.
+    `foreground` waits for at most one step of a job. The job that was queued last goes first.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Scheduler:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def now(self) -> Iterator[None]:
+    def foreground(self) -> Iterator[None]:
         """Compute in this thread, before all background work.
 
         Raises:
@@ -48,7 +48,7 @@ class Scheduler:
                 self._waiting -= 1
                 self._change.notify_all()
 
-    def later(self, key: Hashable, job: Job) -> None:
+    def run_in_background(self, key: Hashable, job: Job) -> None:
         """Queue a job for the background, before all others; one that is queued under the same key continues where it stopped."""
         with self._change:
             if self._is_closed:
@@ -57,7 +57,7 @@ class Scheduler:
             while len(self._jobs) > MAX_JOBS:
                 del self._jobs[next(iter(self._jobs))]
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="attent-background", daemon=True)
+                self._thread = threading.Thread(target=self._run_jobs, name="attent-background", daemon=True)
                 self._thread.start()
             self._change.notify_all()
 
@@ -83,7 +83,7 @@ class Scheduler:
         with self._change:
             return self._change.wait_for(lambda: not self._jobs and not self._is_stepping, seconds)
 
-    def _run(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
             with self._change:
                 self._is_stepping = False
@@ -94,13 +94,13 @@ class Scheduler:
                 key, steps = next(reversed(self._jobs.items()))
                 self._is_stepping = True
             with self._lock:
-                has_ended = _step(steps)
+                has_ended = _has_ended_after_step(steps)
             with self._change:
                 if has_ended and self._jobs.get(key) is steps:
                     del self._jobs[key]
 
 
-def _step(steps: Iterator[None]) -> bool:
+def _has_ended_after_step(steps: Iterator[None]) -> bool:
     """Run one step; return whether the job has ended. A failure ends it, and the next request for its result raises the error again."""
     try:
         # jobs yield None; the iterator itself marks the end

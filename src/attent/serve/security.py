@@ -59,12 +59,12 @@ class Guard:
             return
         size, is_complete = 0, False
 
-        async def answer(message: Message) -> None:
+        async def secure_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        async def count() -> Message:
+        async def bounded_receive() -> Message:
             nonlocal size, is_complete
             message = await receive()
             if message["type"] == "http.disconnect" and not is_complete:
@@ -75,7 +75,7 @@ class Guard:
             return message
 
         reason = self.refusal_reason(scope["method"], scope["path"], Headers(scope=scope))
-        await (self.app(scope, count, answer) if reason is None else refusal(*reason)(scope, receive, answer))
+        await (self.app(scope, bounded_receive, secure_send) if reason is None else refusal(*reason)(scope, receive, secure_send))
 
     def refusal_reason(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
         """Return the status and the reason to refuse a request; None if it may pass."""

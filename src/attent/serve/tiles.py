@@ -18,7 +18,7 @@ from torch import Tensor
 from attent.attention.maps.statistics import HeadStatistics
 from attent.errors import ArgumentError, check_index, check_known
 from attent.serve.lru_cache import LRUCache
-from attent.serve.pooling import BlockPooler, block_count, mean_rows, next_level
+from attent.serve.pooling import BlockPooler, block_count, mean_over_heads, pool_next_level
 from attent.serve.scheduler import Scheduler
 from attent.views.scene import LayerWeights
 
@@ -40,6 +40,8 @@ TILES_PER_STRIP = 8
 REDUCTIONS = ("mean", "max")
 
 Reduction = Literal["mean", "max"]
+# Of how many rows one is computed: 1 where all are.
+SamplingStep = int
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,15 @@ class HeadView:
         """Return how many weights must be computed for so many rows."""
         return rows * self.shape[1] * len(self.heads)
 
-    def stream(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
-        """Iterate over some rows, a few at a time: see `pooling.mean_rows`."""
+    def stream_rows(self, rows: range) -> Iterator[tuple[range, Tensor, int]]:
+        """Iterate over some rows, a few at a time: see `pooling.mean_over_heads`."""
         weights, sequence = self.layer.weights, self.layer.sequence
         if isinstance(weights, Tensor):
             dense = self.layer.rows(torch.arange(rows.start, rows.stop, rows.step))[self.heads.start : self.heads.stop]
             yield rows, dense.mean(0), 0
             return
         with weights.tiles(rows, self.heads, range(sequence, sequence + 1)) as tiles:
-            yield from mean_rows(tiles, self.shape[1], len(self.heads))
+            yield from mean_over_heads(tiles, self.shape[1], len(self.heads))
 
     def row(self, query: int) -> MapRegion:
         """Return the weights of one query, (1, Tk)."""
@@ -130,7 +132,7 @@ class HeadView:
         rows = range(step // 2, length, step)
         values = torch.full((1, length), torch.nan)
         values[:, rows.start :: step] = 0.0
-        for part, weights, start in self.stream(rows):
+        for part, weights, start in self.stream_rows(rows):
             if start <= key < start + weights.shape[1]:
                 values[0, part.start : part.stop : step] = weights[:, key - start]
         note = ", ".join(filter(None, (self._mean_note, f"1 row in {step:,} was computed" if step > 1 else "")))
@@ -148,7 +150,7 @@ class HeadView:
     def block(self, rows: range, keys: range) -> Tensor:
         """Return the weights of adjacent rows and keys, (len(rows), len(keys))."""
         values = torch.zeros(len(rows), len(keys))
-        for part, weights, start in self.stream(rows):
+        for part, weights, start in self.stream_rows(rows):
             begin, end = max(keys.start, start), min(keys.stop, start + weights.shape[1])
             if begin < end:
                 index = slice(part.start - rows.start, part.stop - rows.start)
@@ -157,7 +159,7 @@ class HeadView:
 
     def add_to(self, pooler: BlockPooler, rows: range) -> None:
         """Add some rows to a pooler."""
-        for part, weights, start in self.stream(rows):
+        for part, weights, start in self.stream_rows(rows):
             pooler.add(part, weights, start)
 
     def note(self, level: int, reduction: str, step: int = 1) -> str:
@@ -202,53 +204,53 @@ class TilePyramid:
         strip, step = self._strip(view, level, y, block, reduction)
         return MapRegion(strip[:, column * TILE_SIDE : (column + 1) * TILE_SIDE], step == 1, view.note(level, reduction, step))
 
-    def _strip(self, view: HeadView, level: int, y: int, block: int, reduction: Reduction) -> tuple[Tensor, int]:
+    def _strip(self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction) -> tuple[Tensor, SamplingStep]:
         """Return some tiles side by side, and of how many rows one was computed."""
-        if (strip := self._exact(view, level, y, block, reduction)) is not None:
+        if (strip := self._strip_from_cache(view, level, y, strip_x, reduction)) is not None:
             return strip, 1
-        key, (rows, keys) = (view.key, level, y, block), _ranges(view, level, (y, block))
+        key, (rows, keys) = (view.key, level, y, strip_x), _row_and_key_ranges(view, level, (y, strip_x))
         if level == 0:
-            with self.scheduler.now():
+            with self.scheduler.foreground():
                 strip = view.block(rows, keys)
             self.cache.put((key, "", 1), strip)
             return strip, 1
         if level >= view.base_level and view.weight_count(view.shape[0]) <= MAP_WEIGHTS:
-            with self.scheduler.now():
-                for _ in self._prepare(view, view.base_level, None):
+            with self.scheduler.foreground():
+                for _ in self._fill_cache(view, view.base_level, None):
                     pass
-            if (strip := self._exact(view, level, y, block, reduction)) is not None:
+            if (strip := self._strip_from_cache(view, level, y, strip_x, reduction)) is not None:
                 return strip, 1
         step = sampling_step(view.weight_count(len(rows)), STRIP_WEIGHTS, len(rows))
         if step > 1:
-            target = (view.base_level, None) if level >= view.base_level else (level, (y, block))
-            self.scheduler.later((view.key, *target), lambda: self._prepare(view, *target))
+            target = (view.base_level, None) if level >= view.base_level else (level, (y, strip_x))
+            self.scheduler.run_in_background((view.key, *target), lambda: self._fill_cache(view, *target))
         if (strip := self.cache.get((key, reduction, step))) is None:
-            with self.scheduler.now():
+            with self.scheduler.foreground():
                 pooler = _pooler(rows, keys, level, (reduction,))
                 view.add_to(pooler, rows[step // 2 :: step])
             strip = pooler.result(reduction)
             self.cache.put((key, reduction, step), strip)
         return strip, step
 
-    def _exact(self, view: HeadView, level: int, y: int, block: int, reduction: Reduction) -> Tensor | None:
+    def _strip_from_cache(self, view: HeadView, level: int, y: int, strip_x: int, reduction: Reduction) -> Tensor | None:
         """Return tiles that are cached, or pooled from a cached level below; None if there is neither."""
         if level < view.base_level:
-            return self.cache.get(((view.key, level, y, block), reduction if level else "", 1))
+            return self.cache.get(((view.key, level, y, strip_x), reduction if level else "", 1))
         for cached_level in range(level, view.base_level - 1, -1):
             if (pooled := self.cache.get((view.key, cached_level, reduction))) is not None:
                 for lower in range(cached_level, level):
-                    pooled = next_level(pooled, view.shape, lower, reduction)
+                    pooled = pool_next_level(pooled, view.shape, lower, reduction)
                     self.cache.put((view.key, lower + 1, reduction), pooled)
                 width = TILES_PER_STRIP * TILE_SIDE
-                return pooled[y * TILE_SIDE : (y + 1) * TILE_SIDE, block * width : (block + 1) * width]
+                return pooled[y * TILE_SIDE : (y + 1) * TILE_SIDE, strip_x * width : (strip_x + 1) * width]
         return None
 
-    def _prepare(self, view: HeadView, level: int, strip: tuple[int, int] | None) -> Iterator[None]:
+    def _fill_cache(self, view: HeadView, level: int, strip: tuple[int, int] | None) -> Iterator[None]:
         """Compute a strip (y, block) exactly, or without one the whole level; a little at each step."""
         names = {name: (view.key, level, name) if strip is None else ((view.key, level, *strip), name, 1) for name in REDUCTIONS}
         if all(self.cache.get(name) is not None for name in names.values()):
             return
-        rows, keys = _ranges(view, level, strip)
+        rows, keys = _row_and_key_ranges(view, level, strip)
         pooler = _pooler(rows, keys, level, REDUCTIONS)
         step = max(STEP_WEIGHTS // view.weight_count(1), 1)
         for begin in range(0, len(rows), step):
@@ -258,7 +260,7 @@ class TilePyramid:
             self.cache.put(name, pooler.result(reduction))
 
 
-def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[list[dict[str, float | None]], int]:
+def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> tuple[list[dict[str, float | None]], SamplingStep]:
     """Return the statistics of each head over some of its queries, or all where they are few, and of how many queries one was computed."""
     heads, queries, keys = layer.shape
     statistics = HeadStatistics(heads, is_distribution=layer.is_distribution, is_self_attention=is_self_attention)
@@ -269,7 +271,7 @@ def sampled_head_statistics(layer: LayerWeights, *, is_self_attention: bool) -> 
     return statistics.named(), step
 
 
-def sampling_step(weights: int, bound: int, rows: int) -> int:
+def sampling_step(weights: int, bound: int, rows: int) -> SamplingStep:
     """Return of how many rows one is computed so that weights stay within a bound: a power of two that leaves at least one row."""
     return 1 << min(_level(weights, bound), max(rows.bit_length() - 1, 0))
 
@@ -279,7 +281,7 @@ def _level(length: int, bound: int) -> int:
     return max(-(-length // bound) - 1, 0).bit_length()
 
 
-def _ranges(view: HeadView, level: int, strip: tuple[int, int] | None) -> list[range]:
+def _row_and_key_ranges(view: HeadView, level: int, strip: tuple[int, int] | None) -> list[range]:
     """Return the rows and the keys of a strip (y, block), or of the whole map."""
     if strip is None:
         return [range(length) for length in view.shape]
