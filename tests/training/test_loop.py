@@ -216,7 +216,7 @@ def test_matrices_alone_are_decayed() -> None:
     ("limits", "done"), [({"updates": 50}, 0.2), ({"updates": None, "minutes": 1}, 0.5), ({"updates": 50, "minutes": 1}, 0.5)]
 )
 def test_the_nearer_limit_says_how_much_is_done(limits: dict[str, object], done: float) -> None:
-    assert fraction_done(settings(**limits), updates=10, seconds=30) == done
+    assert fraction_done(settings(**limits), updates_done=10, seconds_spent=30) == done
 
 
 def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

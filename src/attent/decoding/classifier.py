@@ -139,7 +139,7 @@ class Classifier:
         Raises:
             ArgumentError, DataError: as `classify`, or there is no such example, or it is longer than the model can read.
         """
-        rows = self._rows(self.data(examples))
+        rows = self._input_rows(self.data(examples))
         length = int(rows.lengths[check_index("row", row, len(rows.lengths))])
         self._check_length(row, length)
         sequence = rows.read(np.array([row]), None)[:, :length]
@@ -155,7 +155,7 @@ class Classifier:
             classes: of each example, (N,); 0 by default.
             chosen: indices of the examples to take, (M,); all by default.
         """
-        return LabelledExamples(self._rows(data), np.zeros(len(data), np.int64) if classes is None else classes, chosen)
+        return LabelledExamples(self._input_rows(data), np.zeros(len(data), np.int64) if classes is None else classes, chosen)
 
     def too_long(self, examples: LabelledExamples) -> np.ndarray:
         """Return the indices of the examples that are longer than the model can read."""
@@ -177,7 +177,7 @@ class Classifier:
         if self.longest is not None and length > self.longest:
             raise DataError(f"example {row} has a length of {length}, more than the {self.longest} {UNITS}")
 
-    def _rows(self, data: Data) -> Rows:
+    def _input_rows(self, data: Data) -> Rows:
         match data, self.inputs.inputs:
             case Pictures(), PictureInputs() as inputs:
                 return PictureRows(data, inputs)

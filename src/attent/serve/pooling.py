@@ -103,31 +103,31 @@ def pool_next_level(pooled: Tensor, map_shape: tuple[int, int], level: int, redu
     return _quads(pad(pooled, padding) * sizes).sum(-1).sum(1) / _quads(sizes).sum(-1).sum(1)
 
 
-def mean_over_heads(tiles: Iterable[Tile], keys: int, heads: int) -> Iterator[tuple[range, Tensor, int]]:
+def mean_over_heads(tiles: Iterable[Tile], key_count: int, head_count: int) -> Iterator[tuple[range, Tensor, int]]:
     """Iterate over the rows of a map of one sequence, those of several heads as their mean.
 
     Args:
         tiles: of the map.
-        keys: Tk.
-        heads: how many heads these tiles have; tiles of the same rows follow one another.
+        key_count: Tk.
+        head_count: how many heads these tiles have; tiles of the same rows follow one another.
 
     Yields:
         The rows, their weights (rows, n) on the CPU, whose buffer is reused for the next, and the first of the n keys.
     """
     total: Tensor | None = None
-    head_count = 0
+    heads_so_far = 0
     for tile in tiles:
         rows = range(tile.rows.start, tile.rows.stop, tile.rows.step or 1)
         weights, start = tile.weights[0].float(), tile.columns.start or 0  # (h, rows, n)
-        if heads == 1:
+        if head_count == 1:
             yield rows, weights[0].cpu(), start
             continue
         if total is None:
-            total, head_count = torch.zeros(len(rows), keys), 0
+            total, heads_so_far = torch.zeros(len(rows), key_count), 0
         total[:, start : start + weights.shape[2]] += weights.sum(0).cpu()
-        head_count += len(weights)
-        if head_count == heads:
-            yield rows, total / heads, 0
+        heads_so_far += len(weights)
+        if heads_so_far == head_count:
+            yield rows, total / head_count, 0
             total = None
 
 

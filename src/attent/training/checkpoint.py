@@ -109,7 +109,7 @@ class Checkpoints:
                     write_tensors(tensors, draft / name)
                 (draft / STATE).write_text(text, encoding="utf-8")
         self._remove_outdated(state.verdict)
-        self.publish(state.verdict)
+        self.publish_best_weights(state.verdict)
 
     def last_state(self) -> TrainingState | None:
         """Return the state of the last checkpoint, or None without a checkpoint.
@@ -124,7 +124,7 @@ class Checkpoints:
         sweep(checkpoint)
         return read_state(checkpoint)
 
-    def publish(self, early_stopping: EarlyStoppingState) -> int:
+    def publish_best_weights(self, early_stopping: EarlyStoppingState) -> int:
         """Copy the weights of the best checkpoint, or else of the last, to the run's model.
 
         Returns:
@@ -189,7 +189,7 @@ def restore(
             raise
         raise RunError(f"{checkpoint} is damaged: {error}") from error
     if checkpoints and checkpoint:
-        checkpoints.publish(restored.verdict)
+        checkpoints.publish_best_weights(restored.verdict)
     return restored
 
 

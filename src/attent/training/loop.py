@@ -111,7 +111,7 @@ def train(
         while training.should_continue(interruption.is_requested):
             training.train_step()
             if training.meter.is_due:
-                training.record()
+                training.log_progress()
             if is_validation := training.every(settings.validate_every):
                 training.validate()
             if is_validation or training.every(settings.save_every):
@@ -238,11 +238,11 @@ class Training:
         self.average.add(self.state.update)
         self.meter.add(self.processes.all_reduce(total), tokens)
 
-    def record(self, fraction_done: float | None = None) -> None:
+    def log_progress(self, fraction_done: float | None = None) -> None:
         """Log and show the updates since the last record, if any."""
         if not self.meter.updates:
             return
-        record = self.meter.record(self.state.update, self.rate)
+        record = self.meter.pop_record(self.state.update, self.rate)
         self.state.loss = record["loss"]
         self._log(record)
         self._progress.show(record, self.fraction_done if fraction_done is None else fraction_done, self.batches.data.answer_name)
@@ -265,7 +265,7 @@ class Training:
         """Write a checkpoint, unless nothing has changed since the last one."""
         if not self.can_save or not self.has_unsaved:
             return
-        self.record(fraction_done)
+        self.log_progress(fraction_done)
         self._check_weights_finite()
         self.state.place, self.state.seconds = self.batches.position, self.meter.seconds
         # A validation changes the state but no tensor.
@@ -298,7 +298,7 @@ class Training:
 
     def finish(self) -> TrainingResult:
         """Validate the last weights, save, and leave the best weights in the model."""
-        self.record(1.0)
+        self.log_progress(1.0)
         if self.early_stopping.should_stop:
             self._progress.say(f"nothing better in {self.early_stopping.state.waiting} validations: training ends")
         state, best_update = self.state, self.state.update
@@ -312,7 +312,7 @@ class Training:
             self.average.apply()
         self.processes.gather_weights_into(self.model)
         if self.checkpoints:
-            best_update = self.checkpoints.publish(self.early_stopping.state)
+            best_update = self.checkpoints.publish_best_weights(self.early_stopping.state)
             fill(tensors_of(self.model), self.checkpoints.run / MODEL)
         self._progress.close()
         scores, device = self.early_stopping.state.scores_of(best_update), described(self.device)

@@ -106,8 +106,8 @@ SCHEDULES: dict[str, Schedule] = {
 }
 
 
-def fraction_done(settings: TrainingSettings, updates: int, seconds: float) -> float:
+def fraction_done(settings: TrainingSettings, updates_done: int, seconds_spent: float) -> float:
     """Return the progress of training, 0 to 1: updates or minutes spent, by whichever limit is nearer."""
-    by_updates = updates / settings.updates if settings.updates else 0.0
-    by_time = seconds / (60 * settings.minutes) if settings.minutes else 0.0
+    by_updates = updates_done / settings.updates if settings.updates else 0.0
+    by_time = seconds_spent / (60 * settings.minutes) if settings.minutes else 0.0
     return max(by_updates, by_time)

@@ -46,7 +46,7 @@ class Progress:
         """Show a record of the log.
 
         Args:
-            record: see `Meter.record`.
+            record: see `Meter.pop_record`.
             fraction_done: the progress of training, 0 to 1, from which the remaining time is extrapolated.
             unit: what the loss is averaged over.
         """
@@ -121,7 +121,7 @@ class Meter:
         """
         self.losses, self.updates, self.tokens = self.losses + loss.detach(), self.updates + 1, self.tokens + tokens
 
-    def record(self, update: int, learning_rate: float) -> dict[str, float]:
+    def pop_record(self, update: int, learning_rate: float) -> dict[str, float]:
         """Return the mean loss in nats per token and the speed since the last record.
 
         Raises:
