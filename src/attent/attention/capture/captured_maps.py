@@ -24,6 +24,7 @@ from attent.attention.masks.table import Table
 from attent.attention.normalizers.softmax import Softmax
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ArgumentError, ShapeError, StaleMapError
+from attent.types import Lengths
 
 # Tensors of one size that may share a storage: queries, keys and values come from one product.
 MAX_SHARING = 3
@@ -220,7 +221,7 @@ def _mask_for_queries(mask: Tensor, query: Tensor) -> Tensor:
     return mask if mask.dim() == 2 else mask[(None,) * (4 - mask.dim())]
 
 
-def pad_nested(features: Tensor, length: int | None = None) -> tuple[Tensor, Tensor]:
+def pad_nested(features: Tensor, length: int | None = None) -> tuple[Tensor, Lengths]:
     """Pad nested sequences (…, T_b, D) with zeros to (B, …, length, D); return them with their lengths (B,).
 
     Args:

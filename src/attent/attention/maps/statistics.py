@@ -305,20 +305,20 @@ class HeadStatistics:
         self.is_distribution, self.is_self_attention = is_distribution, is_self_attention
         self._sums, self._queries = torch.zeros(heads, len(HEAD_STATISTICS), dtype=torch.float64), torch.zeros(heads)
 
-    def add(self, weights: Tensor, positions: Tensor) -> None:
+    def add(self, weights: Tensor, query_positions: Tensor) -> None:
         """Add some rows.
 
         Args:
             weights: (H, rows, Tk).
-            positions: the key position of each row, (rows,).
+            query_positions: the key position of each row, (rows,).
         """
         if not self.is_distribution:
             return
         keys = weights.shape[-1]
-        gaps = (positions[:, None] - torch.arange(keys)).abs().float()  # (rows, Tk)
+        gaps = (query_positions[:, None] - torch.arange(keys)).abs().float()  # (rows, Tk)
         sums = [torch.special.entr(weights).sum((1, 2)), torch.einsum("hij,ij->h", weights, gaps), weights[..., 0].sum(-1)]
         for offset in (1, 0):
-            index = positions - offset
+            index = query_positions - offset
             is_inside = (index >= 0) & (index < keys)
             picked = weights[:, is_inside].gather(2, index[is_inside].expand(len(weights), -1)[..., None])
             sums.append(picked.sum((1, 2)))
