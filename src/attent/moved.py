@@ -39,7 +39,7 @@ OBJECTS: dict[str, dict[str, str]] = {
     "attent.database.matching": {"Alike": "StringScore"},
     "attent.models.model": {"State": "DecoderState"},
     "attent.regression.smoother": {"Cells": "Boxes", "Expansion": "FastGaussTransform", "cells": "split_boxes", "near": "near_keys"},
-    "attent.training.loss": {"class_loss": "classification_loss"},
+    "attent.training.loss": {"class_loss": "classification_cross_entropy"},
     "attent.views.build_scene": {"arranged": "build_scene"},
 }
 

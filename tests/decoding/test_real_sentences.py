@@ -20,7 +20,7 @@ from attent.decoding.translator import Translator
 from attent.models.build import build
 from attent.models.settings import RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
-from attent.training.loss import translation_loss
+from attent.training.loss import translation_cross_entropy
 
 BATCHES = (64, 7, 1)
 SEARCHES = {
@@ -98,7 +98,7 @@ def translator(corpus: list[Pair], request: pytest.FixtureRequest) -> Translator
     batches = Bitext(pairs, source, target).stream(BatchSize(pairs=32), seed=1)
     for _ in range(UPDATES):
         optimizer.zero_grad()
-        translation_loss(model, next(batches), 0.0, "float32").backward()
+        translation_cross_entropy(model, next(batches), 0.0, "float32").backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return Translator(model, source, target)

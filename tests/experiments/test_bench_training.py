@@ -12,7 +12,7 @@ from attent.experiments import bench_training, corpora
 from attent.experiments.bench_training import Side, attent_update, compare, make_sides, measure, model_title, rnn, table_rows, transformer
 from attent.models.settings import RnnSettings
 from attent.training.autotune import ComputeConfig
-from attent.training.loss import translation_loss
+from attent.training.loss import translation_cross_entropy
 
 PIECES, TOKENS = 40, 64
 SMALL = transformer("tiny").model_copy(update={"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2})
@@ -30,13 +30,13 @@ def test_every_side_learns(data: Bitext) -> None:
     torch.manual_seed(0)
     model = bench_training.build(SMALL, PIECES, PIECES)
     batch = next(data.stream(BatchSize(tokens=TOKENS), 1))
-    before = translation_loss(model, batch, 0.0, "float32").item()
+    before = translation_cross_entropy(model, batch, 0.0, "float32").item()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench_training, "build", lambda *sizes: model)
         update = attent_update(SMALL, PIECES, ComputeConfig("float32", 1), data, TOKENS)
     for _ in range(30):
         update(batch)
-    assert translation_loss(model.eval(), batch, 0.0, "float32").item() < before - 0.3
+    assert translation_cross_entropy(model.eval(), batch, 0.0, "float32").item() < before - 0.3
 
 
 def test_the_update_is_that_of_the_training_loop(data: Bitext) -> None:

@@ -18,7 +18,7 @@ from attent.models.transformer import Transformer
 from attent.training import loop
 from attent.training.checkpoint import Checkpoints, list_checkpoints
 from attent.training.loop import Training, TrainingResult, deferred_interrupt, train
-from attent.training.loss import translation_loss
+from attent.training.loss import translation_cross_entropy
 from attent.training.optimizer import build_optimizer, fraction_done
 from attent.training.progress import Progress
 from attent.training.settings import TrainingSettings
@@ -50,7 +50,7 @@ def test_it_learns_to_copy() -> None:
     made = model()
     trained = run(made, settings(updates=120, batch_pairs=7, learning_rate=1e-2, label_smoothing=0.0, schedule="cosine"))
     batch = DATA.batch(np.arange(len(PAIRS)))
-    assert translation_loss(made, batch, 0.0, "float32").item() < 0.1
+    assert translation_cross_entropy(made, batch, 0.0, "float32").item() < 0.1
     assert trained.updates == 120
     assert not made.training
 

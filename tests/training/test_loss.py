@@ -21,7 +21,13 @@ from attent.models.transformer import Transformer
 from attent.training.autotune import Precision
 from attent.training.distributed import process_group
 from attent.training.loop import train
-from attent.training.loss import classification_loss, masked_lm_loss, masked_lm_scores, mean_loss, translation_loss
+from attent.training.loss import (
+    classification_cross_entropy,
+    masked_lm_cross_entropy,
+    masked_lm_scores,
+    mean_loss,
+    translation_cross_entropy,
+)
 from attent.training.progress import SilentProgress
 from attent.training.settings import TrainingSettings
 
@@ -35,7 +41,7 @@ def test_padding_counts_for_nothing() -> None:
     data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1)
     (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=2)))), tiny()
     assert (batch.target_out == PAD).any()
-    loss = translation_loss(model, batch, 0.1, "float32")
+    loss = translation_cross_entropy(model, batch, 0.1, "float32")
     logits = model.output(model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in))
     expected = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD, label_smoothing=0.1)
     torch.testing.assert_close(loss, expected)
@@ -45,9 +51,9 @@ def test_padding_counts_for_nothing() -> None:
 def test_in_16_bits_the_loss_is_summed_in_32() -> None:
     data = Bitext([Pair("abcd", "ecb")], CharTokenizer("abcde"), CharTokenizer("abcde"))
     (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=1)))), tiny()
-    loss = translation_loss(model, batch, 0.1, "bfloat16")
+    loss = translation_cross_entropy(model, batch, 0.1, "bfloat16")
     assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, translation_loss(model, batch, 0.1, "float32"), atol=3e-2, rtol=3e-2)
+    torch.testing.assert_close(loss, translation_cross_entropy(model, batch, 0.1, "float32"), atol=3e-2, rtol=3e-2)
 
 
 def test_the_mean_over_batches_is_that_over_tokens() -> None:
@@ -91,7 +97,7 @@ def test_an_update_leaves_nothing_in_memory(name: str, precision: Precision) -> 
     (_, batch), model = next(iter(data.sorted_batches(BatchSize(pairs=2)))), build(MODELS[name], tokenizer.size, tokenizer.size).train()
 
     def tensors() -> int:
-        translation_loss(model, batch, 0.1, precision).backward()
+        translation_cross_entropy(model, batch, 0.1, precision).backward()
         model.zero_grad()
         gc.collect()
         return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
@@ -113,21 +119,21 @@ def labelled_batch(count: int = 5) -> LabelledBatch:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_it_is_the_cross_entropy_of_the_vector_in_front(smoothing: float) -> None:
     model, some = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
-    loss = classification_loss(model, some, smoothing, "float32")
+    loss = classification_cross_entropy(model, some, smoothing, "float32")
     logits = model.output(model(some.sequence, some.lengths)[:, 0])
     torch.testing.assert_close(loss, F.cross_entropy(logits, some.classes, label_smoothing=smoothing))
 
 
 def test_what_is_behind_the_end_does_not_count() -> None:
     model, some = EncoderModel(CLASSIFIER, 3, 4), labelled_batch()
-    before = classification_loss(model, some, 0.0, "float32")
+    before = classification_cross_entropy(model, some, 0.0, "float32")
     some.sequence[1, 1:] = 1e3
-    torch.testing.assert_close(classification_loss(model, some, 0.0, "float32"), before)
+    torch.testing.assert_close(classification_cross_entropy(model, some, 0.0, "float32"), before)
 
 
 def test_the_gradient_reaches_the_vector_in_front_and_the_projection() -> None:
     model = EncoderModel(CLASSIFIER, 3, 4).train()
-    classification_loss(model, labelled_batch(), 0.1, "float32").backward()
+    classification_cross_entropy(model, labelled_batch(), 0.1, "float32").backward()
     assert all(
         parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in (model.cls, model.embedding.projection.weight)
     )
@@ -145,7 +151,7 @@ def masked_lm() -> EncoderModel:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_the_cross_entropy_of_the_blanks_alone(smoothing: float) -> None:
     made, batch = masked_lm(), LINES.augmented(np.arange(3), 1, 0)
-    loss = masked_lm_loss(made, batch, smoothing, "float32")
+    loss = masked_lm_cross_entropy(made, batch, smoothing, "float32")
     logits = made.output(made(batch.token_ids, batch.lengths)).flatten(0, 1)[batch.positions]
     torch.testing.assert_close(loss, F.cross_entropy(logits, batch.labels, label_smoothing=smoothing))
     loss.backward()
@@ -154,7 +160,7 @@ def test_the_loss_is_the_cross_entropy_of_the_blanks_alone(smoothing: float) -> 
 
 def test_without_a_blank_there_is_nothing_to_learn() -> None:
     made = masked_lm()
-    loss = masked_lm_loss(made, LINES.augmented(np.arange(3), 1, 0).zero_weight(), 0.1, "float32")
+    loss = masked_lm_cross_entropy(made, LINES.augmented(np.arange(3), 1, 0).zero_weight(), 0.1, "float32")
     loss.backward()
     assert loss.item() == 0
     assert all(not weight.grad.any() for weight in made.parameters())
@@ -178,7 +184,7 @@ def go(**values: object) -> tuple[dict[int, float], list[float]]:
             made,
             MaskedLines(Sequences([[4, 5, 6, 7, 8, 9, 10][: 1 + length % 7] for length in range(11)]), SIZE, 0.3, length_multiple=1),
             TrainingSettings.model_validate(least | values),
-            loss=masked_lm_loss,
+            loss=masked_lm_cross_entropy,
             log=lambda record: losses.update({record["update"]: record["loss"]} if "loss" in record else {}),
             progress=SilentProgress(),
             processes=processes,

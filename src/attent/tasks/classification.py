@@ -21,7 +21,7 @@ from attent.evaluation.classes import Confusion, confusion
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
-from attent.training.loss import classification_loss
+from attent.training.loss import classification_cross_entropy
 
 # Confusions to show after a validation.
 MAX_SHOWN = 3
@@ -62,7 +62,7 @@ class ClassificationCorpus:
 class ClassificationTask(Task[ClassificationCorpus]):
     """Learns to classify a sequence by its [CLS] vector."""
 
-    loss = staticmethod(classification_loss)
+    loss = staticmethod(classification_cross_entropy)
 
     def corpus(self, settings: RunSettings) -> ClassificationCorpus:
         if settings.images is not None:

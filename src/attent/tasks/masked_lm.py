@@ -16,7 +16,7 @@ from attent.data.tokenizers import learn
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
-from attent.training.loss import masked_lm_loss, masked_lm_scores
+from attent.training.loss import masked_lm_cross_entropy, masked_lm_scores
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MaskedLMCorpus:
 class MaskedLMTask(Task[MaskedLMCorpus]):
     """Learns to predict masked words from the words around them."""
 
-    loss = staticmethod(masked_lm_loss)
+    loss = staticmethod(masked_lm_cross_entropy)
 
     def corpus(self, settings: RunSettings) -> MaskedLMCorpus:
         assert settings.lines is not None

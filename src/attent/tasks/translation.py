@@ -25,7 +25,7 @@ from attent.evaluation.metrics import bleu, chrf, exact_match
 from attent.models.model import EncoderDecoder
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
-from attent.training.loss import mean_loss, translation_loss
+from attent.training.loss import mean_loss, translation_cross_entropy
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 # Decoding takes time: a validation translates this many pairs, while its loss is that of all. Fewer give a noisy BLEU: with 200
@@ -135,7 +135,7 @@ ParallelCorpus = DatesCorpus | TextFilesCorpus
 class TranslationTask(Task[ParallelCorpus]):
     """Learns to translate."""
 
-    loss = staticmethod(translation_loss)
+    loss = staticmethod(translation_cross_entropy)
 
     def corpus(self, settings: RunSettings) -> ParallelCorpus:
         return DatesCorpus(settings.dates) if settings.text is None else TextFilesCorpus(settings.text)

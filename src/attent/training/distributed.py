@@ -26,7 +26,7 @@ from attent.devices import core_count
 from attent.errors import DeviceError, RunError
 from attent.models.model import Model
 from attent.training.autotune import Precision
-from attent.training.loss import LossFunction, translation_loss
+from attent.training.loss import LossFunction, translation_cross_entropy
 
 T = TypeVar("T")
 # A loss function bound to its model.
@@ -63,7 +63,7 @@ class Processes:
         batch = next(batches)
         return batch, batch.tokens
 
-    def batch_loss(self, model: Model, loss: LossFunction = translation_loss) -> BatchLoss:
+    def batch_loss(self, model: Model, loss: LossFunction = translation_cross_entropy) -> BatchLoss:
         """Return the loss of a batch as a function whose backward sums gradients over all processes."""
         return partial(loss, model)
 
@@ -87,7 +87,7 @@ class Processes:
         """Run work in the first process of each machine and return its result in all on that machine; it must be JSON."""
         return work()
 
-    def prepare_model(self, model: Model, loss: LossFunction = translation_loss) -> Model:
+    def prepare_model(self, model: Model, loss: LossFunction = translation_cross_entropy) -> Model:
         """Return the module whose weights this process trains: the model, unless weights are sharded."""
         return model
 
@@ -143,7 +143,7 @@ class ProcessGroup(Processes):
     def next_part(self, batches: BatchStream[Any]) -> tuple[Any, int]:
         return batches.next_shard(self.rank, self.world_size)
 
-    def batch_loss(self, model: Model, loss: LossFunction = translation_loss) -> BatchLoss:
+    def batch_loss(self, model: Model, loss: LossFunction = translation_cross_entropy) -> BatchLoss:
         parallel = DistributedDataParallel(LossModule(model, loss), gradient_as_bucket_view=True)
         # A process' loss is its share of the batch's mean: gradients are summed, where PyTorch would average them.
         parallel.register_comm_hook(None, _sum_hook)

@@ -25,7 +25,7 @@ from attent.training.averaging import WeightAverage
 from attent.training.checkpoint import Checkpoints, TrainingState, checkpoint_files, restore
 from attent.training.distributed import SINGLE_PROCESS, Processes
 from attent.training.early_stopping import EarlyStopping
-from attent.training.loss import LossFunction, translation_loss
+from attent.training.loss import LossFunction, translation_cross_entropy
 from attent.training.memory import limit_heap_fragmentation
 from attent.training.optimizer import SCHEDULES, build_optimizer, fraction_done
 from attent.training.progress import Log, Meter, Progress, SilentProgress
@@ -73,7 +73,7 @@ def train(
     data: Examples[Any],
     settings: TrainingSettings,
     *,
-    loss: LossFunction = translation_loss,
+    loss: LossFunction = translation_cross_entropy,
     validate: Validate = dict,
     log: Log = lambda record: None,
     progress: Progress | None = None,
@@ -134,7 +134,7 @@ class Training:
         progress: Progress,
         checkpoints: Checkpoints | None,
         processes: Processes = SINGLE_PROCESS,
-        loss: LossFunction = translation_loss,
+        loss: LossFunction = translation_cross_entropy,
     ) -> None:
         if settings.sharded and processes.world_size == 1:
             progress.say("sharded has no effect on a single process, which holds all weights")

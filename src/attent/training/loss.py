@@ -21,7 +21,7 @@ from attent.training.autotune import Precision, autocast
 LossFunction = Callable[[Any, Any, float, Precision], Tensor]
 
 
-def translation_loss(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> Tensor:
+def translation_cross_entropy(model: EncoderDecoder[Any], batch: Batch, label_smoothing: float, precision: Precision) -> Tensor:
     """Return the mean cross entropy of a batch's target tokens in nats. PAD does not count."""
     with autocast(batch.source.device, precision):
         features = model.decode(model.encode(batch.source, batch.source_lengths), batch.target_in)
@@ -43,11 +43,11 @@ def mean_loss(model: EncoderDecoder[Any], data: Bitext, size: BatchSize) -> floa
     """
     device = next(model.parameters()).device
     batches = [batch.trim_padding(model.longest) for _, batch in data.sorted_batches(size)]
-    total = sum(translation_loss(model, batch.to(device), 0.0, "float32").item() * batch.tokens for batch in batches)
+    total = sum(translation_cross_entropy(model, batch.to(device), 0.0, "float32").item() * batch.tokens for batch in batches)
     return total / sum(batch.tokens for batch in batches)
 
 
-def masked_lm_loss(model: EncoderModel, batch: MaskedBatch, label_smoothing: float, precision: Precision) -> Tensor:
+def masked_lm_cross_entropy(model: EncoderModel, batch: MaskedBatch, label_smoothing: float, precision: Precision) -> Tensor:
     """Return the mean cross entropy of a batch's masked tokens in nats.
 
         −1/N Σ_n log p(token n | the line with its masks)
@@ -81,7 +81,7 @@ def masked_lm_scores(model: EncoderModel, data: MaskedLines, size: BatchSize) ->
     return total / tokens, 100 * correct / tokens
 
 
-def classification_loss(model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision) -> Tensor:
+def classification_cross_entropy(model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision) -> Tensor:
     """Return the mean cross entropy of a batch's classes in nats.
 
         y = softmax(W z⁰);  loss = −log y[class]

@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from attent.models.model import Model
 from attent.runs.weights import tensors_of
 from attent.training.distributed import BatchLoss, LossModule, ProcessGroup
-from attent.training.loss import LossFunction, translation_loss
+from attent.training.loss import LossFunction, translation_cross_entropy
 
 
 class Sharded(ProcessGroup):
@@ -33,7 +33,7 @@ class Sharded(ProcessGroup):
 
     sharded = True
 
-    def prepare_model(self, model: Model, loss: LossFunction = translation_loss) -> Model:
+    def prepare_model(self, model: Model, loss: LossFunction = translation_cross_entropy) -> Model:
         """Return a sharded copy with the weights of process 0, and empty the model."""
         # FSDP warns that a layer returns views, which must not be written to; nothing writes to these.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
@@ -54,7 +54,7 @@ class Sharded(ProcessGroup):
         _empty(weights)
         return sharded_model
 
-    def batch_loss(self, model: Model, loss: LossFunction = translation_loss) -> BatchLoss:
+    def batch_loss(self, model: Model, loss: LossFunction = translation_cross_entropy) -> BatchLoss:
         return self._loss
 
     def no_sync(self, loss: BatchLoss) -> AbstractContextManager[None]:

@@ -155,7 +155,7 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
         raise ImplementationError(f"implementation {implementation!r} cannot serve this call: {reason}")
     others = [other for other in backends if other != name] if with_reasons else []
     reasons = {other: objection(other) or f"{name} was asked first" for other in others}
-    return Plan(name, _variant(prepared, backends, name, implementation), reasons)
+    return Plan(name, _choose_variant(prepared, backends, name, implementation), reasons)
 
 
 def varlen_key_counts(call: Call) -> list[int] | None:
@@ -176,12 +176,12 @@ def varlen_key_counts(call: Call) -> list[int] | None:
     return ends.tolist() if saved >= worth else None
 
 
-def _variant(prepared: Prepared, backends: Mapping[str, ModuleType], name: str, implementation: str) -> Variant:
+def _choose_variant(prepared: Prepared, backends: Mapping[str, ModuleType], backend: str, implementation: str) -> Variant:
     if (key_counts := varlen_key_counts(prepared.call)) is not None:
 
         def run_sequence(sequence: Prepared) -> Tensor:
             return plan(sequence, backends, implementation).variant.run(*sequence)
 
         return Variant("varlen", partial(varlen.run, key_counts=key_counts, run_sequence=run_sequence))
-    choose = getattr(backends[name], "choose", None)
-    return Variant("batch", backends[name].run) if choose is None else choose(prepared)
+    choose = getattr(backends[backend], "choose", None)
+    return Variant("batch", backends[backend].run) if choose is None else choose(prepared)
