@@ -155,7 +155,7 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
         raise ImplementationError(f"implementation {implementation!r} cannot serve this call: {reason}")
     others = [other for other in backends if other != name] if with_reasons else []
     reasons = {other: objection(other) or f"{name} was asked first" for other in others}
-    return Plan(name, _choose_variant(prepared, backends, name, implementation), reasons)
+    return Plan(name, _variant_of_backend(prepared, backends, name, implementation), reasons)
 
 
 def varlen_key_counts(call: Call) -> list[int] | None:
@@ -176,7 +176,7 @@ def varlen_key_counts(call: Call) -> list[int] | None:
     return ends.tolist() if saved >= worth else None
 
 
-def _choose_variant(prepared: Prepared, backends: Mapping[str, ModuleType], backend: str, implementation: str) -> Variant:
+def _variant_of_backend(prepared: Prepared, backends: Mapping[str, ModuleType], backend: str, implementation: str) -> Variant:
     if (key_counts := varlen_key_counts(prepared.call)) is not None:
 
         def run_sequence(sequence: Prepared) -> Tensor:
