@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 import torch
 
+from attent.attention.backends.heuristics import ROWS, current_row, using_row
 from attent.data.batches import Bitext
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import RunError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
+from attent.ops.eligibility import processor_class
 from attent.runs import durable
 from attent.runs.weights import read_tensors
 from attent.training.autotune import ComputeConfig
@@ -84,6 +86,32 @@ def end(folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     return {file.name + file.parent.name * (file.parent == found): file.read_bytes() for file in files}, {
         key: value for key, value in state.items() if key not in ("seconds", "loss")
     }
+
+
+def test_attention_is_computed_by_the_row_of_the_machine_where_the_run_began(tmp_path: Path) -> None:
+    rows: list[str] = []
+    with using_row(ROWS["avx2"]):
+        go(tmp_path / "run", settings(updates=4), at=lambda update: rows.append(current_row().name))
+    with using_row(ROWS["baseline"]):
+        go(tmp_path / "run", settings(updates=6), at=lambda update: rows.append(current_row().name))
+        assert current_row().name == "baseline"
+    assert rows == ["avx2"] * 3
+    state = latest_checkpoint(tmp_path / "run") / "state.json"
+    values = json.loads(state.read_text())
+    assert values["machine"]["name"] == "avx2"
+    assert values["processor"] == processor_class()
+    # a checkpoint of before there were rows
+    del values["machine"], values["processor"]
+    assert TrainingState.model_validate(values).machine == ROWS["amx"]
+
+
+def test_another_class_of_processor_is_told_of(tmp_path: Path) -> None:
+    go(tmp_path / "run", settings(updates=4))
+    state = latest_checkpoint(tmp_path / "run") / "state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"processor": "another"}))
+    stream = io.StringIO()
+    go(tmp_path / "run", settings(updates=6), stream)
+    assert f"with {processor_class()} kernels instead of another kernels, weights will differ in their last digits" in stream.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from attent.attention import reference
 from attent.attention.arguments import prepare
 from attent.attention.backends import dense, sdpa, select, tanh, tiled
+from attent.attention.backends.heuristics import current_row
 from attent.attention.base import Mask, Normalizer, Position, Score, Weighting
 from attent.attention.call import Prepared
 from attent.attention.capture.watch import WATCHERS, report
@@ -163,11 +164,14 @@ class Explanation:
     # the leaf path of the implementation, such as "block_sparse" of sdpa or "row_tiles" of tiled; "batch" where it has but one;
     # "varlen" if each sequence of the batch is computed alone, with the keys that it needs
     variant: str = "batch"
+    # the machine's row of `backends.heuristics` that decided between dense attention and PyTorch's; None if there was no choice
+    row: str | None = None
 
     def __str__(self) -> str:
         """Return a line for each implementation."""
         variant = {"batch": "", "varlen": ", for each sequence alone"}.get(self.variant, f", variant {self.variant}")
-        lines = [f"{self.chosen} runs{variant}"]
+        row = "" if self.row is None else f" (by the row {self.row!r} of the machines)"
+        lines = [f"{self.chosen} runs{variant}{row}"]
         return "\n".join(lines + [f"{name} does not: {reason}" for name, reason in self.reasons.items()])
 
 
@@ -203,4 +207,5 @@ def explain(
         query_start=query_start, lengths=lengths, weighting=weighting, dropout=dropout, seed=seed, normaliser=normaliser,
     )  # fmt: skip
     plan = select.plan(prepared, IMPLEMENTATIONS, implementation, with_reasons=True)
-    return Explanation(plan.backend, dict(plan.reasons), plan.variant.name)
+    row = current_row().name if implementation == "auto" and dense.unsupported(prepared.call) is None else None
+    return Explanation(plan.backend, dict(plan.reasons), plan.variant.name, row)

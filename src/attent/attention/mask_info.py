@@ -53,6 +53,12 @@ def key_bounds(call: Call, *, exact: bool = False) -> tuple[Tensor, Tensor] | No
     return begin.masked_fill(is_empty, call.keys), end.masked_fill(is_empty, 0)
 
 
+def needs_table(call: Call) -> bool:
+    """Return whether the mask hides keys that are no range for each query, so that only a table of all pairs describes it."""
+    key_range = None if call.mask is None else call.mask.key_range(call.pairs())
+    return call.mask is not None and (key_range is None or not key_range.exact)
+
+
 def visible_keys_of(call: Call) -> Tensor | None:
     """Return which keys any query sees, (B|1, H|1, Tk); None if no key is hidden."""
     if call.bias is not None and call.bias.shape[2] != 1:

@@ -94,6 +94,11 @@ def can_run_native(
     return all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
 
 
+def processor_class() -> str:
+    """Return the class of this processor, as the compiled library uses it: "amx", "avx512", "avx2" or "baseline"."""
+    return "amx" if native.has_amx() else ("baseline", "avx2", "avx512")[native.simd_level()]
+
+
 def can_use_amx(features: Tensor, *parameters: Tensor | None) -> bool:
     """Return whether the processor's matrix tiles (AMX) may multiply features by contiguous float32 parameters."""
     if not native.has_amx() or features.shape[-1] % AMX_WIDTH or not can_run_native(features, dtypes=(torch.float32, torch.bfloat16)):

@@ -21,6 +21,7 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
+from attent.attention.backends.heuristics import ROWS, MachineRow
 from attent.bounded import read_text
 from attent.errors import DataError, RunError, first_fault
 from attent.models.model import Model
@@ -59,6 +60,8 @@ class TrainingState(BaseModel, extra="forbid"):
         torch: PyTorch's version.
         processes: the number of processes.
         sharded: whether they divide the weights among them.
+        machine: the thresholds by which attention is computed; the row of earlier versions if the checkpoint is one of theirs.
+        processor: the class of the processor.
     """
 
     update: int = 0
@@ -73,6 +76,8 @@ class TrainingState(BaseModel, extra="forbid"):
     torch: str = str(torch.__version__)
     processes: int = 1
     sharded: bool = False
+    machine: MachineRow = ROWS["amx"]
+    processor: str = ""
 
 
 class Checkpoints:

@@ -8,16 +8,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 import torch
 from torch import nn
 
+from attent.attention.backends.heuristics import MachineRow, current_row, using_row
 from attent.data.batches import BatchSize, Examples
 from attent.devices import described
 from attent.errors import AttentError
 from attent.models.model import Model
+from attent.ops.eligibility import processor_class
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
 from attent.training.autotune import ComputeConfig, Precision, autotune, candidates
@@ -107,7 +109,8 @@ def train(
     """
     progress = progress or Progress()
     training = Training(model, data, settings, validate, log, progress, checkpoints, processes, loss)
-    with deferred_interrupt() as interruption:
+    # attention is computed the same way on whatever machine the run goes on
+    with using_row(training.state.machine), deferred_interrupt() as interruption:
         while training.should_continue(interruption.is_requested):
             training.train_step()
             if training.meter.is_due:
@@ -170,7 +173,14 @@ class Training:
         self.can_save = processes.from_rank0(lambda: checkpoints is not None) and (processes.is_rank0 or processes.sharded)
         self.batch_loss = processes.batch_loss(self.module, loss)
         config = ComputeConfig("float32", 1)
-        initial = TrainingState(pace=config, device=self.device.type, processes=processes.world_size, sharded=processes.sharded)
+        initial = TrainingState(
+            pace=config,
+            device=self.device.type,
+            processes=processes.world_size,
+            sharded=processes.sharded,
+            machine=MachineRow(**processes.from_rank0(lambda: asdict(current_row()))),
+            processor=processor_class(),
+        )
         if state is None:
             state = initial
             state.pace = self._autotune(data, size)
@@ -338,11 +348,12 @@ def resume_messages(state: TrainingState, fresh: TrainingState, settings: Traini
         (fresh.device, state.device),
         (_count(fresh.processes), _count(state.processes)),
         (_weights(fresh.sharded), _weights(state.sharded)),
+        (f"{fresh.processor} kernels", f"{state.processor or fresh.processor} kernels"),
     ]
     changes = [f"{new} instead of {old}" for new, old in comparisons if new != old]
     # Another number of processes also changes the random numbers of dropout.
     digits = "" if fresh.processes != state.processes else " in their last digits"
-    for name in ("pace", "torch", "device", "processes", "sharded"):
+    for name in ("pace", "torch", "device", "processes", "sharded", "processor"):
         setattr(state, name, getattr(fresh, name))
     lines = [f"going on after update {state.update}"]
     if changes:

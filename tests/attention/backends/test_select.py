@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from attent.attention import attend, explain, prepare, reference
-from attent.attention.backends import block_sparse, dense, row_tiles, sdpa, select, tiled, varlen
+from attent.attention.backends import block_sparse, dense, heuristics, row_tiles, sdpa, select, tiled, varlen
 from attent.attention.backends.select import missing_capability
 from attent.attention.masks import Causal, Window
 from attent.attention.scores import Additive
@@ -56,19 +56,26 @@ def test_a_few_queries_take_the_plain_tanh() -> None:
         assert (reason == "fewer than 4 queries do not repay its exponentials of every key") is slow
 
 
-def test_long_sequences_and_single_queries_are_left_to_pytorch() -> None:
-    def reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **arguments: Any) -> str | None:
-        query, key = torch.zeros(1, 1, queries, 2, dtype=dtype), torch.zeros(1, 1, keys, 2, dtype=dtype)
-        return select.reason_to_skip("short", prepare(query, key, key, **arguments).call)
+def skip_reason(queries: int, keys: int, dtype: torch.dtype = torch.float32, **arguments: Any) -> str | None:
+    query, key = torch.zeros(1, 1, queries, 2, dtype=dtype), torch.zeros(1, 1, keys, 2, dtype=dtype)
+    return select.reason_to_skip("short", prepare(query, key, key, **arguments).call)
 
-    assert reason(3, 5) == "fewer than 4 queries do not fill its registers"
-    assert reason(4, 256) is reason(4, 256, torch.bfloat16) is reason(4, 2048, dropout=0.1, seed=1) is None
-    assert reason(4, 257) == "more than 256 keys are not short"
-    assert reason(4, 2**20, dropout=0.1, seed=1) is None
-    with torch.no_grad():
-        assert reason(4, 1024) is reason(4, 5, torch.bfloat16, dropout=0.1, seed=1) is None
-        assert reason(4, 1025) == "more than 1024 keys are not short"
-        assert reason(4, 5, torch.bfloat16) == "without gradients PyTorch takes 16 bits in less time"
+
+def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -> None:
+    amx = "PyTorch is faster beyond {} keys by the row 'amx' of the machines"
+    with heuristics.using_row(heuristics.ROWS["amx"]):
+        assert skip_reason(4, 256) is skip_reason(4, 256, torch.bfloat16) is skip_reason(4, 2**20, dropout=0.1, seed=1) is None
+        assert skip_reason(4, 257) == skip_reason(4, 257, torch.bfloat16) == amx.format(256)
+        with torch.no_grad():
+            assert skip_reason(4, 1024) is skip_reason(4, 5, torch.bfloat16, dropout=0.1, seed=1) is None
+            assert skip_reason(4, 1025) == amx.format(1024)
+            assert skip_reason(4, 5, torch.bfloat16) == amx.format(0)
+    with heuristics.using_row(heuristics.ROWS["avx512"]):
+        assert skip_reason(4, 2**17) is skip_reason(4, 2**17, torch.bfloat16) is skip_reason(4, 2**17, mask="causal") is None
+        bias, beyond = torch.zeros(4, 1025), "PyTorch is faster beyond 1024 keys by the row 'avx512' of the machines"
+        assert skip_reason(4, 1025, bias=bias) == skip_reason(4, 1025, mask=bias == 0) == beyond
+        assert skip_reason(4, 1024, bias=bias[:, :1024]) is None
+    assert skip_reason(1, 5) == "a single query does not fill its registers"
 
 
 def test_otherwise_none_is_left_for_speed() -> None:

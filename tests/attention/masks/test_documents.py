@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attent.attention import attend
+from attent.attention import attend, prepare
 from attent.attention.masks import Causal, Documents
 from attent.errors import ShapeError
 
@@ -35,3 +35,20 @@ def test_a_document_for_each_key_and_query() -> None:
         mask.check(2, 1, 3, 7)
     with pytest.raises(ShapeError, match=r"^documents of keys must be \(B\|1, T\) = \(3, 7\), got \(2, 7\)$"):
         mask.check(3, 1, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("keys", "exact"),
+    [([0, 0, 1, 1, 1, -1, -1], True), ([3, 3, 0, 0, 0, 2, 2], True), ([0, 1, 0, 1, 1, 2, 2], False), ([-1, 0, 0, -1, 1, 1, -1], True)],
+)
+def test_ranges_are_exact_where_no_document_is_interrupted(keys: list[int], exact: bool) -> None:
+    features = torch.randn(1, 7, 3)
+    call = prepare(features, features, features, mask=Documents(torch.tensor([keys]))).call
+    assert call.mask is not None
+    found = call.mask.key_range(call.pairs())
+    assert found is not None
+    assert found.exact is exact
+    index = torch.arange(7)
+    inside = (index >= found.begin) & (index < found.end)
+    assert bool((inside | ~call.mask.allowed(call.pairs())).all())
+    assert torch.equal(inside, call.mask.allowed(call.pairs())) is exact

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from attent.experiments.report import Report
+
 ATTENTION = ("bench", "attention", "--rounds", 1, "--seconds", 0, "--no-memory", "--shape", "1,2,5,4")
 TRAIN = ("bench", "train", "--pieces", 30, "--batch-tokens", 64, "--rounds", 1, "--updates", 1, "--threads", 1)
 
@@ -14,6 +16,17 @@ def test_the_measurements_are_listed(attent) -> None:
     done = attent("bench", "--help")
     assert done.code == 0
     assert [line.split()[0] for line in done.out if line.startswith("  ")][-3:] == ["attention", "train", "translate"]
+
+
+def test_a_calibration_stands_alone(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr("attent.experiments.calibration.calibrate", lambda say: calls.append(say) or Report("Calibrated", {}, []))
+    monkeypatch.setattr("attent.experiments.report.machine_sentence", lambda machine, commit: "on a machine")
+    assert attent("bench", "--calibrate").out[0] == "## Calibrated"
+    assert len(calls) == 1
+    done = attent("bench", "--calibrate", "attention")
+    assert (done.code, done.err) == (2, ["attent: --calibrate stands alone: attent bench --calibrate"])
+    assert attent("bench").out[0].startswith("Usage: attent bench")
 
 
 def test_attention_is_a_table_on_standard_output_and_progress_on_standard_error(attent) -> None:

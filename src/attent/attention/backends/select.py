@@ -5,7 +5,6 @@ A backend asked for by name runs whatever the thresholds say.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from attent.attention import mask_info
 from attent.attention.backends import block_sparse, row_tiles, varlen
+from attent.attention.backends.heuristics import current_row
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared
 from attent.attention.normalizers.softmax import Softmax
@@ -36,24 +36,21 @@ SPARSE, MANY = 0.5, 2**20
 # The exponentials of every key repay from so many queries on: at 1 query and 15 keys of 512 features, 136 sequences, the formula took
 # 22 ms with gradients and the fused form 31, at 4 queries 58 and 37.
 FEW = 4
-# Below so many queries the kernel costs as much as for so many; at 1 of 32 or 128 keys, 512 heads, float32 with gradients it
-# took 3.7 and 19 ms, PyTorch 3.0 and 15, at 8 queries both the same.
-ALONE = 4
-# Up to so many keys dense attention is quicker than PyTorch's kernel: with gradients, without, and with dropout, for which PyTorch
-# computes a table.
-# Measured with torch 2.13 on a core with AVX-512 and AMX, heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256
-# in float32 and 36 against 44 for all pairs in bfloat16, 32 each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in
-# float32.
-# Without gradients bfloat16 is left to PyTorch, which is quicker from 64 keys on: with so low a limit a batch's padding would decide.
-BRIEF, BRIEF_ALONE = 256, 1024
 # Numbers of padding, on average over the sequences, that cost what one more call does, for each form of score: measured on a CPU with and
 # without gradients. A number of a dot form is a pair's score, one of a tanh form a feature of it.
 VARLEN_PADDING = {"dot": 2**18, "tanh": 2**21}
 
 
-def _brief(call: Call) -> float:
-    """Return the largest number of keys for which dense attention is quicker."""
-    return math.inf if call.dropout else BRIEF if torch.is_grad_enabled() else BRIEF_ALONE
+def _dense_keys(call: Call) -> int | None:
+    """Return the largest number of keys for which dense attention is faster than PyTorch's on this machine; None for any number."""
+    if call.dropout:
+        # PyTorch computes a table for it
+        return None
+    row, with_gradients = current_row(), torch.is_grad_enabled()
+    limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=True)
+    if limit is None or call.keys <= limit or call.bias is not None or mask_info.needs_table(call):
+        return limit
+    return row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=False)
 
 
 def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
@@ -94,12 +91,10 @@ def reason_to_skip(name: str, call: Call) -> str | None:
         return "the exported graph leaves sizes open, for which there is no number of tiles" if name == "tanh" else None
     if name == "formula" and row_tiles.per_row(call) * call.queries > row_tiles.WHOLE * row_tiles.TILE:
         return "it would hold the whole table of scores, which tiles do not"
-    if name == "short" and call.queries < ALONE:
-        return f"fewer than {ALONE} queries do not fill its registers"
-    if name == "short" and call.dtype == torch.bfloat16 and not (call.dropout or torch.is_grad_enabled()):
-        return "without gradients PyTorch takes 16 bits in less time"
-    if name == "short" and call.keys > _brief(call):
-        return f"more than {_brief(call)} keys are not short"
+    if name == "short" and call.queries == 1:
+        return "a single query does not fill its registers"
+    if name == "short" and (limit := _dense_keys(call)) is not None and call.keys > limit:
+        return f"PyTorch is faster beyond {limit} keys by the row {current_row().name!r} of the machines"
     if name == "tanh" and needs_plain_torch():
         return "functional derivatives take plain PyTorch, which it leaves to tiles"
     if name == "tanh" and call.queries < FEW:

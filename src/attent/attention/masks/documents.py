@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import ShapeError
+from attent.ops.eligibility import is_known_true
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class Documents(Mask):
         return ((query_documents[:, :, None] == key_documents[:, None, :]) & (key_documents >= 0)[:, None, :])[:, None]
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return the range from the first key of the query's document to the last."""
+        """Return the range from the first key of the query's document to the last; exact if no document is interrupted by another."""
         query_documents = self._query_documents(pairs)
         if not query_documents.numel() or not self.keys.numel():
             return None
@@ -48,7 +49,9 @@ class Documents(Mask):
         # no query sees padding
         first[:, -1], last[:, -1] = self.keys.shape[1], -1
         begin, end = (bound.gather(1, query_documents)[:, None, :, None] for bound in (first, last + 1))
-        return KeyRange(begin, end, exact=False)
+        counts = torch.zeros_like(first).scatter_add_(1, key_documents, torch.ones_like(positions))[:, :-1]
+        spans = (last - first + 1)[:, :-1]
+        return KeyRange(begin, end, exact=is_known_true(lambda: ((spans == counts) | (counts == 0)).all(), counts.device))
 
     def _query_documents(self, pairs: Pairs) -> Tensor:
         """Return the document of each query, (B|1, Tq)."""

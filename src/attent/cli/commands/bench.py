@@ -29,12 +29,25 @@ ModelKind = StrEnum("ModelKind", ("transformer", "rnn"))
 DType = StrEnum("DType", ("float32", "bfloat16", "float16"))
 
 
-@bench.callback()
-def measurements() -> None:
+@bench.callback(invoke_without_command=True)
+def measurements(
+    context: typer.Context,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure which attention is faster on this machine, and decide by that from now on.")
+    ] = False,
+) -> None:
     """Measure speed and memory on this machine, beside plain PyTorch: both sides in turn, after a warm-up.
 
-    A table goes to standard output, in Markdown; what is being measured to standard error.
+    A table goes to standard output, in Markdown; what is being measured to standard error. --calibrate takes about half a minute; its
+    choice is a small file, whose path it prints.
     """
+    refuse((calibrate and context.invoked_subcommand is not None, "--calibrate stands alone: attent bench --calibrate"))
+    if calibrate:
+        from attent.experiments.calibration import calibrate as calibrate_machine
+
+        show(calibrate_machine(say=say), as_json=False)
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @bench.command()

@@ -1,0 +1,117 @@
+"""The choice between dense attention and PyTorch's by the processor: one table of measured rows. `attend` itself times nothing.
+
+A processor takes the row of its class. `attent bench --calibrate` measures instead and chooses among the rows; its choice is a small file
+in the user's cache folder, which may be read and removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from attent.ops.eligibility import processor_class
+
+
+@dataclass(frozen=True)
+class MachineRow:
+    """Measured thresholds of one class of processors: the largest number of keys for which dense attention is faster, None for any.
+
+    Args:
+        name: of the row.
+        machine: where it was measured.
+        float32: the keys, without gradients.
+        float32_gradients: with gradients.
+        bfloat16: in bfloat16, without gradients.
+        bfloat16_gradients: in bfloat16, with gradients.
+        table: with a bias, or a mask whose visible keys are no ranges, which take a table of all pairs; the lower of both limits holds.
+        table_gradients: the same with gradients.
+    """
+
+    name: str
+    machine: str
+    float32: int | None = None
+    float32_gradients: int | None = None
+    bfloat16: int | None = None
+    bfloat16_gradients: int | None = None
+    table: int | None = 1024
+    table_gradients: int | None = 1024
+
+    def dense_keys(self, dtype: torch.dtype, *, with_gradients: bool, with_table: bool) -> int | None:
+        """Return the largest number of keys for which dense attention is faster than PyTorch's; None for any number."""
+        if dtype == torch.bfloat16:
+            limits = [self.bfloat16_gradients if with_gradients else self.bfloat16]
+        else:
+            limits = [self.float32_gradients if with_gradients else self.float32]
+        if with_table:
+            limits.append(self.table_gradients if with_gradients else self.table)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+
+ROWS = {
+    row.name: row
+    for row in (
+        # Heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256 in float32 and 36 against 44 for all pairs in bfloat16, 32
+        # each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in float32, and in bfloat16 PyTorch from 64 keys on.
+        MachineRow("amx", "Intel Xeon with AMX, 2 cores, torch 2.13", 1024, 256, 0, 256),
+        # 2.2 to 3.6 times as fast in float32 from 512 to 8,192 keys, 1.6 to 4 times in bfloat16; with a table level at 1,024 keys.
+        MachineRow("avx512", "AMD EPYC (Zen 5), 2 cores, torch 2.13"),
+        # 1 to 1.18 times as fast in float32 from 128 to 4,096 keys, 1.2 to 5.6 times in bfloat16
+        MachineRow("avx2", "AMD EPYC (Zen 5) held to AVX2, 2 cores, torch 2.13"),
+        MachineRow("baseline", "not measured: PyTorch's kernels have wider registers", 0, 0, 0, 0),
+    )
+}
+_rows_in_use: list[MachineRow] = []
+
+
+def current_row() -> MachineRow:
+    """Return the row that decides: of `using_row`, of the calibration, or of this processor's class."""
+    if _rows_in_use:
+        return _rows_in_use[-1]
+    return _calibrated_row() or ROWS[processor_class()]
+
+
+@contextmanager
+def using_row(row: MachineRow) -> Iterator[None]:
+    """Decide by this row within the block, in all threads."""
+    _rows_in_use.append(row)
+    try:
+        yield
+    finally:
+        _rows_in_use.remove(row)
+
+
+def calibration_file() -> Path:
+    """Return the file of the calibration, in the folder where PyTorch's caches lie too: $XDG_CACHE_HOME, or ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "attent" / "machine.json"
+
+
+@cache
+def _calibrated_row() -> MachineRow | None:
+    """Return the calibration's row; None without one, or if the file was written on another class of processor."""
+    path = calibration_file()
+    try:
+        choice = json.loads(path.read_text(encoding="utf-8"))
+        return ROWS[choice["row"]] if choice["processor"] == processor_class() else None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        warnings.warn(f"{path} is no calibration and is not used: {type(error).__name__}; remove it", stacklevel=2)
+        return None
+
+
+def save_calibration(row: MachineRow, costs: dict[str, float]) -> Path:
+    """Write the choice of a row, with what each row's choices cost, and decide by it from now on."""
+    path = calibration_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    choice = {"row": row.name, "processor": processor_class(), "torch": str(torch.__version__), "costs": costs}
+    path.write_text(json.dumps(choice, indent=2) + "\n", encoding="utf-8")
+    _calibrated_row.cache_clear()
+    return path

@@ -1,0 +1,86 @@
+"""A calibration: dense attention and PyTorch's timed on this machine, and the row of the machines' table whose choices cost least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch.nn import functional as F
+
+from attent.attention import attend
+from attent.attention.backends.heuristics import ROWS, MachineRow, save_calibration
+from attent.errors import ImplementationError
+from attent.experiments.bench_attention import DTYPES
+from attent.experiments.machine import machine_info
+from attent.experiments.report import Column, Report, ResultTable, Row, three_digits
+from attent.experiments.timing import time_in_turn
+from attent.ops.dense_attention import is_compiled
+
+KEYS, HEADS, WIDTH = (128, 256, 512, 1024, 2048, 4096), 2, 64
+COLUMNS = (
+    Column("keys", "keys", ",d"),
+    Column("dtype", "dtype"),
+    Column("measured", "measured"),
+    Column("dense", "dense, ms", three_digits),
+    Column("pytorch", "PyTorch, ms", three_digits),
+)
+COSTS = Column("row", "row"), Column("machine", "measured on"), Column("cost", "times the faster side", ".2f")
+
+
+def calibrate(*, keys: Sequence[int] = KEYS, seconds: float = 0.5, say: Callable[[str], None] = lambda line: None) -> Report:
+    """Time both sides at each length, choose the row whose choices cost least, and write the choice to the user's cache folder.
+
+    Args:
+        keys: the lengths to measure.
+        seconds: for each of them; no new round begins after.
+        say: gets a line for each length.
+
+    Raises:
+        ImplementationError: dense attention was not compiled, so that there is nothing to choose.
+    """
+    if not is_compiled():
+        raise ImplementationError("there is nothing to choose: attent's library was not compiled, and PyTorch serves every call")
+    timings: list[Row] = []
+    for dtype in ("float32", "bfloat16"):
+        for length in keys:
+            say(f"{length:,} keys in {dtype}")
+            timings += [_timing(length, dtype, with_gradients=with_gradients, seconds=seconds) for with_gradients in (False, True)]
+    costs = {row.name: cost(row, timings) for row in ROWS.values()}
+    best = ROWS[min(costs, key=lambda name: costs[name])]
+    path = save_calibration(best, costs)
+    tables = [
+        ResultTable("", COLUMNS, timings),
+        ResultTable("The rows", COSTS, [{"row": row.name, "machine": row.machine, "cost": costs[row.name]} for row in ROWS.values()]),
+    ]
+    note = f"The row {best.name!r} decides from now on: {path} says so; remove that file to return to the processor's own row."
+    return Report("Dense attention beside PyTorch's", machine_info(), tables, [note])
+
+
+def cost(row: MachineRow, timings: Sequence[Mapping[str, object]]) -> float:
+    """Return the mean factor by which a row's choices are slower than the faster side; 1 if each is the faster one."""
+    factors: list[float] = []
+    for timing in timings:
+        dense, pytorch, length = float(str(timing["dense"])), float(str(timing["pytorch"])), int(str(timing["keys"]))
+        limit = row.dense_keys(DTYPES[str(timing["dtype"])], with_gradients=timing["measured"] == "gradients", with_table=False)
+        factors.append((dense if limit is None or length <= limit else pytorch) / min(dense, pytorch))
+    return sum(factors) / len(factors)
+
+
+def _timing(length: int, dtype: str, *, with_gradients: bool, seconds: float) -> Row:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, HEADS, length, WIDTH, dtype=DTYPES[dtype], requires_grad=with_gradients) for _ in range(3))
+
+    def dense() -> torch.Tensor:
+        return attend(query, key, value, implementation="dense")
+
+    def pytorch() -> torch.Tensor:
+        return F.scaled_dot_product_attention(query, key, value)
+
+    sides = {"dense": dense, "pytorch": pytorch}
+    if with_gradients:
+        gradient = torch.randn_like(query)
+        sides = {name: lambda side=side: torch.autograd.grad(side(), (query, key, value), gradient) for name, side in sides.items()}
+    with torch.set_grad_enabled(with_gradients):
+        times = time_in_turn(sides, seconds=seconds)
+    measured = "gradients" if with_gradients else "forward"
+    return {"keys": length, "dtype": dtype, "measured": measured, **{name: timing.best for name, timing in times.items()}}

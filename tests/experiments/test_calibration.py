@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attent.attention.backends import heuristics
+from attent.attention.backends.heuristics import ROWS, MachineRow
+from attent.errors import ImplementationError
+from attent.experiments import calibration
+from attent.experiments.calibration import calibrate, cost
+
+
+def timing(keys: int, dense: float, pytorch: float, measured: str = "forward", dtype: str = "float32") -> dict[str, object]:
+    return {"keys": keys, "dtype": dtype, "measured": measured, "dense": dense, "pytorch": pytorch}
+
+
+def test_the_cost_of_a_row_by_hand() -> None:
+    timings = [timing(10, 1.0, 2.0), timing(20, 3.0, 1.0), timing(20, 1.0, 4.0, "gradients")]
+    # dense for all: 1, 3 and 1 times the faster side
+    assert cost(MachineRow("all", ""), timings) == pytest.approx(5 / 3)
+    assert cost(MachineRow("split", "", float32=10), timings) == pytest.approx(1.0)
+    # PyTorch for all: 2, 1 and 4 times
+    assert cost(MachineRow("none", "", 0, 0, 0, 0), timings) == pytest.approx(7 / 3)
+
+
+@pytest.mark.needs_native
+def test_the_row_that_costs_least_is_chosen_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(calibration, "cost", lambda row, timings: {"avx2": 1.0}.get(row.name, 2.0))
+    try:
+        report = calibrate(keys=(5, 9), seconds=0.0)
+        assert [(row["keys"], row["dtype"], row["measured"]) for row in report.tables[0].rows][:3] == [
+            (5, "float32", "forward"), (5, "float32", "gradients"), (9, "float32", "forward"),
+        ]  # fmt: skip
+        assert len(report.tables[0].rows) == 8
+        file = tmp_path / "attent" / "machine.json"
+        assert str(file) in report.notes[0]
+        assert json.loads(file.read_text())["row"] == "avx2"
+        assert heuristics.current_row() is ROWS["avx2"]
+    finally:
+        heuristics._calibrated_row.cache_clear()
+
+
+def test_without_the_library_there_is_nothing_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "is_compiled", lambda: False)
+    with pytest.raises(ImplementationError, match="nothing to choose"):
+        calibrate(keys=(5,))
