@@ -96,7 +96,7 @@ def test_attention_is_computed_by_the_row_of_the_machine_where_the_run_began(tmp
         go(tmp_path / "run", settings(updates=6), at=lambda update: rows.append(current_row().name))
         assert current_row().name == "baseline"
     assert rows == ["avx2"] * 3
-    state = latest_checkpoint(tmp_path / "run") / "state.json"
+    state = list_checkpoints(tmp_path / "run")[-1] / "state.json"
     values = json.loads(state.read_text())
     assert values["machine"]["name"] == "avx2"
     assert values["processor"] == processor_class()
@@ -107,7 +107,7 @@ def test_attention_is_computed_by_the_row_of_the_machine_where_the_run_began(tmp
 
 def test_another_class_of_processor_is_told_of(tmp_path: Path) -> None:
     go(tmp_path / "run", settings(updates=4))
-    state = latest_checkpoint(tmp_path / "run") / "state.json"
+    state = list_checkpoints(tmp_path / "run")[-1] / "state.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"processor": "another"}))
     stream = io.StringIO()
     go(tmp_path / "run", settings(updates=6), stream)
