@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attent.ops import native
+from attent.ops import native, onednn
 from attent.ops.linear import _can_use_amx, project
 
 HALF = torch.bfloat16
@@ -63,7 +63,8 @@ def test_where_nothing_serves_layers_compute_the_same(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("way", ["no autocast", "evaluation", "no gradients", "an odd width", "a hook", "float64"])
-def test_elsewhere_each_layer_computes_its_own(way: str) -> None:
+def test_elsewhere_each_layer_computes_its_own(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "prefers_onednn", lambda: False)
     layer = nn.Linear(64, 33 if way == "an odd width" else 32).train(way != "evaluation")
     features = torch.randn(5, 64)
     if way == "a hook":

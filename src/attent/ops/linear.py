@@ -1,6 +1,7 @@
-"""Linear layers side by side, and the feed-forward network: in training under bfloat16 by the processor's matrix tiles (AMX).
+"""Linear layers side by side, and the feed-forward network, in training: by the library that suits the processor and the type.
 
-The library reads features once for all layers; weights, biases and their gradients stay float32.
+In float32 that is oneDNN on some processors, under bfloat16 autocast our own where there are matrix tiles (AMX): it reads features once
+for all layers; weights, biases and their gradients stay float32.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attent.ops import native
+from attent.ops import native, onednn
 from attent.ops.autograd import double_backward, needs_double_backward
 from attent.ops.eligibility import AMX_WIDTH, can_use_amx
 
 # Layers that the library takes side by side, and weights beyond which its sums over tokens would take much memory.
 LAYERS, MAX_WEIGHTS = 3, 2**20
+
+
+def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return x Wᵀ + b, (…, E) → (…, N), as `F.linear` does."""
+    if onednn.can_use_onednn(features, weight, bias) and features.shape[-1] == weight.shape[1]:
+        return onednn.linear(features, weight, bias)
+    return F.linear(features, weight, bias)
 
 
 def project(features: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
@@ -28,7 +36,7 @@ def project(features: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
         layers: of the same features; at most three are computed together.
     """
     if not _can_use_amx(features, *layers):
-        return tuple(layer(features) for layer in layers)
+        return tuple(linear(features, layer.weight, layer.bias) if _is_plain(layer) else layer(features) for layer in layers)
     results: tuple[Tensor, ...] = ()
     for begin in range(0, len(layers), LAYERS):
         parameters = [parameter for layer in layers[begin : begin + LAYERS] for parameter in (layer.weight, layer.bias)]
@@ -39,7 +47,7 @@ def project(features: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
 
 def feed_forward(features: Tensor, widen: nn.Linear, narrow: nn.Linear, activation: Any) -> Tensor:
     """Return activation(x W₁ + b₁) W₂ + b₂, (…, E) → (…, E); the library computes relu within the product."""
-    if activation is F.relu and _can_use_amx(features, widen) and _is_plain(narrow):
+    if activation is F.relu and _can_use_amx(features, widen) and _is_tileable(narrow):
         return _FeedForward.apply(features.to(torch.bfloat16).contiguous(), widen.weight, widen.bias, narrow.weight, narrow.bias)
     return project(activation(project(features, widen)[0]), narrow)[0]
 
@@ -50,12 +58,18 @@ def _can_use_amx(features: Tensor, *layers: nn.Linear) -> bool:
         return False
     if type(features) is not Tensor or not features.numel() or not can_use_amx(features):
         return False
-    return all(_is_plain(layer) and layer.in_features == features.shape[-1] for layer in layers)
+    return all(_is_tileable(layer) and layer.in_features == features.shape[-1] for layer in layers)
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    """Return whether a layer is PyTorch's own, in training, without hooks, and of a size and type that the library takes."""
-    if type(layer) is not nn.Linear or not layer.training or layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
+    """Return whether a layer is PyTorch's own, in training, without hooks."""
+    has_hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    return type(layer) is nn.Linear and layer.training and not has_hooks
+
+
+def _is_tileable(layer: nn.Linear) -> bool:
+    """Return whether a plain layer is of a size and type that the library takes."""
+    if not _is_plain(layer):
         return False
     if layer.in_features % AMX_WIDTH or layer.out_features % AMX_WIDTH or layer.weight.numel() > MAX_WEIGHTS:
         return False

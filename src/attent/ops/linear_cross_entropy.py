@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from attent.ops import native
+from attent.ops import native, onednn
 from attent.ops.eligibility import autocast_dtype, can_run_native, can_use_amx
+from attent.ops.onednn import can_use_onednn
 
 # Logits that PyTorch holds at a time, and tokens below which products become slow. The library works in place and reads each logit while
 # its row is in the cache: as many as 8 MiB hold, and products of more tokens are worth more than a smaller chunk.
@@ -44,7 +45,8 @@ def linear_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None, 
     Returns:
         A scalar, float32 at least.
     """
-    return _LinearCrossEntropy.apply(features, weight, bias, target, label_smoothing, autocast_dtype(features), torch.is_grad_enabled())
+    ways = autocast_dtype(features), torch.is_grad_enabled(), can_use_onednn(features, weight)
+    return _LinearCrossEntropy.apply(features, weight, bias, target, label_smoothing, *ways)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -58,6 +60,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         smoothing: float,
         dtype: torch.dtype,
         needs_grad: bool,
+        is_onednn: bool,
     ) -> Tensor:
         ctx.dtypes = (features.dtype, weight.dtype, None if bias is None else bias.dtype)
         features = features.to(dtype)
@@ -76,20 +79,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
         dfeatures = torch.empty_like(features) if needs_grad else None
         dweight = torch.zeros(weight.shape, dtype=accumulation_dtype, device=weight.device) if needs_grad else None
         dbias = torch.zeros(len(weight), dtype=accumulation_dtype, device=weight.device) if needs_grad and bias is not None else None
+        if dweight is not None and is_onednn:
+            # As the products come.
+            dweight = weight.new_zeros(weight.shape[::-1]).T
         # Overwritten by each chunk.
-        buffer = features.new_empty(min(size, len(target)), len(weight))
+        buffer = None if is_onednn else features.new_empty(min(size, len(target)), len(weight))
         product = torch.empty_like(matrix) if needs_grad and dtype != accumulation_dtype else None
         for begin in range(0, len(target), size):
             rows = features[begin : begin + size]
-            logits = torch.matmul(rows, matrix.T, out=buffer[: len(rows)])
+            logits = onednn.multiply(rows, matrix) if buffer is None else torch.matmul(rows, matrix.T, out=buffer[: len(rows)])
             loss, dlogits, bias_sum = chunk_loss(logits, bias, target[begin : begin + size], smoothing, needs_grad)
             total += loss
             if dfeatures is not None and dweight is not None and dlogits is not None:
-                torch.mm(dlogits, matrix, out=dfeatures[begin : begin + size])
-                if product is None:
-                    dweight.addmm_(dlogits.T, rows)
+                if is_onednn:
+                    dfeatures[begin : begin + size] = onednn.multiply(dlogits, matrix.T)
+                    dweight += onednn.weight_gradient(dlogits, rows)
                 else:
-                    dweight += torch.mm(dlogits.T, rows, out=product)
+                    torch.mm(dlogits, matrix, out=dfeatures[begin : begin + size])
+                    if product is None:
+                        dweight.addmm_(dlogits.T, rows)
+                    else:
+                        dweight += torch.mm(dlogits.T, rows, out=product)
             if dbias is not None and bias_sum is not None:
                 dbias += bias_sum
         ctx.scale = 1 / max(len(target), 1)
@@ -104,7 +114,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             None if dtype is None else (part.to(torch.promote_types(part.dtype, dtype)) * scale).to(dtype)
             for part, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
-        return *gradients, None, None, None, None
+        return *gradients, None, None, None, None, None
 
 
 def _can_run_native(features: Tensor, target: Tensor, classes: int) -> bool:

@@ -1,0 +1,77 @@
+"""Float32 products by oneDNN, which PyTorch carries beside MKL: about twice as fast where MKL does not know the processor.
+
+The last bits of a row depend on how many rows there are; so training alone computes with it.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.ops.autograd import double_backward, needs_double_backward
+from attent.ops.eligibility import can_run_custom_function
+
+
+@cache
+def prefers_onednn() -> bool:
+    """Return whether oneDNN is here the faster library: on AMD's processors, for a PyTorch that multiplies by MKL."""
+    if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    processors = Path("/proc/cpuinfo")
+    return "AuthenticAMD" in (processors.read_text() if processors.exists() else platform.processor())
+
+
+def can_use_onednn(*tensors: Tensor | None) -> bool:
+    """Return whether gradients are recorded in float32 on a CPU that prefers oneDNN, and nothing has to see the computation."""
+    if not torch.is_grad_enabled() or not can_run_custom_function() or not prefers_onednn() or not torch.backends.mkldnn.enabled:
+        return False
+    if torch.is_autocast_enabled("cpu") or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack():  # pyright: ignore[reportPrivateImportUsage,reportAttributeAccessIssue]
+        return False
+    return all(tensor is None or _is_plain(tensor) for tensor in tensors)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    is_dense = type(tensor) in (Tensor, nn.Parameter) and tensor.layout == torch.strided
+    return is_dense and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.numel() > 0
+
+
+def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return x Wᵀ + b, (…, K) → (…, N), where `can_use_onednn`."""
+    return _OnednnLinear.apply(features, weight, bias)
+
+
+def multiply(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x Wᵀ + b without recording gradients: (…, K) and (N, K) → (…, N)."""
+    rows = features.reshape(-1, features.shape[-1])
+    product = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    return product.view(*features.shape[:-1], len(weight))
+
+
+def weight_gradient(doutput: Tensor, features: Tensor) -> Tensor:
+    """Return dyᵀ x, summed over all tokens: (…, N) and (…, K) → (N, K), which is transposed in memory where N > K."""
+    columns, rows = doutput.reshape(-1, doutput.shape[-1]).T, features.reshape(-1, features.shape[-1]).T
+    # The product with fewer rows than columns is the faster.
+    return multiply(columns, rows) if len(columns) <= len(rows) else multiply(rows, columns).T
+
+
+class _OnednnLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(features, weight, bias)
+        return multiply(features, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, doutput: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        features, weight, bias = ctx.saved_tensors
+        needs_features, needs_weight, needs_bias = ctx.needs_input_grad
+        if needs_double_backward(doutput):
+            return double_backward(F.linear, (features, weight, bias), doutput, ctx.needs_input_grad)
+        dfeatures = multiply(doutput, weight.T) if needs_features else None
+        dweight = weight_gradient(doutput, features).contiguous() if needs_weight else None
+        return dfeatures, dweight, doutput.reshape(-1, len(weight)).sum(0) if needs_bias else None

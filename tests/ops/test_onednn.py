@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attent.ops import onednn
+from attent.ops.linear import linear, project
+from attent.ops.linear_cross_entropy import linear_cross_entropy
+from attent.ops.onednn import can_use_onednn, multiply, prefers_onednn, weight_gradient
+
+pytestmark = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch was built without oneDNN")
+
+
+@pytest.fixture(autouse=True)
+def on_amd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "prefers_onednn", lambda: True)
+
+
+def operands(*shape: int, columns: int, has_bias: bool = True) -> list[Tensor]:
+    tensors = [torch.randn(shape), torch.randn(columns, shape[-1]), *([torch.randn(columns)] if has_bias else [])]
+    return [tensor.requires_grad_() for tensor in tensors]
+
+
+def error(found: Tensor, exact: Tensor) -> float:
+    return ((found - exact).abs().max() / exact.abs().max()).item()
+
+
+def onednn_calls(run: Callable[[], object]) -> int:
+    with torch.profiler.profile() as profile:
+        run()
+    return sum(event.count for event in profile.key_averages() if event.key == "mkldnn::_linear_pointwise")
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("shape", "columns"), [((64,), 32), ((1, 1), 1), ((5, 7), 11), ((3, 41, 96), 33), ((2, 1031, 64), 256)])
+def test_value_and_gradients_are_those_of_pytorch(shape: tuple[int, ...], columns: int, has_bias: bool) -> None:
+    inputs = operands(*shape, columns=columns, has_bias=has_bias)
+    slope = torch.randn(*shape[:-1], columns)
+    weight, bias = inputs[1], inputs[2] if has_bias else None
+    found, right = linear(inputs[0], weight, bias), F.linear(inputs[0], weight, bias)
+    assert "Onednn" in type(found.grad_fn).__name__
+    assert error(found, right) < 1e-5
+    for ours, theirs in zip(torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True):
+        assert ours.is_contiguous()
+        assert error(ours, theirs) < 1e-5
+
+
+def test_operands_may_lie_in_any_order() -> None:
+    features, weight = torch.randn(5, 3, 7).transpose(0, 1), torch.randn(11, 20)[:, 3:10]
+    assert error(multiply(features, weight), F.linear(features, weight)) < 1e-5
+    assert error(multiply(features.transpose(0, 1), weight.T.contiguous().T), F.linear(features.transpose(0, 1), weight)) < 1e-5
+    doutput = torch.randn(3, 11).expand(5, 3, 11).transpose(0, 1)
+    assert error(weight_gradient(doutput, features), doutput.flatten(0, 1).T @ features.flatten(0, 1)) < 1e-5
+
+
+def test_second_derivatives_are_those_of_float64() -> None:
+    def composed(*inputs: Tensor) -> Tensor:
+        return linear(*inputs).sin() * linear(*inputs)
+
+    # In float64 PyTorch's own product stands in.
+    inputs = operands(5, 4, columns=3)
+    exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
+
+    def second(some: list[Tensor]) -> tuple[Tensor, ...]:
+        first = torch.autograd.grad(composed(*some).sum(), some, create_graph=True)
+        return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), some)
+
+    for ours, theirs in zip(second(inputs), second(exact), strict=True):
+        assert error(ours.double(), theirs) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:Input #")
+def test_derivatives_pass_finite_differences() -> None:
+    inputs = operands(3, 4, columns=2)
+    assert torch.autograd.gradcheck(linear, inputs, eps=1e-2, atol=1e-2, rtol=1e-2)
+    assert torch.autograd.gradgradcheck(linear, inputs, eps=1e-2, atol=1e-2, rtol=1e-2)
+
+
+def test_only_what_is_wanted_gets_a_gradient() -> None:
+    layer, features = nn.Linear(32, 64), torch.randn(7, 32)
+    layer.weight.requires_grad_(False)
+    project(features, layer)[0].sum().backward()
+    assert layer.weight.grad is None and features.grad is None
+    torch.testing.assert_close(layer.bias.grad, torch.full((64,), 7.0))
+
+
+def test_nan_and_infinity_pass() -> None:
+    features, weight = torch.randn(40, 32), torch.randn(32, 32)
+    features[3, 5], features[33, 7] = torch.nan, torch.inf
+    found = multiply(features, weight)
+    assert found.isnan().any(-1).nonzero().flatten().tolist() == [3]
+    assert found[33].isinf().all()
+
+
+def test_training_layers_use_it_and_evaluation_does_not() -> None:
+    layers, features = [nn.Linear(32, width) for width in (64, 32)], torch.randn(9, 32)
+    assert onednn_calls(lambda: sum(one.sum() for one in project(features, *layers)).backward()) == 4
+    layers[0].register_forward_hook(lambda module, given, found: found.neg())
+    assert torch.equal(project(features, *layers)[0], layers[0](features))
+    assert onednn_calls(lambda: project(features, *layers)) == 1
+    assert onednn_calls(lambda: project(features, layers[1].eval())) == 0
+
+
+def test_the_loss_of_the_output_layer_uses_it() -> None:
+    features, weight, bias = operands(601, 32, columns=999)
+    target = torch.randint(999, (601,))
+
+    def gradients() -> list[Tensor]:
+        loss = linear_cross_entropy(features, weight, bias, target, 0.1)
+        return [loss, *torch.autograd.grad(loss, [features, weight, bias])]
+
+    assert onednn_calls(gradients)
+    found = gradients()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onednn, "prefers_onednn", lambda: False)
+        assert not onednn_calls(gradients)
+        for ours, theirs in zip(found, gradients(), strict=True):
+            assert error(ours, theirs) < 1e-5
+    with torch.no_grad():
+        assert not onednn_calls(lambda: linear_cross_entropy(features, weight, bias, target, 0.1))
+
+
+@pytest.mark.parametrize(
+    "way", ["no gradients", "inference", "autocast", "float64", "empty", "subclass", "another machine", "switched off", "meta"]
+)
+def test_elsewhere_pytorch_computes(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    features, weight, bias = operands(0 if way == "empty" else 5, 4, columns=3)
+    if way == "float64":
+        features, weight, bias = features.double(), weight.double(), bias.double()
+    if way == "subclass":
+        features = features.as_subclass(type("Marked", (Tensor,), {}))
+    if way == "another machine":
+        monkeypatch.setattr(onednn, "prefers_onednn", lambda: False)
+    if way == "switched off":
+        monkeypatch.setattr(type(torch.backends.mkldnn), "enabled", False)
+    if way == "meta":
+        features, weight, bias = features.to("meta"), weight.to("meta"), bias.to("meta")
+    with (
+        torch.inference_mode(way == "inference"),
+        torch.set_grad_enabled(way not in ("no gradients", "inference")),
+        torch.autocast("cpu", torch.bfloat16, enabled=way == "autocast"),
+    ):
+        assert not can_use_onednn(features, weight, bias)
+        found, right = linear(features, weight, bias), F.linear(features, weight, bias)
+    assert found.dtype == right.dtype and found.shape == right.shape
+    assert way == "meta" or torch.equal(found, right)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
+def test_transforms_and_compilers_see_pytorch() -> None:
+    features, weight, bias = operands(5, 4, columns=3)
+    rows = torch.func.vmap(lambda row: linear(row, weight, bias))(features)
+    assert torch.equal(rows, torch.func.vmap(lambda row: F.linear(row, weight, bias))(features))
+    tangent = torch.func.jvp(lambda some: linear(some, weight, bias), (features,), (torch.ones_like(features),))[1]
+    torch.testing.assert_close(tangent, weight.sum(1).expand(5, 3))
+    compiled = torch.compile(linear, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(features, weight, bias), F.linear(features, weight, bias))
+    slopes = torch.randn(2, 5, 3)
+    (batched,) = torch.autograd.grad(linear(features, weight, bias), features, slopes, is_grads_batched=True)
+    torch.testing.assert_close(batched, slopes @ weight)
+
+
+def test_mismatched_widths_fail_as_in_pytorch() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        linear(torch.randn(5, 4), torch.randn(3, 6), None)
+
+
+@pytest.mark.parametrize(("processor", "prefers"), [("AuthenticAMD", True), ("GenuineIntel", False)])
+def test_the_choice_follows_the_processor(processor: str, prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    monkeypatch.setattr(Path, "read_text", lambda path: f"vendor_id\t: {processor}\n")
+    assert prefers_onednn.__wrapped__() == prefers
