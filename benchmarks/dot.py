@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 
 import torch
@@ -30,6 +31,15 @@ def row(name: str, pytorch: Callable[[], Tensor], attent: Callable[[], Tensor], 
     return [name, *cells[:2], f"{once['pytorch'] / once['attent']:.2f}", *cells[2:], f"{twice['pytorch'] / twice['attent']:.2f}"]
 
 
+SHAPES = (
+    (8, 8, 256, 64),
+    (1, 8, 1024, 64),
+    (1, 8, 1024, 128),
+    (1, 8, 2048, 64),
+    (1, 4, 4096, 64),
+    (1, 4, 4096, 128),
+    (1, 2, 8192, 64),
+)
 COLUMNS = ["", "PyTorch, ms", "attent, ms", "×", "with gradients: PyTorch, ms", "attent, ms", "×"]
 
 
@@ -37,7 +47,7 @@ def plain() -> None:
     """Measure float32, bfloat16 and dropout."""
     head("Dot product, forward and forward + backward")
     rows = []
-    for shape in ((8, 8, 256, 64), (1, 8, 1024, 64), (1, 8, 2048, 64), (1, 4, 4096, 64)):
+    for shape in SHAPES:
         for dtype in (torch.float32, torch.bfloat16):
             for causal in (False, True):
                 inputs = tensors(*shape, dtype=dtype)
@@ -47,6 +57,11 @@ def plain() -> None:
                     lambda inputs=inputs, causal=causal: attend(*inputs, mask="causal" if causal else None),
                 )
                 rows.append(row(name, pytorch, attent, inputs))
+    ratios = {
+        f"{dtype}, {name}": [float(cells[column]) for cells in rows if dtype in cells[0]]
+        for dtype in ("float32", "bfloat16")
+        for name, column in (("forward", 3), ("with gradients", 6))
+    }
     for shape in ((8, 8, 256, 64), (1, 8, 1024, 64), (32, 4, 64, 32)):
         inputs = tensors(*shape)
         pytorch, attent = (
@@ -54,7 +69,12 @@ def plain() -> None:
             lambda inputs=inputs: attend(*inputs, dropout=0.1, seed=1),
         )
         rows.append(row(f"{shape} float32 dropout 0.1", pytorch, attent, inputs))
+    inputs, bias = tensors(1, 8, 1024, 64), torch.randn(1, 8, 1024, 1024, requires_grad=True)
+    pytorch, attent = (lambda: F.scaled_dot_product_attention(*inputs, attn_mask=bias)), (lambda: attend(*inputs, bias=bias))
+    rows.append(row("(1, 8, 1024, 64) float32, a bias with its gradient", pytorch, attent, [*inputs, bias]))
     table(COLUMNS, rows)
+    means = [[name, f"{statistics.geometric_mean(values):.2f}", f"{min(values):.2f}"] for name, values in ratios.items()]
+    table(["PyTorch / attent, without dropout and bias", "geometric mean", "least"], means)
 
 
 def errors() -> None:
