@@ -151,7 +151,6 @@ def test_derivatives_of_every_kernel(derivative: str, name: str, monkeypatch: py
     if name == "sdpa, bands":
         monkeypatch.setattr(select, "MANY", 1)
         monkeypatch.setattr("attent.attention.backends.block_sparse.ROWS", 1)
-    monkeypatch.setattr(select, "BRIEF" if name != "short" else "ALONE", 0)
     dtype = torch.float32 if name == "short" else torch.float64
     some, arguments = tensors(dtype, 17, 29), CALLS[name]
     if isinstance(arguments.get("score"), Score):
