@@ -1,8 +1,7 @@
-"""Attention of dot products under softmax by the compiled library, one sequence at a time.
+"""Attention of dot products under softmax by the compiled library, by tiles of keys, in memory that grows with the length.
 
-For short sequences PyTorch's separate steps cost more than what they compute. Queries, keys and values are read where they lie, the heads
-of a projection side by side, and the context and gradients are written so: neither splitting nor merging heads copies a number. The
-backward needs only these three.
+Queries, keys and values are read where they lie, the heads of a projection side by side, and the context and gradients are written so:
+neither splitting nor merging heads copies a number. Beside these the backward needs the context, and two numbers of each row.
 """
 
 from __future__ import annotations
@@ -54,19 +53,29 @@ class DenseAttention:
             return _DenseAttention.apply(query, key, value, self)
         return self.forward(query, key, value)
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Return the context in the values' type; in memory a query's heads lie side by side."""
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, statistics: Tensor | None = None) -> Tensor:
+        """Return the context in the values' type; in memory a query's heads lie side by side.
+
+        Args:
+            query: (B, H, Tq, D).
+            key: (B, G, Tk, D).
+            value: (B, G, Tk, Dv).
+            statistics: receives the maximum of each row's scores and the inverse of its sum, float32 (2, B, H, Tq).
+        """
         query, key, value = (_with_unit_stride(tensor) for tensor in (query, key, value))
         context = value.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
-        self._run("attent_dense_attention", query, key, value, self.begin, self.end, self.bias, context, self._layout(query, key, value))
+        inputs, layout = (query, key, value, self.begin, self.end, self.bias), self._layout(query, key, value)
+        self._run("attent_dense_attention", *inputs, context, statistics, layout)
         return context.transpose(1, 2)
 
-    def backward(self, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients of query, key and value, laid out as the context."""
+    def backward(
+        self, query: Tensor, key: Tensor, value: Tensor, context: Tensor, statistics: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Return the gradients of query, key and value, laid out as the context that `forward` returned."""
         query, key, value, gradient = (_with_unit_stride(tensor) for tensor in (query, key, value, gradient))
         gradients = [tensor.new_empty(tensor.transpose(1, 2).shape) for tensor in (query, key, value)]
-        inputs, layout = (query, key, value, self.begin, self.end, self.bias, gradient), self._layout(query, key, value, gradient)
-        self._run("attent_dense_attention_gradients", *inputs, *gradients, layout)
+        inputs, layout = (query, key, value, self.begin, self.end, self.bias), self._layout(query, key, value, gradient)
+        self._run("attent_dense_attention_gradients", *inputs, context, statistics, gradient, *gradients, layout)
         return tuple(tensor.transpose(1, 2) for tensor in gradients)
 
     def _layout(self, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor | None = None) -> Tensor:
@@ -93,13 +102,15 @@ def _with_unit_stride(tensor: Tensor) -> Tensor:
 class _DenseAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, attention: DenseAttention) -> Tensor:
-        ctx.save_for_backward(query, key, value)
+        statistics = query.new_empty(2, *query.shape[:3], dtype=torch.float32)
+        context = attention.forward(query, key, value, statistics)
+        ctx.save_for_backward(query, key, value, context, statistics)
         ctx.attention = attention
-        return attention.forward(query, key, value)
+        return context
 
     @staticmethod
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if needs_double_backward(gradient):
-            return *double_backward(ctx.attention.reference, ctx.saved_tensors, gradient), None
+            return *double_backward(ctx.attention.reference, ctx.saved_tensors[:3], gradient), None
         return *ctx.attention.backward(*ctx.saved_tensors, gradient), None

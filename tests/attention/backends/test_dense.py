@@ -1,4 +1,4 @@
-"""The compiled attention of short sequences, at each width of registers, against the formula in float64."""
+"""The compiled dense attention, at each width of registers, against the formula in float64."""
 
 from __future__ import annotations
 
@@ -257,3 +257,61 @@ def test_one_number_by_hand() -> None:
     # weights 3/4 and 1/4: 3/4 · 8 + 1/4 · 4 = 7
     query, key, value = torch.tensor([[1.0]]), torch.tensor([[3.0], [1.0]]).log(), torch.tensor([[8.0], [4.0]])
     assert attend(query, key, value, score="dot", implementation="short").item() == pytest.approx(7.0)
+
+
+LONG: dict[str, dict[str, Any]] = {
+    "all": {},
+    "causal": {"mask": "causal"},
+    "a window": {"mask": Window(70, 3)},
+    "lengths": {"lengths": torch.tensor([590, 0]), "query_start": 0},
+    "dropout": {"dropout": 0.3, "seed": 4},
+    "a bias": {"bias": torch.randn(1, 4, 1, 600, generator=dice), "mask": "causal"},
+}
+
+
+def long_ones(dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """Queries of several strips, and keys of several tiles."""
+    shapes = (B, 300, 4, 24), (B, 600, 2, 24), (B, 600, 2, 20)
+    return [torch.randn(shape).to(dtype).transpose(1, 2).requires_grad_() for shape in shapes]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.usefixtures("width")
+@pytest.mark.needs_native
+def test_tiles_are_as_exact_as_the_formula(name: str, dtype: torch.dtype) -> None:
+    tensors = long_ones(dtype)
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    three = (outcome(some, way, **LONG[name]) for some, way in ((tensors, "dense"), (tensors, "formula"), (exact, "formula")))
+    for found, plain, right in zip(*three, strict=True):
+        assert found.dtype == dtype
+        assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.usefixtures("width")
+@pytest.mark.needs_native
+def test_threads_that_share_a_head_change_no_bit(name: str, dtype: torch.dtype) -> None:
+    tensors = long_ones(dtype)
+    right = outcome(tensors, "dense", **LONG[name])
+    try:
+        for threads in (2, 5):
+            torch.set_num_threads(threads)
+            assert all(map(torch.equal, outcome(tensors, "dense", **LONG[name]), right))
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("width")
+@pytest.mark.needs_native
+def test_padding_by_a_tile_and_neighbours_change_no_bit() -> None:
+    tensors = [tensor.detach() for tensor in long_ones()]
+    longer = [nn.functional.pad(tensor, (0, 0, 0, 300), value=torch.nan) for tensor in tensors]
+    arguments = {"lengths": torch.tensor([590, 257]), "query_start": 280, "mask": "causal", "implementation": "dense"}
+    whole = attend(*tensors, **arguments)
+    assert torch.equal(attend(longer[0].nan_to_num(), *longer[1:], **arguments)[:, :, :300], whole)
+    # one query of one sequence by itself
+    alone = [tensors[0][:1, :, 120:121], *(tensor[:1] for tensor in tensors[1:])]
+    arguments.update(lengths=torch.tensor([590]), query_start=400)
+    assert torch.equal(attend(*alone, **arguments), whole[:1, :, 120:121])

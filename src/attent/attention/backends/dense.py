@@ -1,7 +1,7 @@
-"""Dot forms under softmax on a CPU in C++, a sequence at a time: for short sequences PyTorch's steps cost more than their arithmetic.
+"""Dot forms under softmax on a CPU in C++, by tiles of keys.
 
 The kernel reads queries, keys and values by their strides, the heads of a projection interleaved, and writes the context and gradients
-so too: neither splitting nor merging heads copies a number. Only query, key and value are stored for the backward.
+so too: neither splitting nor merging heads copies a number. It skips tiles that the mask hides, and holds no table of scores.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-// Softmax attention of short sequences, and its gradients: a sequence's keys and values and a strip of its queries are converted to
-// float32 buffers that fit the cache. Lanes are queries, so that the weights of a row are summed in the order of the keys: neither
-// padding nor the batch changes a bit. The dropout mask is the hash that ../dropout.py describes.
+// Softmax attention and its gradients, by tiles of keys and strips of queries that are converted to float32 and fit the cache. Lanes are
+// queries, so that the weights of a row are summed in the order of the keys, and tiles begin at multiples of their length: neither padding,
+// the batch nor the number of threads changes a bit. The dropout mask is the hash that ../dropout.py describes.
 
 #include "native.h"
 #include "hash.h"
 
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <new>
+#include <thread>
 #include <utility>
 
 #if defined(__x86_64__)
@@ -20,6 +23,10 @@ constexpr uint32_t OF_SEQUENCE = 0x9E3779B1u, OF_HEAD = 0x85EBCA77u, OF_ROW = 0x
 constexpr int64_t MAX_LANES = 16;
 // Products below which starting a second thread costs more than it saves.
 constexpr int64_t MIN_PARALLEL = 1 << 16;
+// Keys of a tile.
+constexpr int64_t TILE = 256;
+// The most strips that share a tile while it lies in the cache.
+constexpr int64_t MAX_PART = 8;
 
 // Strides of sequences, heads and rows, in numbers.
 struct Steps {
@@ -45,85 +52,76 @@ struct Problem {
   const int64_t *begin, *end;
   const float* bias;
   void* context;
+  // The maximum of each row's scores and the inverse of its sum, (2, B, H, Tq); null: nobody asks for them.
+  float* statistics;
   const void* gradient;
   void *dquery, *dkey, *dvalue;
   Shape shape;
   uint32_t seed_hash, threshold;
   float factor, scale;
+  // strips of a task
+  int64_t part = 1;
+  // Where the gradients of queries are summed, laid out as dquery, and how many tiles each strip has behind it.
+  float* dquery_sums = nullptr;
+  std::atomic<int32_t>* turns = nullptr;
 };
 
 inline int64_t line_of(int64_t width) { return (width + MAX_LANES - 1) / MAX_LANES * MAX_LANES; }
 
-// The range of keys that any query of a group of heads attends to, and for each key the number of these queries; null: all keys count.
-struct KeyRange {
-  int64_t begin, end;
-  const int32_t* counts;
-};
-
-// Count for each key the queries of a group of heads that attend to it.
-KeyRange key_range_of(const Problem& job, int64_t b, int64_t group, int32_t* counts) {
-  const Shape& shape = job.shape;
-  if (!job.begin && !job.bias) return {0, shape.keys, nullptr};
-  const int64_t heads_per_group = shape.heads / shape.groups;
-  std::memset(counts, 0, 4 * (shape.keys + 1));
-  for (int64_t h = group * heads_per_group; h < (group + 1) * heads_per_group; ++h) {
-    if (job.begin) {
-      for (int64_t i = 0; i < shape.queries; ++i) {
-        int64_t begin = job.begin[shape.begin.to(b, h, i)], end = job.end[shape.end.to(b, h, i)];
-        begin = begin > 0 ? begin : 0, end = end < shape.keys ? end : shape.keys;
-        if (begin < end) ++counts[begin], --counts[end];
-      }
-      continue;
-    }
-    for (int64_t j = 0; j < shape.keys; ++j) {
-      const float* row = job.bias + shape.bias.to(b, h, j);
-      int32_t visible = 0;
-      for (int64_t i = 0; i < (shape.has_query_bias ? shape.queries : 1); ++i) visible += row[i] != -INFINITY;
-      counts[j] += visible;
-    }
-  }
-  for (int64_t j = 1; job.begin && j < shape.keys; ++j) counts[j] += counts[j - 1];
-  int64_t begin = 0, end = shape.keys;
-  while (end && !counts[end - 1]) --end;
-  while (begin < end && !counts[begin]) ++begin;
-  return {begin, end, counts};
-}
+// The number of strips of a head, of so many queries each.
+inline int64_t strips_of(const Shape& shape, int64_t strip) { return (shape.queries + strip - 1) / strip; }
 
 #define LOOPS "dense_attention-inl.h"
 #include "foreach_target.h"
 
-template <typename Task>
-int run_groups(const Problem& job, Task task, int64_t scratch, int64_t threads, Parallel parallel) {
-  const Shape& shape = job.shape;
-  const int64_t products = shape.batch * shape.heads * shape.queries * shape.keys * shape.width;
-  return run(job, task, shape.batch * shape.groups, scratch, products < MIN_PARALLEL ? 1 : threads, parallel);
+// The number of queries of a strip at a SIMD level.
+inline int64_t strip_at(int level) { return int64_t{8} << level; }
+
+inline int64_t threads_for(const Shape& shape, int64_t threads) {
+  return shape.batch * shape.heads * shape.queries * shape.keys * shape.width < MIN_PARALLEL ? 1 : threads;
 }
 
 }  // namespace
 
-// context (B, Tq, H, Dv), contiguous. Returns 0, or 1 if out of memory.
+// context (B, Tq, H, Dv), contiguous; statistics (2, B, H, Tq) or null. Returns 0, or 1 if out of memory.
 EXPORTED int attent_dense_attention(const void* query, const void* key, const void* value, const int64_t* begin, const int64_t* end,
-                                    const float* bias, void* context, const int64_t* shape, uint32_t seed, uint32_t threshold,
-                                    float factor, float scale, int64_t threads, Parallel parallel, int level) {
-  Problem job{query, key, value, begin, end, bias, context, nullptr, nullptr, nullptr, nullptr, {}, lowbias32(seed), threshold, factor,
-              scale};
+                                    const float* bias, void* context, float* statistics, const int64_t* shape, uint32_t seed,
+                                    uint32_t threshold, float factor, float scale, int64_t threads, Parallel parallel, int level) {
+  Problem job{query, key, value, begin, end, bias, context, statistics, nullptr, nullptr, nullptr, nullptr, {}, lowbias32(seed), threshold,
+              factor, scale};
   std::memcpy(&job.shape, shape, sizeof job.shape);
-  const int64_t line = line_of(job.shape.width), value_line = line_of(job.shape.value_width), keys = job.shape.keys;
-  const auto task = DISPATCH(attend, level);
-  // a strip holds at most two registers of queries
-  return run_groups(job, task, keys * (line + value_line) + 2 * MAX_LANES * (2 * line + value_line + keys) + keys + 1, threads, parallel);
+  threads = threads_for(job.shape, threads);
+  const int64_t strip = strip_at(level), line = line_of(job.shape.width), value_line = line_of(job.shape.value_width);
+  const int64_t groups = job.shape.batch * job.shape.groups, strips = strips_of(job.shape, strip) * (job.shape.heads / job.shape.groups);
+  // long parts read fewer tiles, short ones leave no thread idle
+  const int64_t share = strips * groups / (2 * threads);
+  job.part = threads == 1 || share > MAX_PART ? MAX_PART : share > 1 ? share : 1;
+  const int64_t scratch = TILE * (line + value_line + strip + 1) + MAX_LANES + strip * (line + job.part * (line + value_line));
+  return run(job, DISPATCH(attend, level), groups * ((strips + job.part - 1) / job.part), scratch, threads, parallel);
 }
 
 // dquery (B, Tq, H, D), dkey (B, Tk, G, D) and dvalue (B, Tk, G, Dv), contiguous, of the types of what they are gradients of. Returns 0,
 // or 1 where memory ran out.
 EXPORTED int attent_dense_attention_gradients(const void* query, const void* key, const void* value, const int64_t* begin,
-                                              const int64_t* end, const float* bias, const void* gradient, void* dquery, void* dkey,
-                                              void* dvalue, const int64_t* shape, uint32_t seed, uint32_t threshold, float factor,
-                                              float scale, int64_t threads, Parallel parallel, int level) {
-  Problem job{query, key, value, begin, end, bias, nullptr, gradient, dquery, dkey, dvalue, {}, lowbias32(seed), threshold, factor, scale};
+                                              const int64_t* end, const float* bias, const void* context, const float* statistics,
+                                              const void* gradient, void* dquery, void* dkey, void* dvalue, const int64_t* shape,
+                                              uint32_t seed, uint32_t threshold, float factor, float scale, int64_t threads,
+                                              Parallel parallel, int level) {
+  Problem job{query, key, value, begin, end, bias, const_cast<void*>(context), const_cast<float*>(statistics), gradient, dquery, dkey,
+              dvalue, {}, lowbias32(seed), threshold, factor, scale};
   std::memcpy(&job.shape, shape, sizeof job.shape);
-  const int64_t line = line_of(job.shape.width), value_line = line_of(job.shape.value_width), keys = job.shape.keys;
-  const auto task = DISPATCH(gradients, level);
-  const int64_t scratch = 2 * keys * (line + value_line) + 2 * MAX_LANES * (3 * line + 2 * value_line + 3 * keys) + keys + 1;
-  return run_groups(job, task, scratch, threads, parallel);
+  const Shape& sizes = job.shape;
+  const int64_t strip = strip_at(level), line = line_of(sizes.width), value_line = line_of(sizes.value_width);
+  const int64_t tiles = (sizes.keys + TILE - 1) / TILE;
+  std::unique_ptr<std::atomic<int32_t>[]> turns;
+  Memory memory;
+  job.dquery_sums = static_cast<float*>(dquery);
+  if (tiles > 1) {
+    turns.reset(new (std::nothrow) std::atomic<int32_t>[sizes.batch * sizes.heads * strips_of(sizes, strip)]());
+    if (sizes.is_query_half) job.dquery_sums = memory.allocate(sizes.batch * sizes.heads * sizes.queries * sizes.width);
+    if (!turns || memory.failed) return 1;
+    job.turns = turns.get();
+  }
+  const int64_t scratch = TILE * (2 * (line + value_line) + 3 * strip + 1) + MAX_LANES + 3 * strip * (line + value_line);
+  return run(job, DISPATCH(gradients, level), sizes.batch * sizes.groups * tiles, scratch, threads_for(sizes, threads), parallel);
 }
