@@ -65,7 +65,7 @@ class DenseAttention:
         query, key, value = (_with_unit_stride(tensor) for tensor in (query, key, value))
         context = value.new_empty(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
         inputs, layout = (query, key, value, self.begin, self.end, self.bias), self._layout(query, key, value)
-        self._run("attent_dense_attention", *inputs, context, statistics, layout)
+        self._run("attent_dense_attention_context", *inputs, context, statistics, layout)
         return context.transpose(1, 2)
 
     def backward(

@@ -24,7 +24,7 @@ SIGNATURES = {
     "attent_transformer_step": [POINTER] * 12 + [INTEGER] * 16 + [NUMBER] * 3,
     "attent_beam_topk": [POINTER] * 4 + [INTEGER] * 8,
     "attent_dropout": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
-    "attent_dense_attention": [POINTER] * 9 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_dense_attention_context": [POINTER] * 9 + [WORD] * 2 + [NUMBER] * 2,
     "attent_dense_attention_gradients": [POINTER] * 13 + [WORD] * 2 + [NUMBER] * 2,
     "attent_linear_cross_entropy": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
     "attent_linear_cross_entropy_amx": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,

@@ -84,9 +84,10 @@ inline int64_t threads_for(const Shape& shape, int64_t threads) {
 }  // namespace
 
 // context (B, Tq, H, Dv), contiguous; statistics (2, B, H, Tq) or null. Returns 0, or 1 if out of memory.
-EXPORTED int attent_dense_attention(const void* query, const void* key, const void* value, const int64_t* begin, const int64_t* end,
-                                    const float* bias, void* context, float* statistics, const int64_t* shape, uint32_t seed,
-                                    uint32_t threshold, float factor, float scale, int64_t threads, Parallel parallel, int level) {
+EXPORTED int attent_dense_attention_context(const void* query, const void* key, const void* value, const int64_t* begin,
+                                            const int64_t* end, const float* bias, void* context, float* statistics, const int64_t* shape,
+                                            uint32_t seed, uint32_t threshold, float factor, float scale, int64_t threads,
+                                            Parallel parallel, int level) {
   Problem job{query, key, value, begin, end, bias, context, statistics, nullptr, nullptr, nullptr, nullptr, {}, lowbias32(seed), threshold,
               factor, scale};
   std::memcpy(&job.shape, shape, sizeof job.shape);
