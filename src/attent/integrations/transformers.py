@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
@@ -10,9 +11,12 @@ from torch import Tensor, nn
 
 from attent.attention.arguments import prepare
 from attent.attention.attend import run
+from attent.attention.call import Prepared
+from attent.attention.capture.captured_maps import may_be_overwritten
 from attent.attention.capture.coverage import UNSUPPORTED, dispatching_and_computing_classes
 from attent.attention.capture.watch import is_watched, report
 from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ImplementationError
 
@@ -97,7 +101,7 @@ def attention(
     softcap: float | None = None,
     position_bias: Tensor | None = None,
     **options: Any,
-) -> tuple[Tensor, None]:
+) -> tuple[Tensor, Tensor | None]:
     """Attend for a model's attention module, in transformers' signature.
 
     Args:
@@ -111,10 +115,11 @@ def attention(
         is_causal: queries see only earlier keys, if there is no mask; the module's `is_causal` if not given.
         softcap: see `soft_cap` in attend.
         position_bias: a float term added to the scores, such as T5's.
-        options: arguments of other implementations.
+        options: `output_attentions`, and arguments of other implementations.
 
     Returns:
-        The contexts (B, Tq, H, Dv), and None: `attent.watch` captures the weights.
+        The contexts (B, Tq, H, Dv), and the weights before dropout, (B, H, Tq, Tk), computed when they are read; None if nobody asked
+        for `output_attentions`.
 
     Raises:
         ImplementationError: the model needs a feature that attend does not have, such as sinks or a paged cache.
@@ -125,6 +130,7 @@ def attention(
                 f"attn_implementation {NAME!r} has no {feature}, which {type(module).__name__} needs: "
                 'load the model with attn_implementation="eager"'
             )
+    keys = key.shape[2]
     is_boolean = attention_mask is not None and attention_mask.dtype == torch.bool
     is_masked_causally = (
         attention_mask is None and query.shape[2] > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal)
@@ -151,4 +157,25 @@ def attention(
     context = run(prepared)
     if is_watched():
         report(module, AttentionMap.of(prepared))
-    return context.transpose(1, 2).contiguous(), None
+    weights = _weights(prepared, keys) if _needs_weights(options) else None
+    return context.transpose(1, 2).contiguous(), weights
+
+
+def _needs_weights(options: dict[str, Any]) -> bool:
+    """Return whether the caller of the model asked for weights; False in a graph that is compiled or traced."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
+        return False
+    # most models collect outputs by hooks, and not all of them hand the option on
+    capturing = sys.modules.get("transformers.utils.output_capturing")
+    outputs = None if capturing is None else capturing._active_collector.get()
+    return bool(options.get("output_attentions")) or any("attentions" in name for name in outputs or ())
+
+
+def _weights(prepared: Prepared, keys: int) -> Tensor:
+    """Return the weights of a call, computed when they are read, with zeros for the keys that it left out."""
+    call, query, key, _ = prepared
+    if call.queries == 1:
+        # a step of `generate`: its one row is smaller than the keys that it would hold
+        return LazyTensor(AttentionMap.of(prepared), query.dtype, keys).dense()
+    key = key.map(lambda part: part.clone() if may_be_overwritten(part) else part)
+    return LazyTensor(AttentionMap(call, query, key), query.dtype, keys)

@@ -1,0 +1,130 @@
+"""The weights of a map as a tensor of PyTorch that is computed when its numbers are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import EllipsisType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils._pytree import tree_map_only
+
+from attent.attention.maps.attention_map import AttentionMap
+
+# what a tensor answers without its numbers
+_METHODS = "size", "dim", "ndimension", "numel", "nelement", "element_size", "__len__", "get_device", "is_floating_point", "is_complex"
+_PROPERTIES = "shape", "ndim", "dtype", "device", "layout", "is_cuda", "is_sparse", "is_nested", "requires_grad"
+_METADATA = {
+    torch.numel,
+    torch.is_floating_point,
+    torch.is_complex,
+    *(getattr(Tensor, name) for name in _METHODS),
+    *(getattr(Tensor, name).__get__ for name in _PROPERTIES),
+}
+
+
+class LazyTensor(Tensor):
+    """The weights of a map as a tensor (B, H, Tq, Tk): nothing of Tq · Tk is computed until an operation needs the numbers.
+
+    Shape, dtype and device cost nothing. An index that names some of the queries computes their rows; reading more rows than there
+    are queries, or any other operation, computes the whole tensor, once. Operations return plain tensors; gradients reach the queries
+    and keys.
+
+    `map` is the map: its statistics, such as `map.entropy()`, take memory linear in the sequence.
+
+    Args:
+        weights: the map, of four axes.
+        dtype: that of the tensor.
+        keys: the number of keys, if there are more than the map has; the weights of the others are 0.
+    """
+
+    map: AttentionMap
+
+    @staticmethod
+    def __new__(cls: type[LazyTensor], weights: AttentionMap, dtype: torch.dtype, keys: int | None = None) -> LazyTensor:
+        """Make the tensor without its numbers."""
+        tensors = weights.query, *weights.key, weights.call.bias
+        has_graph = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+        shape = (*weights.shape[:-1], weights.call.keys if keys is None else keys)
+        return Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=weights.call.device, requires_grad=has_graph)
+
+    def __init__(self, weights: AttentionMap, dtype: torch.dtype, keys: int | None = None) -> None:
+        self._has_graph = self.requires_grad
+        self._dense: Tensor | None = None
+        self._rows_read = 0
+        self.map = weights
+
+    def dense(self) -> Tensor:
+        """Return the weights as a plain tensor, the same one each time.
+
+        Raises:
+            StaleMapError: a tensor of the call was changed in place since.
+        """
+        if self._dense is None or (self._carries_graph() and not self._dense.requires_grad):
+            self._dense = self._read(self.map.dense)
+        return self._dense
+
+    def detach(self) -> Tensor:
+        """Return the weights without their graph, still not computed."""
+        return LazyTensor(self.map.detach(), self.dtype, self.shape[-1]) if self._dense is None else self._dense.detach()
+
+    def cpu(self, *args: Any, **options: Any) -> Tensor:
+        """Return the weights in the memory of the processor: themselves, still not computed, if they are there."""
+        return self if self.device.type == "cpu" else self.dense().cpu(*args, **options)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        """Return the numbers at an index, computing only the rows that it names."""
+        part = self._part(index) if self._dense is None else None
+        return self.dense()[index] if part is None else part
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Compute the tensors that an operation reads, and run it on plain ones."""
+        if func in _METADATA:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        return func(*tree_map_only(LazyTensor, _plain, args), **tree_map_only(LazyTensor, _plain, kwargs or {}))
+
+    __torch_dispatch__ = __torch_function__
+
+    def _carries_graph(self) -> bool:
+        return torch.is_grad_enabled() and self._has_graph
+
+    def _read(self, read: Callable[[], Tensor]) -> Tensor:
+        """Return rows of the map in the dtype and with the keys of this tensor."""
+        has_graph = self._carries_graph()
+        # what is read in inference mode may be used outside it
+        with torch.inference_mode(mode=False), torch.set_grad_enabled(has_graph):
+            rows = read().to(self.dtype)
+            return F.pad(rows, (0, self.shape[-1] - rows.shape[-1]))
+
+    def _part(self, index: Any) -> Tensor | None:
+        """Return the numbers at an index of numbers and slices that names some of the queries; None for any other index."""
+        items: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(item, bool) or not isinstance(item, int | slice | EllipsisType) for item in items):
+            return None
+        if Ellipsis in items:
+            dots = items.index(Ellipsis)
+            items = (*items[:dots], *[slice(None)] * (5 - len(items)), *items[dots + 1 :])
+        if not 2 < len(items) < 5 or Ellipsis in items:
+            return None
+        rows = range(self.shape[2])[items[2]]
+        row_index = [rows] if isinstance(rows, int) else list(rows)
+        self._rows_read += len(row_index)
+        if len(row_index) == self.shape[2] or self._rows_read > self.shape[2]:
+            return None
+        weights = self._read(lambda: self.map.rows(torch.tensor(row_index, dtype=torch.int64, device=self.device)))
+        return weights[(*items[:2], 0 if isinstance(rows, int) else slice(None), *items[3:])]
+
+
+@torch.compiler.disable
+def _plain(weights: LazyTensor) -> Tensor:
+    """Return the plain tensor, outside the graph that is being compiled."""
+    return weights.dense()
