@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -296,6 +297,14 @@ def real(output: Tensor, inputs: dict[str, Tensor]) -> Tensor:
     return output[mask.bool()] if mask is not None and mask.shape == output.shape[:2] else output
 
 
+def weights(outputs: Mapping[str, Any]) -> list[Tensor]:
+    """The weights of all layers, those of the model's parts too."""
+    found: list[Tensor] = []
+    for name, value in outputs.items():
+        found += weights(value) if isinstance(value, Mapping) else value or () if "attentions" in name else ()
+    return found
+
+
 def gradients(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     output = real(model(**inputs)[0], inputs)
     weight = torch.randn(output.shape, generator=torch.Generator().manual_seed(3))
@@ -310,8 +319,11 @@ def compared(architecture: Architecture, ours: Any, eager: Any) -> list[str]:
     for inputs in (padded, full):
         with torch.no_grad():
             assert error(real(ours(**inputs)[0], inputs), real(eager(**inputs)[0], inputs)) < TOLERANCE
+    with torch.no_grad():
+        actual, expected = (weights(model(**full, output_attentions=True)) for model in (ours, eager))
+    assert max(error(*pair) for pair in zip(actual, expected, strict=True)) < TOLERANCE
     assert error(gradients(ours, padded), gradients(eager, padded)) < TOLERANCE
-    alike = ["outputs", "gradients"]
+    alike = ["outputs", "weights", "gradients"]
     if architecture.kind in (DECODER, SEQ2SEQ):
         padded.pop("decoder_input_ids", None)
         for way, settings in GENERATE.items():
@@ -385,4 +397,4 @@ def test_what_watch_advises_works(architecture: Architecture, transformers: Any)
 def test_the_page_has_every_architecture_and_most_are_equal() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \| \w+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert [model for model, _ in rows] == [architecture.model for architecture in ARCHITECTURES]
-    assert sum(attending.startswith("outputs, gradients") for _, attending in rows) >= 40
+    assert sum(attending.startswith("outputs, weights, gradients") for _, attending in rows) >= 40

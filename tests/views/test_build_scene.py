@@ -7,6 +7,7 @@ from torch import nn
 
 import attent
 from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.errors import ArgumentError, ShapeError
 from attent.views.build_scene import build_scene, forward_passes, select_pass
 from attent.views.scene import PRODUCED, READ, Picture
@@ -79,6 +80,13 @@ def test_a_tensor_for_each_layer(kind: type) -> None:
     assert scene.texts["tokens"].labels == tuple("abcde")
     (cross,) = build_scene(kind(layer[:, :, :4] for layer in layers)).groups
     assert (cross.name, cross.shape) == ("cross", (3, 4, 5))
+
+
+def test_a_lazy_tensor_is_shown_by_its_map() -> None:
+    query = torch.randn(2, 3, 5, 4)
+    _, weights = attent.attend(query, query, query, return_map=True)
+    (group,) = build_scene((LazyTensor(weights, query.dtype),), "abcde").groups
+    assert group.layers[0].weights is weights
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attent.attention.capture.captured_maps import ConcatenatedMap
 from attent.attention.maps.attention_map import AttentionMap, LabelledMap
+from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.errors import ArgumentError, ShapeError, check_index
 from attent.views.scene import LayerGroup, LayerWeights, Picture, Scene
 from attent.views.scene_labels import TITLES, About, Kind, SceneLabels, kinds
@@ -133,9 +134,10 @@ def _continues(before: object, after: object) -> bool:
 
 
 def _by_path(maps: object) -> Mapping[str, Weights | LabelledMap]:
-    named = maps if isinstance(maps, Mapping) else {"attention": maps}
+    named: Mapping[str, Any] = maps if isinstance(maps, Mapping) else {"attention": maps}
     if isinstance(maps, Sequence) and not isinstance(maps, str):
         named = {f"layers.{number}": layer for number, layer in enumerate(maps)}
+    named = {path: layer.map if isinstance(layer, LazyTensor) else layer for path, layer in named.items()}
     for path, layer in named.items():
         if not isinstance(layer, AttentionMap | Tensor) and not all(hasattr(layer, name) for name in ("weights", "rows", "columns")):
             expected = "a map, a tensor (B, H, Tq, Tk), a sequence with one of these for each layer, or a mapping from paths to them"

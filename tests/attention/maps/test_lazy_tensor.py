@@ -50,7 +50,8 @@ def test_a_look_at_its_form_computes_nothing() -> None:
     assert weights.is_floating_point()
     assert {weights: 1}[weights] == 1
     assert weights.cpu() is weights
-    assert isinstance(weights.detach(), LazyTensor)
+    assert weights.detach() is weights
+    assert isinstance(lazy(requires_grad=True)[0].detach(), LazyTensor)
     assert recorded.rows_computed == 0
 
 

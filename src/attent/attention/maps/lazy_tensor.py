@@ -67,7 +67,9 @@ class LazyTensor(Tensor):
         return self._dense
 
     def detach(self) -> Tensor:
-        """Return the weights without their graph, still not computed."""
+        """Return the weights without their graph, still not computed; themselves if they have none."""
+        if not self._has_graph:
+            return self
         return LazyTensor(self.map.detach(), self.dtype, self.shape[-1]) if self._dense is None else self._dense.detach()
 
     def cpu(self, *args: Any, **options: Any) -> Tensor:
