@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from attent.attention.multihead import MultiHeadAttention
     from attent.database.lookup import lookup
     from attent.decoding.loading import load
+    from attent.integrations.block_mask import create_block_mask
+    from attent.integrations.flex_attention import flex_attention
     from attent.regression.estimator import AttentionRegressor
     from attent.serve.server import explore
     from attent.views.pages.page import load_ipython_extension
@@ -34,9 +36,11 @@ __all__ = [
     "__version__",
     "attend",
     "attention",
+    "create_block_mask",
     "errors",
     "explain",
     "explore",
+    "flex_attention",
     "load",
     "load_ipython_extension",
     "lookup",
@@ -55,8 +59,10 @@ _HOMES = {
     "KeyValueCache": "attent.attention.cache",
     "MultiHeadAttention": "attent.attention.multihead",
     "attend": "attent.attention.attend",
+    "create_block_mask": "attent.integrations.block_mask",
     "explain": "attent.attention.attend",
     "explore": "attent.serve.server",
+    "flex_attention": "attent.integrations.flex_attention",
     "load": "attent.decoding.loading",
     "load_ipython_extension": "attent.views.pages.page",
     "lookup": "attent.database.lookup",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,6 +39,8 @@ class Call:
     # how many axes the caller's tensors had
     axes: int
     weighting: Weighting | None = None
+    # changes the scores of some pairs, after the bias
+    score_mod: Callable[[Tensor, Pairs], Tensor] | None = None
 
     @property
     def is_distribution(self) -> bool:

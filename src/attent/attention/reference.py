@@ -100,6 +100,11 @@ def steps_to_weights(
     bias = _bias_at_pairs(call, pairs)
     if bias is not None:
         intermediates["biased"] = _last(intermediates) + bias
+    if call.score_mod is not None:
+        intermediates["modified"] = call.score_mod(_last(intermediates), pairs)
+        # −∞ hides a pair, as in a bias
+        seen = intermediates["modified"] != -torch.inf
+        allowed = seen if allowed is None else allowed & seen
     if allowed is not None:
         intermediates["masked"] = _last(intermediates).masked_fill(~allowed, -torch.inf)
     weights = call.normalizer(_last(intermediates), allowed)

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from attent.attention import reference
-from attent.attention.base import DotScore, LoweredSide
+from attent.attention.base import DotScore, LoweredSide, Score
 from attent.attention.call import Call, lower_key
 from attent.attention.mask_info import visible_keys_of
+from attent.ops.eligibility import is_known_true
 
 # Numbers that a tile may hold at a time: 4 MiB of float32, so that its intermediates stay in a CPU's caches; and the size in tiles up to
 # which a table is computed at once, since tiles are computed twice.
@@ -42,7 +43,10 @@ def lower(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Lowered
     Keys that no query sees are set to zero before, so that their numbers reach no gradient of the score's parameters.
     """
     lowered_key, value = reference.exact_keys(call, key), call.repeat_kv(value).to(call.accumulation_dtype)
-    visible_keys = visible_keys_of(call)
+    has_center = not call.lowered and type(call.score).center is not Score.center
+    # a finite sum means that all numbers are finite, and then hidden keys cannot leak
+    is_finite = is_known_true(lambda: torch.isfinite(lowered_key.features.detach().sum() + value.detach().sum()), call.device)
+    visible_keys = visible_keys_of(call) if has_center or not is_finite else None
     if visible_keys is not None:
         lowered_key, value = reference.zero_hidden_keys(visible_keys, lowered_key, value)
     if not call.lowered:

@@ -63,6 +63,8 @@ def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
     """
     if not isinstance(call.normalizer, Softmax) and "normalizer" not in capabilities:
         return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
+    if call.score_mod is not None:
+        return "it has no function of the scores"
     if call.soft_cap is not None and "soft cap" not in capabilities:
         return "it has no soft cap"
     if call.dropout and "dropout" not in capabilities:
@@ -155,7 +157,7 @@ def plan(prepared: Prepared, backends: Mapping[str, ModuleType], implementation:
 
 def varlen_key_counts(call: Call) -> list[int] | None:
     """Return the number of keys that each sequence needs; None if the batch is computed at once."""
-    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting:
+    if call.mask is None or call.batch < 2 or call.device.type != "cpu" or call.dropout or call.weighting or call.score_mod:
         return None
     # a score or normalizer of the caller's own may depend on all pairs
     if call.score.form is None or not isinstance(call.normalizer, Softmax) or is_transformed() or torch.compiler.is_compiling():

@@ -7,14 +7,15 @@ of slices. Rabe and Staats 2021, "Self-attention Does Not Need O(n²) Memory" (a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from attent.attention import reference
 from attent.attention.backends import row_tiles
@@ -23,7 +24,9 @@ from attent.attention.backends.row_tiles import Lowered
 from attent.attention.backends.select import Variant
 from attent.attention.base import LoweredSide
 from attent.attention.call import Call, Prepared, lower_key
+from attent.errors import ArgumentError
 from attent.ops.autograd import checkpointed, double_backward, needs_double_backward, no_autocast
+from attent.ops.captures import Captures, Edge, Replacement
 from attent.ops.eligibility import can_run_custom_function, without_autocast
 
 # The scores of two lowered sides, holding no more numbers than these.
@@ -51,7 +54,7 @@ def choose(prepared: Prepared, score_lowered: ScoreLowered | None = None) -> Var
     table = row_tiles.WHOLE * row_tiles.TILE
     # a table of a few tiles is rather computed at once than twice
     is_small = row_tiles.per_row(call, per_pair) * call.queries <= table
-    parts = bands(call, per_pair, table if is_small else row_tiles.TILE)
+    parts = bands(call, per_pair, table if is_small or call.score_mod is not None else row_tiles.TILE)
     name = "single_tile" if len(parts) == 1 else "bands" if any(len(band.keys) < call.keys for band in parts) else "row_tiles"
     return Variant(name, partial(_run, bands=parts, score_lowered=score_lowered))
 
@@ -72,6 +75,26 @@ def _run(call: Call, query: Tensor, key: LoweredSide, value: Tensor, *, bands: l
         # a single tile is within bounds with what autograd stores of it
         return tiles.context(lowered, bands[0])
     return tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered)
+
+
+def row_statistic(prepared: Prepared, statistic: Callable[[Tensor], Tensor]) -> Tensor:
+    """Compute a statistic of each row of scores, (B, H, Tq) in the accumulation type, with its gradient.
+
+    Args:
+        prepared: the call and its tensors.
+        statistic: of scores (B, H, rows, keys), in which a pair that may not attend is −∞.
+    """
+    call = replace(prepared.call, value_width=1, dtype=prepared.call.accumulation_dtype)
+
+    def tile_statistic(lowered_query: LoweredSide, lowered_key: LoweredSide, value: Tensor, band: Band) -> Tensor:
+        pairs = call.pairs(*band.pairs_of(call))
+        steps = reference.steps_to_weights(call, pairs, lowered_query, lowered_key, call.allowed(pairs), lowered=True)
+        scores = next(steps[name] for name in ("masked", "modified", "biased", "capped", "scores") if name in steps)
+        return statistic(scores)[..., None]
+
+    tiles = Tiles(call, bands(call), tile_statistic)
+    lowered = row_tiles.lower(call, *prepared[1:])
+    return (tiles.differentiable_context(lowered) if torch.is_grad_enabled() else tiles.context_without_gradients(lowered))[..., 0]
 
 
 @dataclass(frozen=True)
@@ -97,15 +120,19 @@ class Tiles:
 
     def checkpointed_context(self, lowered: Lowered) -> Tensor:
         """Compute the context with PyTorch's checkpoints: gradients of every order, also of tensors that a score captured."""
-        return torch.cat([checkpointed(self.context, lowered, band) for band in self.bands], 2)
+        # vmap, through which functions of a pair go, has no checkpoints
+        compute = self.context if self.call.score_mod is not None else partial(checkpointed, self.context)
+        return torch.cat([compute(lowered, band) for band in self.bands], 2)
 
     def differentiable_context(self, lowered: Lowered) -> Tensor:
         """Compute the context, with gradients of the lowered sides and of every other leaf that tiles use."""
-        leaves = captured_leaves(self.tile, self.call, lowered, self.bands[0]) if can_run_custom_function() else None
+        # a band without keys uses nothing
+        widest = max(self.bands, key=lambda band: len(band.keys))
+        leaves = captured_leaves(self.tile, self.call, lowered, widest) if can_run_custom_function() else None
         if leaves is None:
             return self.checkpointed_context(lowered)
         sides = lowered.query.features, lowered.query.bias, lowered.key.features, lowered.key.bias, lowered.value
-        return _InPlace.apply(self, lowered.key.center, *sides, *leaves)
+        return _InPlace.apply(self, lowered.key.center, leaves, *sides, *leaves)
 
 
 def _lowered(tensors: list[Any], center: Tensor | None) -> Lowered:
@@ -114,40 +141,43 @@ def _lowered(tensors: list[Any], center: Tensor | None) -> Lowered:
 
 class _InPlace(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tiles: Tiles, center: Tensor | None, *tensors: Tensor | None) -> Tensor:
-        ctx.tiles, ctx.center = tiles, center
+    def forward(ctx: Any, tiles: Tiles, center: Tensor | None, captured: list[Tensor], *tensors: Tensor | None) -> Tensor:
+        ctx.tiles, ctx.center, ctx.captured = tiles, center, captured
         ctx.save_for_backward(*tensors)
         return tiles.context_without_gradients(_lowered(list(tensors[:5]), center))
 
     @staticmethod
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        tensors, needs_grad = list(ctx.saved_tensors), ctx.needs_input_grad[2:]
+        tensors, needs_grad = list(ctx.saved_tensors), ctx.needs_input_grad[3:]
         if needs_double_backward(gradient):
 
             def plain(*sides: Tensor | None) -> Tensor:
                 return ctx.tiles.checkpointed_context(_lowered(list(sides), ctx.center))
 
-            return None, None, *double_backward(plain, tensors[:5], gradient, needs_grad[:5], captured=tensors[5:])
-        return None, None, *_sum_tile_gradients(ctx, tensors, needs_grad, gradient)
+            return None, None, None, *double_backward(plain, tensors[:5], gradient, needs_grad[:5], captured=tensors[5:])
+        return None, None, None, *_sum_tile_gradients(ctx, tensors, needs_grad, gradient)
 
 
 def _sum_tile_gradients(ctx: Any, tensors: list[Tensor | None], needs_grad: tuple[bool, ...], gradient: Tensor) -> list[Tensor | None]:
     """Sum each tile's gradients in the order of the tiles; the first five tensors are the sides, the others leaves."""
     totals = [torch.zeros_like(tensor) if tensor is not None and needs else None for tensor, needs in zip(tensors, needs_grad, strict=True)]
     others = [index for index in range(5, len(tensors)) if needs_grad[index]]
+    # one computed before may depend on another: each gradient must stop at its own
+    stand_ins = _stand_ins(ctx.captured)
+    ends = [stand_ins.get(id(tensor), tensor) for tensor in ctx.captured]
     for band in ctx.tiles.bands:
         slices = [band.own, band.own, band.key_slice, band.key_slice, band.key_slice]
         parts = [None if tensor is None else tensor.detach()[:, :, own] for tensor, own in zip(tensors[:5], slices, strict=True)]
         sides = [index for index in range(5) if needs_grad[index] and parts[index] is not None]
         for index in sides:
             parts[index].requires_grad_()  # pyright: ignore[reportOptionalMemberAccess]
-        with torch.enable_grad():
+        with torch.enable_grad(), Replacement(stand_ins):
             lowered = _lowered(parts, ctx.center)
             context = ctx.tiles.tile(lowered.query, lowered.key, lowered.value, band)
         if not context.requires_grad:
             continue
-        leaves: list[Any] = [parts[index] for index in sides] + [tensors[index] for index in others]
+        leaves: list[Any] = [parts[index] for index in sides] + [ends[index - 5] for index in others]
         gradients = torch.autograd.grad(context, leaves, gradient[:, :, band.own], allow_unused=True)
         for index, part in zip(sides + others, gradients, strict=True):
             total = totals[index]
@@ -199,34 +229,56 @@ def _count_stored_numbers(call: Call, query: LoweredSide, key: LoweredSide, rows
 def captured_leaves(tile: Tile, call: Call, lowered: Lowered, band: Band) -> list[Tensor] | None:
     """Find the leaves, other than the lowered sides, that a tile's gradients go to, by a trial of one row.
 
-    None where a second computation of the tile would not do: a score captured a tensor computed of a leaf before, or drew random numbers.
+    With a function of the scores, find the tensors computed of leaves before too. Otherwise return None where a second computation of
+    the tile would not do: a score captured such a tensor, or drew random numbers.
+
+    Raises:
+        ArgumentError: a function of the scores uses a tensor that gets no gradient.
     """
     row = Band(band.rows[:1], band.keys)
     query, key, value = lowered.query.map(Tensor.detach), lowered.key.map(Tensor.detach), lowered.value.detach()
-    first_node = torch._C._autograd._get_sequence_nr()  # pyright: ignore[reportAttributeAccessIssue]
-    with _restored_random_state(call.device) as has_drawn, torch.enable_grad():
-        context = tile(row_tiles.some(query, row.own), row_tiles.some(key, row.key_slice), value[:, :, row.key_slice], row)
-        if has_drawn():
-            return None
-    return _leaves(context, first_node)
+
+    def trial(mode: TorchFunctionMode, computed: Mapping[Edge, Tensor]) -> list[Tensor] | None:
+        first_node = torch._C._autograd._get_sequence_nr()  # pyright: ignore[reportAttributeAccessIssue]
+        with _restored_random_state(call.device) as has_drawn, torch.enable_grad():
+            with mode:
+                context = tile(row_tiles.some(query, row.own), row_tiles.some(key, row.key_slice), value[:, :, row.key_slice], row)
+            return None if has_drawn() else _leaves(context, first_node, computed)
+
+    if call.score_mod is None:
+        return trial(Replacement({}), {})
+    captures = Captures()
+    leaves = trial(captures, captures.by_edge)
+    if leaves is None or trial(Replacement(_stand_ins(leaves)), {}) is None:
+        raise ArgumentError("score_mod uses a tensor whose gradient would be lost: compute it by PyTorch's functions of captured tensors")
+    return leaves
 
 
-def _leaves(context: Tensor, first_node: int) -> list[Tensor] | None:
-    """Return the leaves that a tensor was computed of; None if the graph leads to a node from before the first."""
+def _stand_ins(captured: list[Tensor]) -> dict[int, Tensor]:
+    """Return leaves in the place of the tensors that were computed of leaves, by their identity."""
+    return {id(tensor): tensor.detach().requires_grad_() for tensor in captured if not tensor.is_leaf}
+
+
+def _leaves(context: Tensor, first_node: int, computed: Mapping[Edge, Tensor]) -> list[Tensor] | None:
+    """Return the leaves that a tensor was computed of, or the tensors computed before; None if one of these is not known."""
     leaves: dict[int, Tensor] = {}
-    stack, visited = [context.grad_fn], set[Any]()
+    stack: list[Edge] = [(context.grad_fn, context.output_nr)]
+    visited = set[Edge]()
     while stack:
-        node = stack.pop()
-        if node is None or node in visited:
+        edge = stack.pop()
+        node = edge[0]
+        if node is None or edge in visited:
             continue
-        visited.add(node)
+        visited.add(edge)
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             leaves[id(leaf)] = leaf
-        elif node._sequence_nr() < first_node:
-            return None
+        elif node._sequence_nr() >= first_node:
+            stack.extend(node.next_functions)
+        elif edge in computed:
+            leaves[id(computed[edge])] = computed[edge]
         else:
-            stack.extend(function for function, _ in node.next_functions)
+            return None
     return list(leaves.values())
 
 

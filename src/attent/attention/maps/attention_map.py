@@ -27,7 +27,7 @@ _STEPS: dict[str, tuple[str, ...]] = {
     "raw": ("scores",),
     "capped": ("capped", "scores"),
     "biased": ("biased", "capped", "scores"),
-    "masked": ("masked", "biased", "capped", "scores"),
+    "masked": ("masked", "modified", "biased", "capped", "scores"),
 }
 
 

@@ -60,6 +60,8 @@ def tiles(weights: LazyMatrix, rows: range | None = None, heads: range | None = 
     sequences = range(call.batch) if sequences is None else sequences
     if not call.keys or not (rows and heads and sequences):
         return iter(())
+    if call.score_mod is not None:
+        return _tiles_by_formula(weights, rows, heads, sequences)
     is_dot = isinstance(call.score, DotScore) and type(call.score).score_lowered is DotScore.score_lowered
     return (_tiles_in_place if is_dot or isinstance(call.score, TanhScore) else _tiles_by_formula)(weights, rows, heads, sequences)
 

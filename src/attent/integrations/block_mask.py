@@ -1,0 +1,136 @@
+"""PyTorch's BlockMask: built in linear memory, and as a mask of attend's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import BlockMask, noop_mask
+
+from attent.attention.base import KeyRange, Mask, Pairs
+from attent.errors import refuse
+from attent.ops.pair_functions import for_all_pairs
+
+# a function of the indices of a pair in the batch, of the head, the query and the key: whether the query may see the key
+MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+# Pairs of all sequences and heads that are looked at together; at least a row of blocks is.
+PAIRS = 2**22
+HIDDEN, PARTIAL, FULL = range(3)
+
+
+def create_block_mask(
+    mask_mod: MaskMod,
+    B: int | None,
+    H: int | None,
+    Q_LEN: int,
+    KV_LEN: int,
+    device: torch.device | str | None = None,
+    BLOCK_SIZE: int | tuple[int, int] = 128,
+    _compile: bool = False,
+    separate_full_blocks: bool = True,
+) -> BlockMask:
+    """Build what PyTorch's `create_block_mask` of the same arguments does, a few rows of blocks at a time: memory is linear in the keys.
+
+    Args:
+        mask_mod: (b, h, q_idx, kv_idx) → whether the query may see the key, each index a tensor of one number.
+        B: the size of the batch, or None for a mask that is the same for all of it.
+        H: the number of query heads, or None for a mask that is the same for all of them.
+        Q_LEN: the number of queries.
+        KV_LEN: the number of keys.
+        device: where the mask lies; the accelerator if there is one.
+        BLOCK_SIZE: of queries and keys, or of both.
+        _compile: must be False.
+        separate_full_blocks: whether blocks whose pairs all attend are listed apart, so that they need no `mask_mod`.
+
+    Returns:
+        A BlockMask, for `attent.flex_attention` and for PyTorch's.
+    """
+    refuse((_compile, "create_block_mask does not compile: it looks at the pairs by tiles"))
+    device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
+    query_block, key_block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
+    batch, head, keys = (torch.arange(size, device=device) for size in (B or 1, H or 1, KV_LEN))
+    step = max(PAIRS // max(len(batch) * len(head) * query_block * KV_LEN, 1), 1) * query_block
+    parts: list[Tensor] = []
+    for first in range(0, Q_LEN, step):
+        rows = torch.arange(first, min(first + step, Q_LEN), device=device)
+        allowed = for_all_pairs(mask_mod, batch, head, rows, keys)
+        allowed = F.pad(allowed, (0, -KV_LEN % key_block, 0, -len(rows) % query_block))
+        parts.append(allowed.unflatten(3, (-1, key_block)).unflatten(2, (-1, query_block)).sum((3, 5)))
+    counts = torch.cat(parts, 2) if parts else torch.zeros(len(batch), len(head), 0, -(-KV_LEN // key_block), device=device)
+    full = counts == query_block * key_block if separate_full_blocks else torch.zeros_like(counts, dtype=torch.bool)
+    lists = [*_in_order((counts > 0) & ~full), *(_in_order(full) if separate_full_blocks else (None, None))]
+    return BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=(query_block, key_block), mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN))  # pyright: ignore[reportArgumentType]
+
+
+def _in_order(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the number of marked blocks of each row, and the indices of the row's blocks, the marked ones first."""
+    numbers = blocks.to(torch.int32)
+    return numbers.sum(-1).to(torch.int32), torch.argsort(numbers, dim=-1, descending=True, stable=True).to(torch.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockMaskPairs(Mask):
+    """The pairs that a BlockMask of PyTorch shows: those of full blocks, and of partial ones those that its `mask_mod` allows.
+
+    Args:
+        mask_mod: of the BlockMask.
+        blocks: (B|1, H|1, blocks of queries, blocks of keys) of HIDDEN, PARTIAL and FULL.
+        sizes: of a block, in queries and keys.
+        batch: the number of sequences.
+    """
+
+    mask_mod: MaskMod
+    blocks: Tensor
+    sizes: tuple[int, int]
+    batch: int
+
+    @classmethod
+    def of(cls, block_mask: BlockMask, batch: int) -> BlockMaskPairs:
+        """Return the mask of a BlockMask for so many sequences."""
+        blocks = PARTIAL * _table(block_mask.kv_num_blocks, block_mask.kv_indices)
+        if block_mask.full_kv_num_blocks is not None:
+            full = _table(block_mask.full_kv_num_blocks, cast("Tensor", block_mask.full_kv_indices))
+            blocks = blocks.masked_fill(full.bool(), FULL)
+        size = block_mask.BLOCK_SIZE
+        return cls(block_mask.mask_mod, blocks, (size, size) if isinstance(size, int) else size, batch)
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
+        blocks = self.blocks[:, :, pairs.query_index // self.sizes[0]][..., pairs.key_index // self.sizes[1]]
+        if self.mask_mod is noop_mask:
+            return blocks > HIDDEN
+        batch, head = (torch.arange(size, device=blocks.device) for size in (self.batch, pairs.heads))
+        allowed = for_all_pairs(self.mask_mod, batch, head, pairs.query_index, pairs.key_index)
+        # an expanded axis has one row of its own
+        allowed = allowed[: None if allowed.stride(0) else 1, : None if allowed.stride(1) else 1]
+        return (blocks == FULL) | ((blocks == PARTIAL) & allowed)
+
+    def key_range(self, pairs: Pairs) -> KeyRange | None:
+        """Return the range from the first block with visible keys to the last."""
+        is_visible, index = self.blocks > HIDDEN, torch.arange(self.blocks.shape[-1], device=self.blocks.device)
+        own = pairs.query_index // self.sizes[0]
+        first = torch.where(is_visible, index, self.blocks.shape[-1]).amin(-1)[:, :, own, None] * self.sizes[1]
+        end = torch.where(is_visible, index + 1, 0).amax(-1)[:, :, own, None] * self.sizes[1]
+        return KeyRange(first, end, exact=False)
+
+    def visible_keys(self, pairs: Pairs) -> Tensor | None:
+        """Return the keys of blocks that are not hidden from all of these queries; None if no row of blocks has gaps."""
+        is_visible = self.blocks > HIDDEN
+        starts = is_visible & ~F.pad(is_visible, (1, 0))[..., :-1]
+        if not bool((starts.sum(-1) > 1).any()):
+            return None
+        own = (pairs.query_index // self.sizes[0]).unique()
+        return is_visible[:, :, own].any(0).any(0).any(0)[pairs.key_index // self.sizes[1]]
+
+
+def _table(numbers: Tensor, indices: Tensor) -> Tensor:
+    """Return ordered lists of blocks, the first so many of each row, as a table of zeros and ones."""
+    is_listed = torch.arange(indices.shape[-1], device=indices.device) < numbers[..., None]
+    table = torch.zeros(*indices.shape[:-1], indices.shape[-1] + 1, dtype=torch.uint8, device=indices.device)
+    # what is not listed marks a spare column
+    return table.scatter_(-1, indices.long().where(is_listed, indices.shape[-1]), 1)[..., :-1]

@@ -1,0 +1,133 @@
+"""FlexAttention with gradients on every device: PyTorch's signature, a tile at a time, in memory linear in the sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
+
+from attent.attention.arguments import prepare
+from attent.attention.attend import run
+from attent.attention.backends import tiled
+from attent.attention.base import Mask, Pairs
+from attent.attention.call import Prepared
+from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.scores.scaled_dot import ScaledDot
+from attent.errors import ArgumentError, DeviceError, ShapeError, refuse
+from attent.integrations.block_mask import BlockMaskPairs
+from attent.ops.eligibility import without_autocast
+from attent.ops.pair_functions import for_all_pairs
+
+# a function of a score and the indices of its pair in the batch, of the head, the query and the key: the score in its place
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+# PyTorch's mask that hides nothing has one block of this size.
+ALL_KEYS = 2**30
+
+
+@torch.compiler.disable(reason="attent.flex_attention computes by tiles and recomputes them for its gradients")
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: ScoreMod | None = None,
+    block_mask: BlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: Mapping[str, Any] | None = None,
+    *,
+    return_aux: AuxRequest | None = None,
+    return_map: bool = False,
+) -> Any:
+    """Compute PyTorch's `flex_attention`, forward and backward, a tile of queries at a time: memory is linear in the sequence.
+
+    Scores are computed in float32 at least. Blocks of keys that the BlockMask hides are skipped, and nothing of a hidden block
+    reaches the result. Dong et al. 2024, "Flex Attention" (arXiv:2412.05496).
+
+    Args:
+        query: (B, H, Tq, D).
+        key: (B, G, Tk, D), G = H unless `enable_gqa`; one sequence serves a whole batch with a BlockMask of that batch.
+        value: (B, G, Tk, Dv).
+        score_mod: (score, b, h, q_idx, kv_idx) → the score in its place, each a tensor of one number. Tensors that it captures get
+            their gradients.
+        block_mask: which pairs attend, from PyTorch's `create_block_mask` or attent's.
+        scale: the factor on the products; 1/√D if not given.
+        enable_gqa: whether H may be a multiple of G: query heads share key heads in runs of H/G.
+        return_lse: whether to return the logarithm of the sum of the exponentials of each query's scores, (B, H, Tq).
+        kernel_options: PyTorch's for its kernels on a GPU; without effect.
+        return_aux: which of the statistics of each query's scores to return, `AuxRequest(lse=…, max_scores=…)`.
+        return_map: whether to return the weights too, as an AttentionMap that is computed where it is looked at.
+
+    Returns:
+        The contexts (B, H, Tq, Dv); with `return_aux` an AuxOutput beside them, with `return_lse` the logarithms, and last, with
+        `return_map`, the map.
+
+    Raises:
+        ShapeError, DTypeError, DeviceError: tensors or a BlockMask that do not fit together.
+        ArgumentError: both `return_lse` and `return_aux`, or a `score_mod` that captures a tensor whose gradient would be lost.
+    """
+    refuse((return_lse and return_aux is not None, "return_lse is the former name of return_aux=AuxRequest(lse=True): give one of them"))
+    _check(query, key, block_mask, enable_gqa=enable_gqa)
+    if len(key) == 1 < len(query) and block_mask is not None:
+        key, value = (tensor.expand(len(query), -1, -1, -1) for tensor in (key, value))
+    mask = None if block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS) else BlockMaskPairs.of(block_mask, len(query))
+    prepared = _prepare(query, key, value, score_mod, mask, scale)
+    is_plain = score_mod is None and mask is None
+    results: list[Any] = [run(prepared, "auto" if is_plain else "tiled")]
+    if return_aux is not None:
+        results.append(_statistics(prepared, return_aux))
+    elif return_lse:
+        results.append(_statistics(prepared, AuxRequest(lse=True)).lse)
+    if return_map:
+        results.append(AttentionMap.of(prepared))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_gqa: bool) -> None:
+    """Check what PyTorch checks and `attend` does not."""
+    if query.dim() != 4 or key.dim() != 4:
+        raise ShapeError(f"query and key must be (B, H, T, D), got {tuple(query.shape)} and {tuple(key.shape)}")
+    if not enable_gqa and query.shape[1] != key.shape[1]:
+        raise ShapeError(f"query and key have {query.shape[1]} and {key.shape[1]} heads: set enable_gqa=True if queries share key heads")
+    if block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS):
+        return
+    if block_mask.kv_num_blocks.device != query.device:
+        raise DeviceError(f"block_mask must lie on {query.device} as query, got {block_mask.kv_num_blocks.device}")
+    sizes = tuple(block_mask.shape[-2:])
+    if sizes != (query.shape[2], key.shape[2]):
+        raise ShapeError(f"block_mask was made for (Tq, Tk) = {sizes}, got {(query.shape[2], key.shape[2])}: create one of this size")
+    for name, size, own in zip(("B", "H"), query.shape, block_mask.kv_num_blocks.shape, strict=False):
+        if own not in (1, size):
+            raise ShapeError(f"block_mask was made for {name} = {own}, got {size}")
+
+
+def _prepare(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, mask: Mask | None, scale: float | None) -> Prepared:
+    prepared = prepare(query, key, value, score=ScaledDot(scale), mask=mask)
+    if score_mod is None:
+        return prepared
+
+    def modify(scores: Tensor, pairs: Pairs) -> Tensor:
+        batch, head = (torch.arange(size, device=scores.device) for size in scores.shape[:2])
+        modified = for_all_pairs(score_mod, batch, head, pairs.query_index, pairs.key_index, scores)
+        if not modified.is_floating_point():
+            raise ArgumentError(f"score_mod must return a floating-point score, got {modified.dtype}")
+        return modified.to(scores.dtype)
+
+    return prepared._replace(call=replace(prepared.call, score_mod=modify))
+
+
+def _statistics(prepared: Prepared, request: AuxRequest) -> AuxOutput:
+    """Return the statistics of each query's scores that are asked for; the maximum carries no gradient, as PyTorch's."""
+    lse = maximum = None
+    with without_autocast(prepared.call.device):
+        if request.lse:
+            lse = tiled.row_statistic(prepared, lambda scores: scores.logsumexp(-1))
+        if request.max_scores:
+            with torch.no_grad():
+                maximum = tiled.row_statistic(prepared, lambda scores: scores.amax(-1))
+    return AuxOutput(lse, maximum)

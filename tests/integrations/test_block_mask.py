@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention import flex_attention as torch_flex
+from torch.nn.attention.flex_attention import BlockMask, and_masks, or_masks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import attent
+from attent.attention import prepare
+from attent.errors import ArgumentError
+from attent.integrations.block_mask import BlockMaskPairs
+
+B, H, T = 2, 3, 300
+DOCUMENTS = torch.arange(T) // 70
+
+
+def causal(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    return i >= j
+
+
+def near(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    return (i - j).abs() < 20
+
+
+MASKS: dict[str, Callable[..., Tensor]] = {
+    "causal": causal,
+    "window": and_masks(causal, near),
+    "documents": lambda b, h, i, j: DOCUMENTS[i] == DOCUMENTS[j],
+    "prefix": or_masks(causal, lambda b, h, i, j: j < 33),
+    "one for each head and sequence": lambda b, h, i, j: (i >= j + 5 * h) & (j > 150 * b),
+    "with gaps": lambda b, h, i, j: (j // 64) % 2 == 0,
+    "nothing": lambda b, h, i, j: i < 0,
+    "everything": lambda b, h, i, j: i >= 0,
+}
+
+
+def same(ours: BlockMask, theirs: BlockMask) -> bool:
+    def equal(found: Any, right: Any) -> bool:
+        return torch.equal(found, right) and found.dtype == right.dtype if isinstance(right, Tensor) else found == right
+
+    return all(equal(*parts) for parts in zip(ours.as_tuple(), theirs.as_tuple(), strict=True))
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("options", [{}, {"BLOCK_SIZE": (32, 64)}, {"separate_full_blocks": False}], ids=str)
+def test_it_is_the_one_that_pytorch_builds(name: str, options: dict[str, Any]) -> None:
+    for batch, heads in ((B, H), (None, None)):
+        arguments = MASKS[name], batch, heads, T, T
+        assert same(attent.create_block_mask(*arguments, **options), torch_flex.create_block_mask(*arguments, **options))
+
+
+def test_several_tiles_make_the_same_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.integrations.block_mask.PAIRS", 1)
+    arguments = causal, 1, H, T, T + 100
+    assert same(attent.create_block_mask(*arguments), torch_flex.create_block_mask(*arguments))
+
+
+class Largest(TorchDispatchMode):
+    """The largest storage that PyTorch makes meanwhile, in bytes."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        result = function(*arguments, **(named or {}))
+        for tensor in torch.utils._pytree.tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self.bytes = max(self.bytes, tensor.untyped_storage().nbytes())
+        return result
+
+
+def test_its_memory_is_linear() -> None:
+    with Largest() as largest:
+        attent.create_block_mask(causal, None, None, 8192, 8192)
+    assert largest.bytes <= 8 * 2**22
+
+
+def test_a_compiled_mask_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="does not compile"):
+        attent.create_block_mask(causal, None, None, T, T, _compile=True)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_the_pairs_of_a_block_mask(name: str) -> None:
+    block_mask = attent.create_block_mask(MASKS[name], B, H, T, T, BLOCK_SIZE=32)
+    mask = BlockMaskPairs.of(block_mask, B)
+    tensor = torch.zeros(B, H, T, 1)
+    pairs = prepare(tensor, tensor, tensor, mask=mask).call.pairs()
+    allowed, right = mask.allowed(pairs), torch_flex.create_mask(MASKS[name], B, H, T, T)
+    assert torch.equal(allowed.expand_as(right), right)
+    key_range = mask.key_range(pairs)
+    assert key_range is not None
+    inside = (pairs.key_index >= key_range.begin) & (pairs.key_index < key_range.end)
+    assert not bool((right & ~inside).any())
+    visible = mask.visible_keys(pairs)
+    assert visible is None or not bool((right.any(0).any(0).any(0) & ~visible).any())
+
+
+def test_blocks_without_a_function_are_all_that_a_mask_needs() -> None:
+    table = torch.tensor([[1, 0], [1, 1]])
+    numbers, indices = table.sum(-1).int()[None, None], torch.tensor([[0, 1], [0, 1]]).int()[None, None]
+    block_mask = BlockMask.from_kv_blocks(numbers, indices, BLOCK_SIZE=4)
+    tensor = torch.zeros(1, 1, 8, 1)
+    pairs = prepare(tensor, tensor, tensor).call.pairs()
+    assert torch.equal(BlockMaskPairs.of(block_mask, 1).allowed(pairs)[0, 0], torch.kron(table, torch.ones(4, 4)).bool())
