@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -125,6 +126,8 @@ def _build_call(
         position.check(heads, query_width)
     lengths = None if lengths is None else lengths_within(lengths, keys)
     full, normalizer = (batch, heads, queries, keys), choices.normalizer(normalizer)
+    if type(mask).__module__ == "torch.nn.attention.bias":
+        mask = _mask_of_causal_bias(mask, queries, keys, keys - queries if query_start is lengths is None else query_start, device)
     _check_distribution(normalizer, heads, keys, device, torch.float64 if dtype == torch.float64 else torch.float32)
     call = Call(
         score=score,
@@ -170,6 +173,16 @@ def _build_mask(mask: str | Mask | Tensor | None, lengths: Tensor | None, axes: 
     if mask is not None:
         mask.check(*shape)
     return mask
+
+
+def _mask_of_causal_bias(bias: Any, queries: int, keys: int, start: int | Tensor | None, device: torch.device) -> str | Tensor:
+    """Return the mask of PyTorch's `CausalBias`, whose diagonal is one of indices: causal if the first query's position is on it."""
+    if (bias.seq_len_q, bias.seq_len_kv) != (queries, keys):
+        raise ShapeError(f"mask must be (Tq, Tk) = ({queries}, {keys}), got a CausalBias of ({bias.seq_len_q}, {bias.seq_len_kv})")
+    diagonal = 0 if bias.variant.name == "UPPER_LEFT" else keys - queries
+    if isinstance(start, int) and start == diagonal:
+        return "causal"
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(diagonal)
 
 
 def _checked_weighting(weighting: Weighting | None, shape: tuple[int, int, int, int]) -> Weighting | None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from attent.ops import native
 from attent.ops.autograd import double_backward, needs_double_backward, no_autocast
 from attent.ops.dropout import WORD, threshold
+from attent.ops.eligibility import can_run_native
 
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -23,6 +24,11 @@ DTYPES = (torch.float32, torch.bfloat16)
 def is_compiled() -> bool:
     """Return whether the compiled library is there."""
     return native.library() is not None
+
+
+def can_run(*tensors: Tensor) -> bool:
+    """Return whether the kernel takes tensors of these types here and now: no compiler, dispatch mode or transform sees them."""
+    return can_run_native(*tensors, dtypes=DTYPES)
 
 
 @dataclass(frozen=True)

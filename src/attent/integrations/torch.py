@@ -1,0 +1,150 @@
+"""PyTorch's `scaled_dot_product_attention` on a CPU by our kernel, in any model, until PyTorch's own is restored."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import FrameType
+
+import torch
+from torch import Tensor, nn
+from torch.library import Library
+
+from attent.attention.arguments import prepare
+from attent.attention.backends import dense, select
+from attent.attention.call import Prepared
+from attent.attention.capture import patching
+from attent.attention.scores.scaled_dot import ScaledDot
+from attent.ops import sdpa
+from attent.ops.dense_attention import can_run
+from attent.ops.eligibility import without_autocast
+
+NAME = "attent"
+_pytorch = torch.ops.aten.scaled_dot_product_attention.default
+_AUTOGRAD = torch._C.DispatchKey.AutogradCPU  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def register() -> None:
+    """Register the implementation "attent" with PyTorch, which activates and restores it.
+
+    While it is active, `scaled_dot_product_attention` on a CPU runs our kernel wherever `attend` would choose it, and so do the modules
+    and models that call it. Every other call runs PyTorch's own code, bit for bit: docs/adopting.md says which.
+
+    Example:
+        >>> attent.integrations.torch.register()
+        >>> torch.nn.attention.activate_flash_attention_impl("attent")
+        >>> model(inputs)
+        >>> torch.nn.attention.restore_flash_attention_impl()
+    """
+    nn.attention.register_flash_attention_impl(NAME, register_fn=_activate)
+
+
+@dataclass
+class _Handle:
+    """The kernels in PyTorch's dispatcher."""
+
+    library: Library
+
+    def remove(self) -> None:
+        """Give the operator back to PyTorch."""
+        self.library._destroy()  # pyright: ignore[reportPrivateUsage]
+
+
+def _activate() -> _Handle:
+    library = Library("aten", "IMPL")
+    for key in ("CPU", "AutogradCPU"):
+        library.impl("scaled_dot_product_attention", scaled_dot_product_attention, key)
+    return _Handle(library)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Compute PyTorch's function of this name by our kernel where `attend` would, else by PyTorch's own code.
+
+    Dropout takes its seed from PyTorch's generator.
+    """
+    is_foreign = not _is_called_by_attend(sys._getframe(1))
+    if is_foreign and _can_serve(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
+        prepared = _prepare(query, key, value, attn_mask, dropout_p, is_causal, scale)
+        call = prepared.call
+        if dense.unsupported(call) is None and select.reason_to_skip("short", call) is None:
+            if dropout_p:
+                call = replace(call, seed=int(torch.randint(2**31 - 1, ())))
+            with without_autocast(call.device):
+                return call.restore_axes(dense.run(call, prepared.query, prepared.key, prepared.value))
+    return _pytorch.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def _is_called_by_attend(frame: FrameType | None) -> bool:
+    """Return whether `attend` calls, which has chosen PyTorch."""
+    if frame is not None and frame.f_globals is vars(patching):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals is vars(sdpa)
+
+
+def _can_serve(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, has_groups: bool) -> bool:
+    """Return whether a call means to `attend` what it means to PyTorch; not so where PyTorch broadcasts or raises."""
+    inputs = [query, key, value] if mask is None else [query, key, value, mask]
+    if not all(type(tensor) in (Tensor, nn.Parameter) and tensor.numel() for tensor in inputs):
+        return False
+    if not can_run(query, key, value) or not query.dtype == key.dtype == value.dtype:
+        return False
+    if not torch.backends.cuda.flash_sdp_enabled() or not 0.0 <= dropout < 1.0:
+        return False
+    if torch.is_grad_enabled() and torch._C._dispatch_tls_is_dispatch_key_excluded(_AUTOGRAD):  # pyright: ignore[reportAttributeAccessIssue]
+        # the caller's own gradients are being recorded above
+        return False
+    return _fit_together(query.shape, key.shape, value.shape, has_groups) and (
+        mask is None or (not is_causal and _is_readable_mask(mask, query, key.shape[-2]))
+    )
+
+
+def _fit_together(query: Sequence[int], key: Sequence[int], value: Sequence[int], has_groups: bool) -> bool:
+    """Return whether (B, H, Tq, D), (B, G, Tk, D) and (B, G, Tk, Dv), or fewer axes, agree without broadcasting."""
+    if not len(query) == len(key) == len(value) or not 2 <= len(query) <= 4:
+        return False
+    if key[:-1] != value[:-1] or query[-1] != key[-1] or query[:-3] != key[:-3]:
+        return False
+    is_grouped = has_groups and len(query) == 4 and query[1] % key[1] == 0
+    return is_grouped or query[-3:-2] == key[-3:-2]
+
+
+def _is_readable_mask(mask: Tensor, query: Tensor, keys: int) -> bool:
+    """Return whether a mask needs no gradient and each of its axes is as long as that of the scores, or one."""
+    if mask.device.type != "cpu" or mask.dtype not in (torch.bool, torch.float32, query.dtype):
+        return False
+    scores = (*query.shape[:-1], keys)
+    if not 2 <= mask.dim() <= len(scores) or (mask.requires_grad and torch.is_grad_enabled()):
+        return False
+    return all(size in (1, full) for size, full in zip(mask.shape, scores[-mask.dim() :], strict=True))
+
+
+def _prepare(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, scale: float | None
+) -> Prepared:
+    """Return the call as `attend` takes it: a causal mask starts with the first key."""
+    if mask is not None and mask.dim() == 3:
+        # (B, Tq, Tk) of three axes, (H, Tq, Tk) of four
+        mask = mask[:, None] if query.dim() == 3 else mask[None]
+    is_boolean = mask is not None and mask.dtype == torch.bool
+    return prepare(
+        query,
+        key,
+        value,
+        score="scaled_dot" if scale is None else ScaledDot(scale),
+        mask="causal" if is_causal else mask if is_boolean else None,
+        bias=None if is_boolean or mask is None else mask.detach(),
+        query_start=0 if is_causal else None,
+        dropout=dropout,
+        seed=0 if dropout else None,
+    )

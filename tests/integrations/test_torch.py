@@ -1,0 +1,367 @@
+"""`scaled_dot_product_attention` of PyTorch by our kernel: each row of the table in docs/adopting.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional as F
+from torch.nn.attention import (
+    SDPBackend,
+    activate_flash_attention_impl,
+    current_flash_attention_impl,
+    list_flash_attention_impls,
+    restore_flash_attention_impl,
+    sdpa_kernel,
+)
+from torch.utils.checkpoint import checkpoint
+
+from attent.attention.attend import attend
+from attent.attention.backends import dense
+from attent.attention.capture.watch import watch
+from attent.integrations import torch as module
+from attent.ops.dense_attention import is_compiled
+
+pytestmark = pytest.mark.skipif(not is_compiled(), reason="the compiled library is not there")
+
+
+class Calls:
+    """How many calls reached our kernel."""
+
+    count = 0
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    found, run = Calls(), dense.run
+
+    def counted(*args: Any) -> Tensor:
+        found.count += 1
+        return run(*args)
+
+    monkeypatch.setattr(dense, "run", counted)
+    return found
+
+
+@contextmanager
+def active() -> Iterator[None]:
+    module.register()
+    activate_flash_attention_impl("attent")  # pyright: ignore[reportArgumentType]
+    try:
+        yield
+    finally:
+        restore_flash_attention_impl()
+
+
+def inputs(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, seed: int = 1) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator).to(dtype).requires_grad_() for shape in shapes]
+
+
+def results(function: Callable[..., Tensor], *tensors: Tensor, **options: Any) -> list[Tensor]:
+    """The output of a function and the gradients of its tensors."""
+    output = function(*tensors, **options)
+    leaves = [tensor for tensor in (*tensors, *options.values()) if isinstance(tensor, Tensor) and tensor.requires_grad]
+    direction = torch.linspace(-1, 1, output.numel()).view_as(output).to(output)
+    return [output, *torch.autograd.grad(output, leaves, direction)]
+
+
+SHAPE = (2, 4, 12, 8)
+KEYS = (2, 4, 9, 8)
+SERVED: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
+    "four axes": ([SHAPE, KEYS, KEYS], {}),
+    "three axes": ([SHAPE[1:], KEYS[1:], KEYS[1:]], {}),
+    "two axes": ([SHAPE[2:], KEYS[2:], KEYS[2:]], {}),
+    "causal": ([SHAPE, KEYS, KEYS], {"is_causal": True}),
+    "causal, more keys": ([KEYS, SHAPE, SHAPE], {"is_causal": True}),
+    "scale": ([SHAPE, KEYS, KEYS], {"scale": 0.3}),
+    "grouped heads": ([SHAPE, (2, 2, 9, 8), (2, 2, 9, 8)], {"enable_gqa": True}),
+    "width of values": ([SHAPE, KEYS, (2, 4, 9, 5)], {}),
+    "boolean mask": ([SHAPE, KEYS, KEYS], {"attn_mask": torch.arange(108).view(12, 9) % 5 > 0}),
+    "padding mask": ([SHAPE, KEYS, KEYS], {"attn_mask": (torch.arange(9) < torch.tensor([[5], [9]]))[:, None, None]}),
+    "mask of heads": ([SHAPE, KEYS, KEYS], {"attn_mask": torch.arange(432).view(4, 12, 9) % 7 > 0}),
+    "mask of three axes": ([SHAPE[1:], KEYS[1:], KEYS[1:]], {"attn_mask": torch.arange(432).view(4, 12, 9) % 7 > 0}),
+    "row without keys": ([SHAPE, KEYS, KEYS], {"attn_mask": torch.arange(12)[:, None].expand(12, 9) > 0}),
+    "bias": ([SHAPE, KEYS, KEYS], {"attn_mask": torch.linspace(-2, 2, 108).view(12, 9)}),
+    "lowest bias": ([SHAPE, KEYS, KEYS], {"attn_mask": torch.full((12, 9), torch.finfo(torch.float32).min).triu(1)}),
+}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_these_calls_run_our_kernel(calls: Calls, name: str) -> None:
+    shapes, options = SERVED[name]
+    expected = results(F.scaled_dot_product_attention, *inputs(*shapes), **options)
+    with active():
+        found = results(F.scaled_dot_product_attention, *inputs(*shapes), **options)
+        with torch.inference_mode():
+            F.scaled_dot_product_attention(*inputs(*shapes), **options)
+    assert calls.count == 2
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
+
+
+def test_bfloat16_runs_our_kernel(calls: Calls) -> None:
+    tensors = inputs(SHAPE, KEYS, KEYS, dtype=torch.bfloat16)
+    expected = results(F.scaled_dot_product_attention, *tensors)
+    with active():
+        found = results(F.scaled_dot_product_attention, *tensors)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            context = F.scaled_dot_product_attention(*inputs(SHAPE, KEYS, KEYS))
+    assert calls.count == 2
+    assert context.dtype == torch.bfloat16
+    torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
+
+
+def test_dropout_takes_its_seed_from_the_generator_of_pytorch(calls: Calls) -> None:
+    query, key = inputs((2, 4, 64, 8), (2, 4, 64, 8))
+    value = torch.eye(64).expand(2, 4, 64, 64).contiguous()
+
+    def weights(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=0.25)
+
+    kept = F.scaled_dot_product_attention(query, key, value) / 0.75
+    with active():
+        first, again, other = weights(1), weights(1), weights(2)
+    assert calls.count == 3
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert (first == 0).float().mean().item() == pytest.approx(0.25, abs=0.02)
+    torch.testing.assert_close(first, kept.where(first != 0, 0.0))
+
+
+def test_a_checkpoint_drops_the_same_weights(calls: Calls) -> None:
+    tensors = inputs(SHAPE, KEYS, KEYS)
+
+    def attention(*parts: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(*parts, dropout_p=0.5)
+
+    with active():
+        torch.manual_seed(3)
+        expected = results(attention, *tensors)
+        torch.manual_seed(3)
+        found = results(lambda *parts: checkpoint(attention, *parts, use_reentrant=False), *tensors)
+    assert calls.count == 3
+    assert all(map(torch.equal, found, expected))
+
+
+DECLINED: dict[str, tuple[Callable[[], list[Tensor]], dict[str, Any]]] = {
+    "bias with a gradient": (lambda: inputs(SHAPE, KEYS, KEYS, (12, 9)), {}),
+    "float64": (lambda: inputs(SHAPE, KEYS, KEYS, dtype=torch.float64), {}),
+    "float16": (lambda: inputs(SHAPE, KEYS, KEYS, dtype=torch.float16), {}),
+    "no keys": (lambda: inputs(SHAPE, (2, 4, 0, 8), (2, 4, 0, 8)), {}),
+    "no sequences": (lambda: inputs((0, 4, 12, 8), (0, 4, 9, 8), (0, 4, 9, 8)), {}),
+    "few queries": (lambda: inputs((2, 4, 1, 8), KEYS, KEYS), {}),
+    "five axes": (lambda: inputs((1, *SHAPE), (1, *KEYS), (1, *KEYS)), {}),
+    "broadcast batch": (lambda: inputs(SHAPE, KEYS[1:], KEYS[1:]), {}),
+    "broadcast heads": (lambda: inputs(SHAPE, (2, 1, 9, 8), (2, 1, 9, 8)), {}),
+    "broadcast values": (lambda: inputs(SHAPE, KEYS, (2, 1, 9, 8)), {}),
+    "mask and causal": (lambda: inputs(SHAPE, KEYS, KEYS), {"attn_mask": torch.ones(12, 9, dtype=torch.bool), "is_causal": True}),
+    "all dropped": (lambda: inputs(SHAPE, KEYS, KEYS), {"dropout_p": 1.0}),
+    "dropout with a bias's gradient": (lambda: inputs(SHAPE, KEYS, KEYS, (12, 9)), {"dropout_p": 0.5}),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", DECLINED)
+def test_these_calls_are_those_of_pytorch_bit_for_bit(calls: Calls, name: str) -> None:
+    make, options = DECLINED[name]
+
+    def run() -> tuple[list[Tensor], Tensor]:
+        torch.manual_seed(7)
+        return results(F.scaled_dot_product_attention, *make(), **options), torch.get_rng_state()
+
+    expected, state = run()
+    with active():
+        found, state_after = run()
+    assert not calls.count
+    assert torch.equal(state, state_after)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=0.0, rtol=0.0, equal_nan=True)
+
+
+WRONG: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
+    "widths": ([SHAPE, (2, 4, 9, 7), (2, 4, 9, 7)], {}),
+    "groups unasked": ([SHAPE, (2, 2, 9, 8), (2, 2, 9, 8)], {}),
+    "groups": ([SHAPE, (2, 3, 9, 8), (2, 3, 9, 8)], {"enable_gqa": True}),
+    "mask of integers": ([SHAPE, KEYS, KEYS], {"attn_mask": torch.ones(12, 9, dtype=torch.int64)}),
+    "mask too long": ([SHAPE, KEYS, KEYS], {"attn_mask": torch.ones(12, 10, dtype=torch.bool)}),
+    "dropout": ([SHAPE, KEYS, KEYS], {"dropout_p": 1.5}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors_are_those_of_pytorch(name: str) -> None:
+    shapes, options = WRONG[name]
+
+    def message() -> tuple[type[Exception], str]:
+        with pytest.raises(Exception) as caught:
+            F.scaled_dot_product_attention(*inputs(*shapes), **options)
+        return caught.type, str(caught.value).split("Exception raised from")[0]
+
+    expected = message()
+    with active():
+        assert message() == expected
+
+
+def test_a_kernel_that_the_caller_chose_is_not_ours(calls: Calls) -> None:
+    tensors = inputs(SHAPE, KEYS, KEYS)
+    with sdpa_kernel(SDPBackend.MATH):
+        expected = F.scaled_dot_product_attention(*tensors)
+        with active():
+            found = F.scaled_dot_product_attention(*tensors)
+    assert not calls.count
+    assert torch.equal(found, expected)
+
+
+TRANSFORMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "vmap": torch.vmap(F.scaled_dot_product_attention),
+    "grad": torch.func.grad(lambda *parts: F.scaled_dot_product_attention(*parts).sum()),
+    "vjp": lambda *parts: torch.func.vjp(F.scaled_dot_product_attention, *parts)[1](parts[0])[0],
+    "make_fx": lambda *parts: make_fx(F.scaled_dot_product_attention)(*parts)(*parts),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_are_those_of_pytorch(calls: Calls, name: str) -> None:
+    query, key, value = (tensor.detach() for tensor in inputs(SHAPE, KEYS, KEYS))
+    expected = TRANSFORMS[name](query, key, value)
+    with active():
+        found = TRANSFORMS[name](query, key, value)
+    assert not calls.count
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_forward_mode_is_that_of_pytorch(calls: Calls) -> None:
+    query, key, value = (tensor.detach() for tensor in inputs(SHAPE, KEYS, KEYS))
+
+    def derivative() -> tuple[Tensor, ...]:
+        return torch.func.jvp(lambda part: F.scaled_dot_product_attention(part, key, value), (query,), (query,))
+
+    with sdpa_kernel(SDPBackend.MATH):
+        expected = derivative()
+        with active():
+            found = derivative()
+    # PyTorch's fused kernel has no derivative in this mode, and says so
+    with active(), pytest.raises(NotImplementedError, match="forward AD"):
+        derivative()
+    assert not calls.count
+    assert all(map(torch.equal, found, expected))
+
+
+def test_meta_tensors_have_shapes(calls: Calls) -> None:
+    with active():
+        context = F.scaled_dot_product_attention(*(torch.empty(shape, device="meta") for shape in (SHAPE, KEYS, KEYS)))
+    assert not calls.count
+    assert context.shape == SHAPE
+
+
+@pytest.mark.slow
+def test_a_compiled_graph_is_that_of_pytorch(calls: Calls) -> None:
+    tensors = inputs(SHAPE, KEYS, KEYS)
+    expected = results(F.scaled_dot_product_attention, *tensors)
+    with active():
+        compiled = torch.compile(lambda *parts: F.scaled_dot_product_attention(*parts), backend="aot_eager")
+        found = results(compiled, *tensors)
+    assert not calls.count
+    assert all(map(torch.equal, found, expected))
+
+
+def multi_head(training: bool) -> tuple[nn.MultiheadAttention, Tensor]:
+    torch.manual_seed(5)
+    return nn.MultiheadAttention(16, 4, batch_first=True).train(training), torch.randn(2, 7, 16)
+
+
+@pytest.mark.parametrize(
+    ("training", "need_weights", "reaches"), [(True, False, True), (True, True, False), (False, False, True), (False, True, False)]
+)
+def test_multihead_attention(calls: Calls, training: bool, need_weights: bool, reaches: bool) -> None:
+    layer, features = multi_head(training)
+    expected = layer(features, features, features, need_weights=need_weights)[0]
+    with active():
+        found = layer(features, features, features, need_weights=need_weights)[0]
+    assert calls.count == reaches
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert reaches or torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("has_fast_path", [True, False])
+def test_the_fast_path_of_a_transformer_is_pytorchs_own(calls: Calls, has_fast_path: bool) -> None:
+    torch.manual_seed(5)
+    layer, features = nn.TransformerEncoderLayer(16, 4, batch_first=True).eval(), torch.randn(2, 7, 16)
+    torch.backends.mha.set_fastpath_enabled(has_fast_path)
+    try:
+        with torch.no_grad(), active():
+            found = layer(features)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    assert calls.count == (not has_fast_path)
+    with torch.no_grad():
+        torch.testing.assert_close(found, layer(features), atol=1e-6, rtol=1e-5)
+
+
+def test_a_transformer_trains(calls: Calls) -> None:
+    torch.manual_seed(5)
+    layer, features = nn.TransformerEncoderLayer(16, 4, batch_first=True, dropout=0.1), torch.randn(2, 7, 16)
+    with active():
+        layer(features).sum().backward()
+    assert calls.count == 1
+    assert all(parameter.grad is not None for parameter in layer.parameters())
+
+
+def test_a_watched_model_runs_our_kernel(calls: Calls) -> None:
+    layer, features = multi_head(True)
+    with active():
+        expected = layer(features, features, features, need_weights=False)[0]
+        with watch(layer) as seen:
+            found = layer(features, features, features, need_weights=False)[0]
+    assert calls.count == 2
+    assert torch.equal(found, expected)
+    weights = layer(features, features, features, average_attn_weights=False)[1]
+    torch.testing.assert_close(next(iter(seen.values())).dense(), weights)
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_attend_still_calls_pytorch_where_it_chose_it(calls: Calls, is_watched: bool) -> None:
+    query, key, value = (tensor.detach() for tensor in inputs(SHAPE, KEYS, KEYS))
+    expected = attend(query, key, value, implementation="sdpa")
+    with active(), watch(nn.Identity()) if is_watched else nullcontext():
+        found = attend(query, key, value, implementation="sdpa")
+    assert not calls.count
+    assert torch.equal(found, expected)
+
+
+def test_second_derivatives(calls: Calls) -> None:
+    tensors = inputs((1, 1, 5, 3), (1, 1, 4, 3), (1, 1, 4, 3))
+    with active():
+        context = F.scaled_dot_product_attention(*tensors)
+        (gradient,) = torch.autograd.grad(context.square().sum(), tensors[0], create_graph=True)
+        found = torch.autograd.grad(gradient.square().sum(), tensors)
+    assert calls.count == 1
+    with sdpa_kernel(SDPBackend.MATH):
+        context = F.scaled_dot_product_attention(*tensors)
+        (gradient,) = torch.autograd.grad(context.square().sum(), tensors[0], create_graph=True)
+        expected = torch.autograd.grad(gradient.square().sum(), tensors)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_it_is_reversible(calls: Calls) -> None:
+    tensors = inputs(SHAPE, KEYS, KEYS)
+    expected = F.scaled_dot_product_attention(*tensors)
+    module.register()
+    assert "attent" in list_flash_attention_impls()
+    for _ in range(2):
+        with active():
+            assert current_flash_attention_impl() == "attent"
+            F.scaled_dot_product_attention(*tensors)
+        assert current_flash_attention_impl() is None
+        count = calls.count
+        assert torch.equal(F.scaled_dot_product_attention(*tensors), expected)
+        assert calls.count == count
+    assert calls.count == 2
