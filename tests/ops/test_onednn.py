@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 from attent.ops import onednn
 from attent.ops.linear import linear, project
 from attent.ops.linear_cross_entropy import linear_cross_entropy
-from attent.ops.onednn import can_use_onednn, multiply, prefers_onednn, weight_gradient
+from attent.ops.onednn import can_use_onednn, mm, multiply, prefers_onednn, weight_gradient
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch was built without oneDNN")
 
@@ -56,6 +57,27 @@ def test_operands_may_lie_in_any_order() -> None:
     assert error(multiply(features.transpose(0, 1), weight.T.contiguous().T), F.linear(features.transpose(0, 1), weight)) < 1e-5
     doutput = torch.randn(3, 11).expand(5, 3, 11).transpose(0, 1)
     assert error(weight_gradient(doutput, features), doutput.flatten(0, 1).T @ features.flatten(0, 1)) < 1e-5
+
+
+def test_slices_of_a_weight_are_multiplied_as_fast() -> None:
+    features, weight = torch.randn(180, 512), torch.randn(768, 768)
+
+    def seconds(part: Tensor) -> float:
+        begin = time.process_time()
+        multiply(features, part)
+        return time.process_time() - begin
+
+    whole = weight[:, 256:].contiguous()
+    assert min(seconds(weight[:, 256:]) for _ in range(3)) < 30 * min(seconds(whole) for _ in range(3)) + 0.01
+
+
+def test_products_of_matrices_are_those_of_pytorch() -> None:
+    left, right, out = torch.randn(33, 64), torch.randn(64, 17), torch.empty(33, 17)
+    assert mm(left, right, out=out) is out
+    assert error(out, left @ right) < 1e-5
+    assert torch.equal(mm(left[:0], right), torch.empty(0, 17))
+    assert torch.equal(mm(left.bfloat16(), right.bfloat16()), left.bfloat16() @ right.bfloat16())
+    assert not onednn_calls(lambda: mm(left.double(), right.double()))
 
 
 def test_second_derivatives_are_those_of_float64() -> None:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
+from attent.ops.onednn import mm
 from attent.ops.rnn import DTYPES, RnnSteps
 
 # Features are padded to a multiple of this, so that they end with whole registers.
@@ -140,7 +141,7 @@ class StackSteps:
         self.weights = [torch.cat((layer.weight, weight)).to(dtype) for layer, weight in zip(layers, above, strict=True)]
         self.products = [weight.new_empty(1, rows, len(weight)) for weight in self.weights]
         for unit, weight, product in zip(self.units, self.weights, self.products, strict=True):
-            torch.mm(unit.operands[0], weight.T, out=product[0])
+            mm(unit.operands[0], weight.T, out=product[0])
 
     @property
     def gates(self) -> int:
@@ -154,7 +155,7 @@ class StackSteps:
 
     def token_gates(self) -> Tensor:
         """Return the embeddings' term of the lowest gates, (T, B, gates)."""
-        return (self.embedded.flatten(0, 1) @ self.token_weight.T).view(*self.shape, -1)
+        return mm(self.embedded.flatten(0, 1), self.token_weight.T).view(*self.shape, -1)
 
     def forward(self, step: int, gates: Tensor, beside: Tensor | None) -> None:
         """Run one step.
@@ -164,12 +165,12 @@ class StackSteps:
             gates: what `token_gates` returned.
             beside: the vector beside this step's embedding, (B, n); None for zeros.
         """
-        extra = None if beside is None else torch.mm(beside, self.beside_weight.T, out=self.extra)
+        extra = None if beside is None else mm(beside, self.beside_weight.T, out=self.extra)
         for index, (unit, layer) in enumerate(zip(self.units, self.layers, strict=True)):
             # The product of the layer below lies in one place for all steps.
             inputs = self.products[index - 1].expand(self.shape[0], -1, -1)[..., self.gates :] if index else gates
             unit.forward(step, inputs, self.products[index][0], layer.bias, None if index else extra, layer.input_bias)
-            torch.mm(unit.operands_after[step], self.weights[index].T, out=self.products[index][0])
+            mm(unit.operands_after[step], self.weights[index].T, out=self.products[index][0])
 
     def start_backward(self) -> None:
         """Make room for gradients."""
@@ -200,11 +201,11 @@ class StackSteps:
         for index in range(len(self.units) - 1, -1, -1):
             is_read, is_top = step + 1 < len(self.dproducts[index]), index == len(self.units) - 1
             if is_read:
-                torch.mm(self.dproducts[index][step + 1], self.weights[index], out=self.dstates[index])
+                mm(self.dproducts[index][step + 1], self.weights[index], out=self.dstates[index])
             dinputs = self.dproducts[index - 1][1:, :, self.gates :] if index else self.dgates
             dstate = self.dstates[index] if is_read else None
             self.units[index].backward(step, dstate, dstates if is_top else None, dinputs, self.dproducts[index])
-        return torch.mm(self.dgates[step], self.beside_weight, out=self.dbeside)
+        return mm(self.dgates[step], self.beside_weight, out=self.dbeside)
 
     def gradients(self, beside: Tensor) -> tuple[Tensor, list[Tensor | None], Tensor, Tensor]:
         """Return the gradients of the embeddings, each layer's tensors, `output_weight` and what is added to its product.
@@ -213,14 +214,14 @@ class StackSteps:
             beside: the vectors beside the embeddings of the last steps, (t, B, n); zeros before.
         """
         rows, late_rows = self.dgates.flatten(0, 1), self.dgates[len(self.dgates) - len(beside) :].flatten(0, 1)
-        weight = torch.cat((rows.T @ self.embedded.flatten(0, 1), late_rows.T @ beside.flatten(0, 1)), 1).float()
-        dembedded, bias = (rows @ self.token_weight).view_as(self.embedded), rows.sum(0).float()
+        weight = torch.cat((mm(rows.T, self.embedded.flatten(0, 1)), mm(late_rows.T, beside.flatten(0, 1))), 1).float()
+        dembedded, bias = mm(rows, self.token_weight).view_as(self.embedded), rows.sum(0).float()
         gradients: list[Tensor | None] = []
         for unit, joined, dproduct in zip(self.units, self.weights, self.dproducts, strict=True):
             rows = dproduct.flatten(0, 1)
-            matrices = (rows.T @ unit.all_operands[: len(dproduct)].flatten(0, 1)).float()
+            matrices = mm(rows.T, unit.all_operands[: len(dproduct)].flatten(0, 1)).float()
             sums = rows.sum(0).float()
-            hidden = unit.dhidden + dproduct[0] @ joined
+            hidden = unit.dhidden + mm(dproduct[0], joined)
             gradients += [hidden, unit.dcell, weight, matrices[: self.gates], bias, sums[: self.gates]]
             weight, bias = matrices[self.gates :], sums[self.gates :]
         return dembedded, gradients, weight, bias
@@ -328,7 +329,7 @@ class _Luong(torch.autograd.Function):
         for step in range(steps):
             stack.forward(step, gates, outputs[step - 1] if step else None)
             context = attention.forward(step, stack.output[:, :split])
-            total = torch.mm(context, context_weight.T).float().add_(stack.output[:, split:]).add_(bias)
+            total = mm(context, context_weight.T).float().add_(stack.output[:, split:]).add_(bias)
             outputs[step] = total.tanh_()
         ctx.saved = stack, attention, context_weight, outputs
         return outputs.detach()
@@ -347,11 +348,11 @@ class _Luong(torch.autograd.Function):
             if dfeed is not None:
                 doutput = doutput + dfeed
             dtotals[step] = doutput * (1 - outputs[step].float().square())
-            torch.mm(dtotals[step], context_weight, out=dcontext)
+            mm(dtotals[step], context_weight, out=dcontext)
             attention.backward(step, dcontext, None, dqueries)
             dfeed = stack.backward(step, None)
         dembedded, dlayers, dweight, dbias = stack.gradients(outputs[:-1])
-        doutput_weight = torch.cat(((dtotals.flatten(0, 1).T @ attention.contexts.flatten(0, 1)).float(), dweight[split:]), 1)
+        doutput_weight = torch.cat((mm(dtotals.flatten(0, 1).T, attention.contexts.flatten(0, 1)).float(), dweight[split:]), 1)
         dvalues, dkeys, dv = attention.source_gradients()
         dsource = dvalues, dkeys, None, dweight[:split].T, None if attention.source.bias is None else dbias[:split], dv
         return dembedded, doutput_weight, dbias[split:], *dsource, *dlayers

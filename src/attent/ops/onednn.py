@@ -49,8 +49,19 @@ def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def multiply(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x Wᵀ + b without recording gradients: (…, K) and (N, K) → (…, N)."""
     rows = features.reshape(-1, features.shape[-1])
+    # For a slice of a matrix oneDNN has but its reference, which takes thousands of times as long.
+    if not weight.is_contiguous() and not weight.T.is_contiguous():
+        weight = weight.contiguous()
     product = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return product.view(*features.shape[:-1], len(weight))
+
+
+def mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return the product of two matrices, as `torch.mm` does, in training and without recording gradients."""
+    if left.dtype != torch.float32 or not left.numel() or not prefers_onednn() or not torch.backends.mkldnn.enabled:
+        return torch.mm(left, right, out=out)
+    product = multiply(left, right.T)
+    return product if out is None else out.copy_(product)
 
 
 def weight_gradient(doutput: Tensor, features: Tensor) -> Tensor:

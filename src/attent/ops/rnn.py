@@ -10,10 +10,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
+from attent.ops.linear import linear
+from attent.ops.onednn import mm
 
 DTYPES = (torch.float32, torch.bfloat16)
 States = tuple[Tensor, Tensor, Tensor | None]
@@ -45,7 +46,7 @@ def rnn(
     if not (network.training and can_run_native(*parameters) and can_run_native(inputs, *parameters, dtypes=DTYPES, in_training=True)):
         return reference(network, inputs, hidden, cell, is_reversed=is_reversed, lengths=lengths)
     weight, bias = cast(Tensor, network.weight_ih_l0), cast(Tensor, network.bias_ih_l0)
-    gates = F.linear(inputs.transpose(0, 1), weight, bias)
+    gates = linear(inputs.transpose(0, 1), weight, bias)
     weight, bias = cast(Tensor, network.weight_hh_l0), cast(Tensor, network.bias_hh_l0)
     outputs, hidden, cell = forward_fused(gates, weight, bias, hidden, cell, is_reversed=is_reversed, lengths=lengths)
     return outputs.transpose(0, 1), hidden, cell
@@ -243,7 +244,7 @@ class _FusedRnn(torch.autograd.Function):
         layer = RnnSteps(hidden, cell, len(gates), gates.dtype, is_reversed, None if lengths is None else lengths.contiguous())
         hidden_gates = torch.empty_like(gates[0])
         for step in layer.order:
-            torch.mm(layer.operands[step], weight.T, out=hidden_gates)
+            mm(layer.operands[step], weight.T, out=hidden_gates)
             layer.forward(step, gates, hidden_gates, bias)
         ctx.layer, ctx.weight = layer, weight
         ctx.set_materialize_grads(False)
@@ -264,7 +265,7 @@ class _FusedRnn(torch.autograd.Function):
         product = weight.new_empty(layer.shape[1:])
         for number, step in enumerate(reversed(layer.order)):
             layer.backward(step, product if number else None, doutputs, dgates, dhidden_gates)
-            torch.mm(dhidden_gates[step], weight, out=product)
+            mm(dhidden_gates[step], weight, out=product)
         rows = dhidden_gates.flatten(0, 1)
-        dweight = (rows.T @ layer.operands.flatten(0, 1)).float()
+        dweight = mm(rows.T, layer.operands.flatten(0, 1)).float()
         return dgates, dweight, rows.sum(0).float(), layer.dhidden + product, layer.dcell, None, None
