@@ -24,7 +24,7 @@ constexpr int64_t MAX_LANES = 16;
 // Products below which starting a second thread costs more than it saves.
 constexpr int64_t MIN_PARALLEL = 1 << 16;
 // Keys of a tile.
-constexpr int64_t TILE = 256;
+constexpr int64_t TILE = 512;
 // The most strips that share a tile while it lies in the cache.
 constexpr int64_t MAX_PART = 8;
 
