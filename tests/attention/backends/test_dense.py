@@ -303,10 +303,11 @@ def test_threads_that_share_a_head_change_no_bit(name: str, dtype: torch.dtype) 
         torch.set_num_threads(1)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
-def test_padding_by_a_tile_and_neighbours_change_no_bit() -> None:
-    tensors = [tensor.detach() for tensor in long_ones()]
+def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> None:
+    tensors = [tensor.detach() for tensor in long_ones(dtype)]
     longer = [nn.functional.pad(tensor, (0, 0, 0, 300), value=torch.nan) for tensor in tensors]
     arguments = {"lengths": torch.tensor([590, 257]), "query_start": 280, "mask": "causal", "implementation": "dense"}
     whole = attend(*tensors, **arguments)

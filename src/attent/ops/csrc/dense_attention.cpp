@@ -74,8 +74,30 @@ inline int64_t strips_of(const Shape& shape, int64_t strip) { return (shape.quer
 #define LOOPS "dense_attention-inl.h"
 #include "foreach_target.h"
 
+#if defined(__x86_64__)
+FOR_AVX512_BF16
+namespace avx512_bf16 {
+#define LANES 16
+#define PAIRS
+#include LOOPS
+#undef PAIRS
+#undef LANES
+}  // namespace avx512_bf16
+END_TARGET
+#endif
+
 // The number of queries of a strip at a SIMD level.
 inline int64_t strip_at(int level) { return int64_t{8} << level; }
+
+// Choose the loops of the forward: dot products of bfloat16 where the processor and all inputs have such.
+inline auto attention_at(int level, const Shape& shape) {
+#if defined(__x86_64__)
+  static const bool has_dot = __builtin_cpu_supports("avx512bf16");
+  if (has_dot && level == 2 && shape.is_query_half && shape.is_key_half && shape.is_value_half) return avx512_bf16::attend;
+#endif
+  (void)shape;
+  return DISPATCH(attend, level);
+}
 
 inline int64_t threads_for(const Shape& shape, int64_t threads) {
   return shape.batch * shape.heads * shape.queries * shape.keys * shape.width < MIN_PARALLEL ? 1 : threads;
@@ -98,7 +120,7 @@ EXPORTED int attent_dense_attention_context(const void* query, const void* key, 
   const int64_t share = strips * groups / (2 * threads);
   job.part = threads == 1 || share > MAX_PART ? MAX_PART : share > 1 ? share : 1;
   const int64_t scratch = TILE * (line + value_line + strip + 1) + MAX_LANES + strip * (line + job.part * (line + value_line));
-  return run(job, DISPATCH(attend, level), groups * ((strips + job.part - 1) / job.part), scratch, threads, parallel);
+  return run(job, attention_at(level, job.shape), groups * ((strips + job.part - 1) / job.part), scratch, threads, parallel);
 }
 
 // dquery (B, Tq, H, D), dkey (B, Tk, G, D) and dvalue (B, Tk, G, Dv), contiguous, of the types of what they are gradients of. Returns 0,

@@ -32,6 +32,15 @@ static inline void transpose(const float* from, int64_t line, float* to, int64_t
 }
 #endif
 
+// Add a weight times a register; with PAIRS, the product of two bfloat16 numbers of the weight with those of each lane.
+static inline Vector multiply_add(Vector sum, float weight, Vector row) {
+#ifdef PAIRS
+  return (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)row, (__m512bh)_mm512_set1_ps(weight));
+#else
+  return sum + weight * row;
+#endif
+}
+
 // R rows and N registers of  to = Σ_s weight(r, s) · from[s],  added to `to` if HAS_SUM. The weights are row-major or column-major, with
 // `stride` between rows or columns.
 template <int R, int N, bool IS_ROW_MAJOR, bool HAS_SUM>
@@ -51,7 +60,7 @@ static inline void block(const float* weights, int64_t stride, const float* from
     for (int r = 0; r < R; ++r) {
       const float weight = IS_ROW_MAJOR ? weights[r * stride + s] : weights[s * stride + r];
 #pragma GCC unroll 2
-      for (int n = 0; n < N; ++n) sums[r][n] += weight * row[n];
+      for (int n = 0; n < N; ++n) sums[r][n] = multiply_add(sums[r][n], weight, row[n]);
     }
   }
 #pragma GCC unroll 8

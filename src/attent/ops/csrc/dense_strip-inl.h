@@ -132,14 +132,63 @@ static inline Vector dropout_factor(const Problem& job, const Strip& strip, int6
   return bits >= job.threshold ? broadcast(job.factor) : Vector{};
 }
 
-// Load queries, or their gradients, as lines (STRIP, line) and transposed (line, STRIP).
-static void load_transposed(const void* from, bool is_half, int64_t offset, int64_t step, const Strip& strip, int64_t width, float* lines,
-                            int64_t line, float* to) {
+// Transpose the lines of a strip, (STRIP, line), to (width, STRIP), with zeros for rows that are not there.
+static void transpose_strip(const Strip& strip, float* lines, int64_t line, int64_t width, float* to) {
   const int64_t rows = strip.registers() * LANES;
-  gather(from, is_half, offset, step, strip.count, width, nullptr, lines, line);
   memset(lines + strip.count * line, 0, 4 * (rows - strip.count) * line);
   for (int64_t c = 0; c < width; c += LANES)
     for (int64_t r = 0; r < rows; r += LANES) transpose(lines + r * line + c, line, to + c * STRIP + r, STRIP);
+}
+
+#ifdef PAIRS
+// Numbers that a 32-bit word holds.
+constexpr int64_t PACK = 2;
+
+// Copy bfloat16 rows to lines of pairs of neighbouring numbers, with zeros for keys that no query attends to.
+static void gather_pairs(const uint16_t* from, int64_t step, int64_t rows, int64_t width, const int32_t* counts, float* to, int64_t line) {
+  for (int64_t j = 0; j < rows; ++j) {
+    memset(to + j * line, 0, 4 * line);
+    if (!counts || counts[j]) memcpy(to + j * line, from + j * step, 2 * width);
+  }
+}
+
+// Pair each number of a row with that of the next row, for every second row.
+static void gather_row_pairs(const uint16_t* from, int64_t step, int64_t rows, int64_t width, const int32_t* counts, float* to,
+                             int64_t line) {
+  for (int64_t j = 0; j < rows; j += 2)
+    for (int64_t c = 0; c < width; c += LANES) {
+      const bool has_first = !counts || counts[j], has_second = j + 1 < rows && (!counts || counts[j + 1]);
+      Words first{}, second{};
+      // a bfloat16 number is the upper half of a float
+      if (has_first) first = (Words)load_some(from + j * step + c, width - c) >> 16;
+      if (has_second) second = (Words)load_some(from + (j + 1) * step + c, width - c);
+      store(to + j / 2 * line + c, (Vector)(first | second));
+    }
+}
+
+// Round the weights of each two keys to pairs, in place.
+static inline void pack_weights(float* weights, int64_t number) {
+  for (int64_t j = 0; j < number; j += 2)
+    for (int64_t n = 0; n < STRIP; n += LANES) {
+      const Vector first = load(weights + j * STRIP + n), second = j + 1 < number ? load(weights + (j + 1) * STRIP + n) : Vector{};
+      const Words halves = (Words)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)first));
+      const Words others = (Words)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)second));
+      store(weights + j / 2 * STRIP + n, (Vector)(halves | others << 16));
+    }
+}
+#else
+constexpr int64_t PACK = 1;
+#endif
+
+// Load queries, or their gradients, as lines (STRIP, line) and transposed (line, STRIP).
+static void load_transposed(const void* from, bool is_half, int64_t offset, int64_t step, const Strip& strip, int64_t width, float* lines,
+                            int64_t line, float* to) {
+#ifdef PAIRS
+  gather_pairs(static_cast<const uint16_t*>(from) + offset, step, strip.count, width, nullptr, lines, line);
+#else
+  gather(from, is_half, offset, step, strip.count, width, nullptr, lines, line);
+#endif
+  transpose_strip(strip, lines, line, (width + PACK - 1) / PACK, to);
 }
 
 // The keys and values of a tile that lie in [from, end).
@@ -163,7 +212,14 @@ static void load_tile(const Problem& job, int64_t b, int64_t group, Tile& tile) 
   const int64_t number = tile.end - tile.from;
   const int32_t* counts = job.begin || job.bias ? tile.counts : nullptr;
   for (int64_t j = 1; counts && j < number; ++j) tile.counts[j] += tile.counts[j - 1];
+#ifdef PAIRS
+  gather_pairs(static_cast<const uint16_t*>(job.key) + shape.key.to(b, group, tile.from), shape.key.row, number, shape.width, counts,
+               tile.keys, tile.line);
+  gather_row_pairs(static_cast<const uint16_t*>(job.value) + shape.value.to(b, group, tile.from), shape.value.row, number,
+                   shape.value_width, counts, tile.values, tile.value_line);
+#else
   gather(job.key, shape.is_key_half, shape.key.to(b, group, tile.from), shape.key.row, number, shape.width, counts, tile.keys, tile.line);
   gather(job.value, shape.is_value_half, shape.value.to(b, group, tile.from), shape.value.row, number, shape.value_width, counts,
          tile.values, tile.value_line);
+#endif
 }
