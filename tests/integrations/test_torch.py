@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attent.attention.attend import attend
 from attent.attention.backends import dense
+from attent.attention.backends.heuristics import ROWS, using_row
 from attent.attention.capture.watch import watch
 from attent.integrations import torch as module
 from attent.ops.dense_attention import is_compiled
@@ -37,7 +38,8 @@ class Calls:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+    """Count the calls that reach our kernel, which is chosen at any length whatever the processor."""
     found, run = Calls(), dense.run
 
     def counted(*args: Any) -> Tensor:
@@ -45,7 +47,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         return run(*args)
 
     monkeypatch.setattr(dense, "run", counted)
-    return found
+    with using_row(ROWS["avx512"]):
+        yield found
 
 
 @contextmanager
@@ -218,6 +221,15 @@ def test_a_kernel_that_the_caller_chose_is_not_ours(calls: Calls) -> None:
     assert torch.equal(found, expected)
 
 
+def test_a_processor_on_which_pytorch_is_faster_keeps_pytorch(calls: Calls) -> None:
+    tensors = inputs(SHAPE, KEYS, KEYS)
+    expected = results(F.scaled_dot_product_attention, *tensors)
+    with active(), using_row(ROWS["baseline"]):
+        found = results(F.scaled_dot_product_attention, *tensors)
+    assert not calls.count
+    assert all(map(torch.equal, found, expected))
+
+
 TRANSFORMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "vmap": torch.vmap(F.scaled_dot_product_attention),
     "grad": torch.func.grad(lambda *parts: F.scaled_dot_product_attention(*parts).sum()),
@@ -335,6 +347,18 @@ def test_attend_still_calls_pytorch_where_it_chose_it(calls: Calls, is_watched: 
         found = attend(query, key, value, implementation="sdpa")
     assert not calls.count
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_models_of_hugging_face(calls: Calls, models: Any, name: str) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    model, arguments = getattr(models, name)("sdpa")
+    with torch.no_grad():
+        expected = model(**arguments)[0]
+        with active():
+            found = model(**arguments)[0]
+    assert calls.count == model.config.num_hidden_layers
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_second_derivatives(calls: Calls) -> None:

@@ -94,6 +94,9 @@ def _is_called_by_attend(frame: FrameType | None) -> bool:
 
 def _can_serve(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, has_groups: bool) -> bool:
     """Return whether a call means to `attend` what it means to PyTorch; not so where PyTorch broadcasts or raises."""
+    if query.dim() < 2 or query.shape[-2] == 1:
+        # `attend` leaves single queries to PyTorch, and a step of decoding is too short for its checks
+        return False
     inputs = [query, key, value] if mask is None else [query, key, value, mask]
     if not all(type(tensor) in (Tensor, nn.Parameter) and tensor.numel() for tensor in inputs):
         return False
