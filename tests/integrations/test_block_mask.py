@@ -87,7 +87,7 @@ def test_a_compiled_mask_is_refused() -> None:
 @pytest.mark.parametrize("name", MASKS)
 def test_the_pairs_of_a_block_mask(name: str) -> None:
     block_mask = attent.create_block_mask(MASKS[name], B, H, T, T, BLOCK_SIZE=32)
-    mask = BlockMaskPairs.of(block_mask, B)
+    mask = BlockMaskPairs.of(block_mask, B, H)
     tensor = torch.zeros(B, H, T, 1)
     pairs = prepare(tensor, tensor, tensor, mask=mask).call.pairs()
     allowed, right = mask.allowed(pairs), torch_flex.create_mask(MASKS[name], B, H, T, T)
@@ -106,4 +106,20 @@ def test_blocks_without_a_function_are_all_that_a_mask_needs() -> None:
     block_mask = BlockMask.from_kv_blocks(numbers, indices, BLOCK_SIZE=4)
     tensor = torch.zeros(1, 1, 8, 1)
     pairs = prepare(tensor, tensor, tensor).call.pairs()
-    assert torch.equal(BlockMaskPairs.of(block_mask, 1).allowed(pairs)[0, 0], torch.kron(table, torch.ones(4, 4)).bool())
+    assert torch.equal(BlockMaskPairs.of(block_mask, 1, 1).allowed(pairs)[0, 0], torch.kron(table, torch.ones(4, 4)).bool())
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_range_of_keys_for_each_query(name: str) -> None:
+    tensor = torch.zeros(B, H, T, 1)
+    pairs = prepare(tensor, tensor, tensor).call.pairs()
+    right = torch_flex.create_mask(MASKS[name], B, H, T, T)
+    for sizes in ((B, H), (None, None)):
+        if sizes == (None, None) and name == "one for each head and sequence":
+            continue
+        block_mask = attent.create_block_mask(MASKS[name], *sizes, T, T, BLOCK_SIZE=(32, 64))
+        ranges = BlockMaskPairs.of(block_mask, B, H).as_key_ranges(T, T)
+        assert (ranges is None) == (name == "with gaps")
+        if ranges is not None:
+            assert torch.equal(ranges.allowed(pairs).expand_as(right), right)
+            assert ranges.key_range(pairs).exact

@@ -15,7 +15,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attent
 from attent.attention import prepare
+from attent.attention.attend import run as run_call
 from attent.attention.backends import row_tiles, tiled
+from attent.attention.call import Prepared
 from attent.errors import ArgumentError, DeviceError, ShapeError
 
 B, H, T, D = 2, 4, 70, 8
@@ -212,6 +214,31 @@ def test_derivatives_by_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiled.choose(prepare(*tensors)).name == "row_tiles"
     assert torch.autograd.gradcheck(compute, (*tensors, table))
     assert torch.autograd.gradgradcheck(lambda *given: compute(*given)[0], (*tensors, table))
+
+
+@pytest.mark.needs_native
+@pytest.mark.parametrize(
+    ("score", "mask", "implementation"),
+    [
+        ("none", "none", "auto"),
+        ("none", "sliding window", "dense"),
+        ("none", "documents", "dense"),
+        ("none", "dilated", "tiled"),
+        ("ALiBi", "causal", "tiled"),
+    ],
+)
+def test_a_mask_that_is_one_range_of_keys_goes_to_dense_attention(
+    score: str, mask: str, implementation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def run(prepared: Prepared, implementation: str) -> Tensor:
+        asked.append(implementation)
+        return run_call(prepared, implementation)
+
+    monkeypatch.setattr("attent.integrations.flex_attention.run", run)
+    attent.flex_attention(*given(), SCORE_MODS[score], block_mask(mask))
+    assert asked == [implementation]
 
 
 def test_queries_without_any_key() -> None:

@@ -82,29 +82,31 @@ class BlockMaskPairs(Mask):
         blocks: (B|1, H|1, blocks of queries, blocks of keys) of HIDDEN, PARTIAL and FULL.
         sizes: of a block, in queries and keys.
         batch: the number of sequences.
+        heads: the number of query heads.
     """
 
     mask_mod: MaskMod
     blocks: Tensor
     sizes: tuple[int, int]
     batch: int
+    heads: int
 
     @classmethod
-    def of(cls, block_mask: BlockMask, batch: int) -> BlockMaskPairs:
-        """Return the mask of a BlockMask for so many sequences."""
+    def of(cls, block_mask: BlockMask, batch: int, heads: int) -> BlockMaskPairs:
+        """Return the mask of a BlockMask for so many sequences and heads."""
         blocks = PARTIAL * _table(block_mask.kv_num_blocks, block_mask.kv_indices)
         if block_mask.full_kv_num_blocks is not None:
             full = _table(block_mask.full_kv_num_blocks, cast("Tensor", block_mask.full_kv_indices))
             blocks = blocks.masked_fill(full.bool(), FULL)
         size = block_mask.BLOCK_SIZE
-        return cls(block_mask.mask_mod, blocks, (size, size) if isinstance(size, int) else size, batch)
+        return cls(block_mask.mask_mod, blocks, (size, size) if isinstance(size, int) else size, batch, heads)
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
         blocks = self.blocks[:, :, pairs.query_index // self.sizes[0]][..., pairs.key_index // self.sizes[1]]
         if self.mask_mod is noop_mask:
             return blocks > HIDDEN
-        batch, head = (torch.arange(size, device=blocks.device) for size in (self.batch, pairs.heads))
+        batch, head = (torch.arange(size, device=blocks.device) for size in (self.batch, self.heads))
         allowed = for_all_pairs(self.mask_mod, batch, head, pairs.query_index, pairs.key_index)
         # an expanded axis has one row of its own
         allowed = allowed[: None if allowed.stride(0) else 1, : None if allowed.stride(1) else 1]
@@ -126,6 +128,61 @@ class BlockMaskPairs(Mask):
             return None
         own = (pairs.query_index // self.sizes[0]).unique()
         return is_visible[:, :, own].any(0).any(0).any(0)[pairs.key_index // self.sizes[1]]
+
+    def as_key_ranges(self, queries: int, keys: int) -> KeyRanges | None:
+        """Return the same mask as a range of keys for each query; None if the keys of any query have gaps.
+
+        Ask `mask_mod` for every pair of the partial blocks.
+        """
+        parts: list[tuple[Tensor, Tensor]] = []
+        all_keys = torch.arange(keys, device=self.blocks.device)
+        for first in range(0, queries, self.sizes[0]):
+            rows = torch.arange(first, min(first + self.sizes[0], queries), device=all_keys.device)
+            blocks = self.blocks[:, :, first // self.sizes[0]][..., all_keys // self.sizes[1]]  # (B|1, H|1, keys)
+            full, partial_keys = blocks == FULL, all_keys[(blocks == PARTIAL).any(0).any(0)]
+            begin, end, count = _bounds(full[:, :, None], all_keys, keys)
+            if len(partial_keys):
+                # the pairs of partial blocks alone
+                allowed = self.allowed(Pairs(rows, partial_keys, rows[None], self.heads)) & ~full[:, :, None, partial_keys]
+                first_partial, end_of_partial, partial_count = _bounds(allowed, partial_keys, keys)
+                begin, end = torch.minimum(begin, first_partial), torch.maximum(end, end_of_partial)
+                count = count + partial_count
+            if not torch.equal(count, (end - begin).clamp(min=0)):
+                return None
+            parts.append((begin.expand(-1, -1, len(rows)), end.expand(-1, -1, len(rows))))
+        if not parts:
+            return None
+        batch, heads = (max(part[0].shape[axis] for part in parts) for axis in (0, 1))
+        begins, ends = (torch.cat([bound.expand(batch, heads, -1) for bound in bounds], 2) for bounds in zip(*parts, strict=True))
+        return KeyRanges(begins, ends)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyRanges(Mask):
+    """A range of keys for each query.
+
+    Args:
+        begin: the first key, (B|1, H|1, Tq).
+        end: of the range; one that is not behind the first key hides all.
+    """
+
+    begin: Tensor
+    end: Tensor
+
+    def allowed(self, pairs: Pairs) -> Tensor:
+        """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
+        begin, end, _ = self.key_range(pairs)
+        return (pairs.key_index >= begin) & (pairs.key_index < end)
+
+    def key_range(self, pairs: Pairs) -> KeyRange:
+        """Return the range."""
+        return KeyRange(self.begin[:, :, pairs.query_index, None], self.end[:, :, pairs.query_index, None], exact=True)
+
+
+def _bounds(allowed: Tensor, index: Tensor, keys: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the first of the marked keys of each row, the end of their range, and their number; (keys, 0, 0) for none."""
+    begin = torch.where(allowed, index.int(), keys).amin(-1)
+    return begin, torch.where(allowed, index.int() + 1, 0).amax(-1), allowed.sum(-1, dtype=torch.int32)
 
 
 def _table(numbers: Tensor, indices: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
 from attent.attention.arguments import prepare
 from attent.attention.attend import run
-from attent.attention.backends import tiled
-from attent.attention.base import Mask, Pairs
+from attent.attention.backends import dense, tiled
+from attent.attention.base import Pairs
 from attent.attention.call import Prepared
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
@@ -75,10 +75,8 @@ def flex_attention(
     _check(query, key, block_mask, enable_gqa=enable_gqa)
     if len(key) == 1 < len(query) and block_mask is not None:
         key, value = (tensor.expand(len(query), -1, -1, -1) for tensor in (key, value))
-    mask = None if block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS) else BlockMaskPairs.of(block_mask, len(query))
-    prepared = _prepare(query, key, value, score_mod, mask, scale)
-    is_plain = score_mod is None and mask is None
-    results: list[Any] = [run(prepared, "auto" if is_plain else "tiled")]
+    prepared, implementation = _prepare(query, key, value, score_mod, block_mask, scale)
+    results: list[Any] = [run(prepared, implementation)]
     if return_aux is not None:
         results.append(_statistics(prepared, return_aux))
     elif return_lse:
@@ -106,10 +104,20 @@ def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_g
             raise ShapeError(f"block_mask was made for {name} = {own}, got {size}")
 
 
-def _prepare(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, mask: Mask | None, scale: float | None) -> Prepared:
-    prepared = prepare(query, key, value, score=ScaledDot(scale), mask=mask)
+def _prepare(
+    query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, block_mask: BlockMask | None, scale: float | None
+) -> tuple[Prepared, str]:
+    """Return a call and the implementation that computes it in linear memory."""
+    arguments: Any = {"score": ScaledDot(scale)}
+    is_full = block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS)
+    mask = None if block_mask is None or is_full else BlockMaskPairs.of(block_mask, len(query), query.shape[1])
+    prepared = prepare(query, key, value, mask=mask, **arguments)
     if score_mod is None:
-        return prepared
+        if mask is None:
+            return prepared, "auto"
+        is_dense = dense.unsupported(prepared.call) is None
+        ranges = mask.as_key_ranges(prepared.call.queries, prepared.call.keys) if is_dense else None
+        return (prepared, "tiled") if ranges is None else (prepare(query, key, value, mask=ranges, **arguments), "dense")
 
     def modify(scores: Tensor, pairs: Pairs) -> Tensor:
         batch, head = (torch.arange(size, device=scores.device) for size in scores.shape[:2])
@@ -118,7 +126,7 @@ def _prepare(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | No
             raise ArgumentError(f"score_mod must return a floating-point score, got {modified.dtype}")
         return modified.to(scores.dtype)
 
-    return prepared._replace(call=replace(prepared.call, score_mod=modify))
+    return prepared._replace(call=replace(prepared.call, score_mod=modify)), "tiled"
 
 
 def _statistics(prepared: Prepared, request: AuxRequest) -> AuxOutput:
