@@ -134,6 +134,4 @@ static void attend(const Problem& job, int64_t task, float* scratch) {
   for (int64_t s = 0; s < number; ++s) finish(job, parts_of[s], tile.value_line);
 }
 
-#ifndef PAIRS
 #include "dense_gradients-inl.h"
-#endif

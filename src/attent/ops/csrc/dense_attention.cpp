@@ -1,6 +1,8 @@
-// Softmax attention and its gradients, by tiles of keys and strips of queries that are converted to float32 and fit the cache. Lanes are
-// queries, so that the weights of a row are summed in the order of the keys, and tiles begin at multiples of their length: neither padding,
-// the batch nor the number of threads changes a bit. The dropout mask is the hash that ../dropout.py describes.
+// Softmax attention and its gradients, by tiles of keys and strips of queries that are converted to float32 and fit the cache, or to pairs
+// of bfloat16 where all inputs are that and the processor has dot products of them: then weights and their gradients are rounded for the
+// products after softmax, and scores and sums stay float32. Lanes are queries, so that the weights of a row are summed in the order of the
+// keys, and tiles begin at multiples of their length: neither padding, the batch nor the number of threads changes a bit. The dropout mask
+// is the hash that ../dropout.py describes.
 
 #include "native.h"
 #include "hash.h"
@@ -89,15 +91,17 @@ END_TARGET
 // The number of queries of a strip at a SIMD level.
 inline int64_t strip_at(int level) { return int64_t{8} << level; }
 
-// Choose the loops of the forward: dot products of bfloat16 where the processor and all inputs have such.
-inline auto attention_at(int level, const Shape& shape) {
 #if defined(__x86_64__)
+// Return whether the processor and all inputs have dot products of bfloat16.
+inline bool has_pairs(int level, const Shape& shape) {
   static const bool has_dot = __builtin_cpu_supports("avx512bf16");
-  if (has_dot && level == 2 && shape.is_query_half && shape.is_key_half && shape.is_value_half) return avx512_bf16::attend;
-#endif
-  (void)shape;
-  return DISPATCH(attend, level);
+  return has_dot && level == 2 && shape.is_query_half && shape.is_key_half && shape.is_value_half;
 }
+
+#define DISPATCH_PAIRS(task, level, shape) (has_pairs(level, shape) ? avx512_bf16::task : DISPATCH(task, level))
+#else
+#define DISPATCH_PAIRS(task, level, shape) DISPATCH(task, level)
+#endif
 
 inline int64_t threads_for(const Shape& shape, int64_t threads) {
   return shape.batch * shape.heads * shape.queries * shape.keys * shape.width < MIN_PARALLEL ? 1 : threads;
@@ -120,7 +124,7 @@ EXPORTED int attent_dense_attention_context(const void* query, const void* key, 
   const int64_t share = strips * groups / (2 * threads);
   job.part = threads == 1 || share > MAX_PART ? MAX_PART : share > 1 ? share : 1;
   const int64_t scratch = TILE * (line + value_line + strip + 1) + MAX_LANES + strip * (line + job.part * (line + value_line));
-  return run(job, attention_at(level, job.shape), groups * ((strips + job.part - 1) / job.part), scratch, threads, parallel);
+  return run(job, DISPATCH_PAIRS(attend, level, job.shape), groups * ((strips + job.part - 1) / job.part), scratch, threads, parallel);
 }
 
 // dquery (B, Tq, H, D), dkey (B, Tk, G, D) and dvalue (B, Tk, G, Dv), contiguous, of the types of what they are gradients of. Returns 0,
@@ -145,6 +149,7 @@ EXPORTED int attent_dense_attention_gradients(const void* query, const void* key
     if (!turns || memory.failed) return 1;
     job.turns = turns.get();
   }
-  const int64_t scratch = TILE * (2 * (line + value_line) + 3 * strip + 1) + MAX_LANES + 3 * strip * (line + value_line);
-  return run(job, DISPATCH(gradients, level), sizes.batch * sizes.groups * tiles, scratch, threads_for(sizes, threads), parallel);
+  const int64_t scratch = TILE * (2 * (line + value_line) + 3 * strip + 1) + MAX_LANES + 4 * strip * (line + value_line) + TILE * line;
+  const int64_t tasks = sizes.batch * sizes.groups * tiles;
+  return run(job, DISPATCH_PAIRS(gradients, level, sizes), tasks, scratch, threads_for(sizes, threads), parallel);
 }

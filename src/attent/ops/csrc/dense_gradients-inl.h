@@ -3,6 +3,8 @@
 // The buffers of the gradients of a tile of keys.
 struct Gradients {
   float *dkeys, *dvalues, *queries, *transposed, *outputs, *transposed_gradient, *contexts, *dqueries, *scores, *dscores, *dropped;
+  // of neighbouring rows, where dot products take pairs
+  float *key_pairs, *query_pairs, *output_pairs;
 };
 
 static Gradients gradients_of(const Tile& tile, float* scratch) {
@@ -13,6 +15,8 @@ static Gradients gradients_of(const Tile& tile, float* scratch) {
   of.outputs = take(STRIP * tile.value_line), of.transposed_gradient = take(STRIP * tile.value_line);
   of.contexts = take(STRIP * tile.value_line);
   of.scores = take(TILE * STRIP), of.dscores = take(TILE * STRIP), of.dropped = take(TILE * STRIP);
+  of.key_pairs = take(TILE / 2 * tile.line), of.query_pairs = take(STRIP / 2 * tile.line);
+  of.output_pairs = take(STRIP / 2 * tile.value_line);
   return of;
 }
 
@@ -79,25 +83,46 @@ static void add_dqueries(const Problem& job, const Strip& strip, int64_t tile, i
 template <int N>
 static void gradients_strip(const Problem& job, const Tile& tile, const Gradients& of, Strip& strip, int64_t turn) {
   const Shape& shape = job.shape;
-  const int64_t from = strip.from > tile.from ? strip.from : tile.from, end = strip.end < tile.end ? strip.end : tile.end;
-  const int64_t skipped = from - tile.from, number = end - from, width = shape.width, value_width = shape.value_width;
+  const int64_t first = strip.from > tile.from ? strip.from : tile.from, end = strip.end < tile.end ? strip.end : tile.end;
+  const int64_t from = first / PACK * PACK, skipped = from - tile.from, number = end - from;
+  const int64_t width = shape.width, value_width = shape.value_width, query_offset = shape.query.to(strip.b, strip.h, strip.row);
+  const int64_t output_offset = shape.gradient.to(strip.b, strip.h, strip.row), context_offset = strip.offset(shape, value_width);
   const float *keys = tile.keys + skipped * tile.line, *values = tile.values + skipped * tile.value_line;
+  float *dkeys = of.dkeys + skipped * tile.line, *dvalues = of.dvalues + skipped * tile.value_line;
   set_rows(job, strip);
-  load_transposed(job.query, shape.is_query_half, shape.query.to(strip.b, strip.h, strip.row), shape.query.row, strip, width, of.queries,
-                  tile.line, of.transposed);
-  blocks<N, true, false>(keys, tile.line, of.transposed, STRIP, of.scores, STRIP, number, width);
-  load_transposed(job.gradient, shape.is_context_half, shape.gradient.to(strip.b, strip.h, strip.row), shape.gradient.row, strip,
-                  value_width, of.outputs, tile.value_line, of.transposed_gradient);
-  blocks<N, true, false>(values, tile.value_line, of.transposed_gradient, STRIP, of.dscores, STRIP, number, value_width);
-  gather(job.context, shape.is_context_half, strip.offset(shape, value_width), shape.heads * value_width, strip.count, value_width,
-         nullptr, of.contexts, tile.value_line);
+  load_transposed(job.query, shape.is_query_half, query_offset, shape.query.row, strip, width, of.queries, tile.line, of.transposed);
+  blocks<N, true, false>(keys, tile.line, of.transposed, STRIP, of.scores, STRIP, number, (width + PACK - 1) / PACK);
+  load_transposed(job.gradient, shape.is_context_half, output_offset, shape.gradient.row, strip, value_width, of.outputs, tile.value_line,
+                  of.transposed_gradient);
+  blocks<N, true, false>(values, tile.value_line, of.transposed_gradient, STRIP, of.dscores, STRIP, number,
+                         (value_width + PACK - 1) / PACK);
+#ifdef PAIRS
+  gather(job.gradient, true, output_offset, shape.gradient.row, strip.count, value_width, nullptr, of.outputs, tile.value_line);
+#endif
+  gather(job.context, shape.is_context_half, context_offset, shape.heads * value_width, strip.count, value_width, nullptr, of.contexts,
+         tile.value_line);
+  memset(of.contexts + strip.count * tile.value_line, 0, 4 * (STRIP - strip.count) * tile.value_line);
   Vector mean[N];
   row_products<N>(of.outputs, of.contexts, tile.value_line, value_width, mean);
   score_gradients<N>(job, strip, from, end, mean, of.scores, of.dscores, of.dropped);
-  product<true, true>(of.dropped, STRIP, of.outputs, tile.value_line, value_width, of.dvalues + skipped * tile.value_line, number,
-                      strip.count);
-  product<true, true>(of.dscores, STRIP, of.queries, tile.line, width, of.dkeys + skipped * tile.line, number, strip.count);
+#ifdef PAIRS
+  const uint16_t* query = static_cast<const uint16_t*>(job.query) + query_offset;
+  const uint16_t* output = static_cast<const uint16_t*>(job.gradient) + output_offset;
+  gather_row_pairs(query, shape.query.row, strip.count, width, nullptr, of.query_pairs, tile.line);
+  gather_row_pairs(output, shape.gradient.row, strip.count, value_width, nullptr, of.output_pairs, tile.value_line);
+  const int64_t rows = (strip.count + 1) / 2;
+  pack_rows(of.dropped, number, of.scores);
+  product<true, true>(of.scores, STRIP / 2, of.output_pairs, tile.value_line, value_width, dvalues, number, rows);
+  pack_rows(of.dscores, number, of.scores);
+  product<true, true>(of.scores, STRIP / 2, of.query_pairs, tile.line, width, dkeys, number, rows);
+  pack_weights(of.dscores, number);
+  product<false, false>(of.dscores, STRIP, of.key_pairs + skipped / 2 * tile.line, tile.line, width, of.dqueries, strip.count,
+                        (number + 1) / 2);
+#else
+  product<true, true>(of.dropped, STRIP, of.outputs, tile.value_line, value_width, dvalues, number, strip.count);
+  product<true, true>(of.dscores, STRIP, of.queries, tile.line, width, dkeys, number, strip.count);
   product<false, false>(of.dscores, STRIP, keys, tile.line, width, of.dqueries, strip.count, number);
+#endif
   add_dqueries(job, strip, tile.from / TILE, turn, of.dqueries, tile.line);
 }
 
@@ -118,7 +143,7 @@ static void gradients(const Problem& job, int64_t task, float* scratch) {
     else if (strip.from >= strip.end && !tile.from)
       fill_zero(job.dquery, shape.is_query_half, strip.offset(shape, shape.width), strip.count, shape.width, shape.heads * shape.width);
   }
-  load_tile(job, b, group, tile);
+  load_tile(job, b, group, tile, of.key_pairs);
   memset(of.dkeys, 0, 4 * number * tile.line);
   memset(of.dvalues, 0, 4 * number * tile.value_line);
   for (int64_t s = 0; s < strips; ++s) {

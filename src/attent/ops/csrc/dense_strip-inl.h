@@ -86,7 +86,7 @@ static inline void set_rows(const Problem& job, Strip& strip) {
   const Shape& shape = job.shape;
   uint32_t begin[STRIP] = {}, lengths[STRIP], rows[STRIP];
   for (int64_t i = 0; i < STRIP; ++i) {
-    lengths[i] = static_cast<uint32_t>(shape.keys);
+    lengths[i] = i < strip.count ? static_cast<uint32_t>(shape.keys) : 0;
     rows[i] = OF_ROW * static_cast<uint32_t>(strip.row + i);
   }
   for (int64_t i = 0; job.begin && i < strip.count; ++i) {
@@ -176,6 +176,13 @@ static inline void pack_weights(float* weights, int64_t number) {
       store(weights + j / 2 * STRIP + n, (Vector)(halves | others << 16));
     }
 }
+// Round rows of STRIP weights to pairs of neighbours, (number, STRIP / 2).
+static inline void pack_rows(const float* weights, int64_t number, float* to) {
+  for (int64_t i = 0; i < number * STRIP; i += LANES) {
+    const __m256i numbers = (__m256i)_mm512_cvtneps_pbh((__m512)load(weights + i));
+    memcpy(to + i / 2, &numbers, sizeof numbers);
+  }
+}
 #else
 constexpr int64_t PACK = 1;
 #endif
@@ -206,20 +213,26 @@ static Tile tile_of(const Shape& shape, float*& scratch) {
   return tile;
 }
 
-// Load keys and values, with zeros for those that no query counted sees.
-static void load_tile(const Problem& job, int64_t b, int64_t group, Tile& tile) {
+// Load keys and values, with zeros for those that no query counted sees. `key_pairs`, if given, receives pairs of rows of keys; the
+// values are then lines as the keys are, and pairs of rows otherwise.
+static void load_tile(const Problem& job, int64_t b, int64_t group, Tile& tile, [[maybe_unused]] float* key_pairs = nullptr) {
   const Shape& shape = job.shape;
-  const int64_t number = tile.end - tile.from;
+  const int64_t number = tile.end - tile.from, key_offset = shape.key.to(b, group, tile.from);
+  const int64_t value_offset = shape.value.to(b, group, tile.from), value_width = shape.value_width;
   const int32_t* counts = job.begin || job.bias ? tile.counts : nullptr;
   for (int64_t j = 1; counts && j < number; ++j) tile.counts[j] += tile.counts[j - 1];
 #ifdef PAIRS
-  gather_pairs(static_cast<const uint16_t*>(job.key) + shape.key.to(b, group, tile.from), shape.key.row, number, shape.width, counts,
-               tile.keys, tile.line);
-  gather_row_pairs(static_cast<const uint16_t*>(job.value) + shape.value.to(b, group, tile.from), shape.value.row, number,
-                   shape.value_width, counts, tile.values, tile.value_line);
+  const uint16_t* keys = static_cast<const uint16_t*>(job.key) + key_offset;
+  const uint16_t* values = static_cast<const uint16_t*>(job.value) + value_offset;
+  gather_pairs(keys, shape.key.row, number, shape.width, counts, tile.keys, tile.line);
+  if (key_pairs) {
+    gather_row_pairs(keys, shape.key.row, number, shape.width, counts, key_pairs, tile.line);
+    gather_pairs(values, shape.value.row, number, value_width, counts, tile.values, tile.value_line);
+  } else {
+    gather_row_pairs(values, shape.value.row, number, value_width, counts, tile.values, tile.value_line);
+  }
 #else
-  gather(job.key, shape.is_key_half, shape.key.to(b, group, tile.from), shape.key.row, number, shape.width, counts, tile.keys, tile.line);
-  gather(job.value, shape.is_value_half, shape.value.to(b, group, tile.from), shape.value.row, number, shape.value_width, counts,
-         tile.values, tile.value_line);
+  gather(job.key, shape.is_key_half, key_offset, shape.key.row, number, shape.width, counts, tile.keys, tile.line);
+  gather(job.value, shape.is_value_half, value_offset, shape.value.row, number, value_width, counts, tile.values, tile.value_line);
 #endif
 }
