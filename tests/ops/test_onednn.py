@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from attent.ops import onednn
 from attent.ops.linear import linear, project
 from attent.ops.linear_cross_entropy import linear_cross_entropy
-from attent.ops.onednn import can_use_onednn, mm, multiply, prefers_onednn, weight_gradient
+from attent.ops.onednn import can_use_onednn, is_faster, mm, multiply, weight_gradient
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch was built without oneDNN")
 
@@ -195,5 +195,6 @@ def test_mismatched_widths_fail_as_in_pytorch() -> None:
 @pytest.mark.parametrize(("processor", "prefers"), [("AuthenticAMD", True), ("GenuineIntel", False)])
 def test_the_choice_follows_the_processor(processor: str, prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    monkeypatch.setattr(Path, "read_text", lambda path: f"vendor_id\t: {processor}\n")
-    assert prefers_onednn.__wrapped__() == prefers
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr(Path, "read_text", lambda path, encoding: f"vendor_id\t: {processor}\n")
+    assert is_faster.__wrapped__() == prefers

@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from attent.errors import RunError
 from attent.models.settings import TransformerSettings
 from attent.models.transformer import Transformer
 from attent.ops.eligibility import processor_class
+from attent.ops.onednn import is_faster, prefers_onednn
 from attent.runs import durable
 from attent.runs.weights import read_tensors
 from attent.training.autotune import ComputeConfig
@@ -89,20 +91,24 @@ def end(folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 
 def test_attention_is_computed_by_the_row_of_the_machine_where_the_run_began(tmp_path: Path) -> None:
-    rows: list[str] = []
-    with using_row(ROWS["avx2"]):
-        go(tmp_path / "run", settings(updates=4), at=lambda update: rows.append(current_row().name))
+    rows: list[tuple[str, bool]] = []
+
+    def record(update: int) -> None:
+        rows.append((current_row().name, prefers_onednn()))
+
+    with using_row(replace(ROWS["avx2"], onednn=not is_faster())):
+        go(tmp_path / "run", settings(updates=4), at=record)
     with using_row(ROWS["baseline"]):
-        go(tmp_path / "run", settings(updates=6), at=lambda update: rows.append(current_row().name))
-        assert current_row().name == "baseline"
-    assert rows == ["avx2"] * 3
+        go(tmp_path / "run", settings(updates=6), at=record)
+        assert (current_row().name, prefers_onednn()) == ("baseline", is_faster())
+    assert rows == [("avx2", not is_faster())] * 3
     state = list_checkpoints(tmp_path / "run")[-1] / "state.json"
     values = json.loads(state.read_text())
     assert values["machine"]["name"] == "avx2"
     assert values["processor"] == processor_class()
     # a checkpoint of before there were rows
     del values["machine"], values["processor"]
-    assert TrainingState.model_validate(values).machine == ROWS["amx"]
+    assert TrainingState.model_validate(values).machine == replace(ROWS["amx"], onednn=False)
 
 
 def test_another_class_of_processor_is_told_of(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ The last bits of a row depend on how many rows there are; so training alone comp
 from __future__ import annotations
 
 import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,14 +20,32 @@ from torch.nn import functional as F
 from attent.ops.autograd import double_backward, needs_double_backward
 from attent.ops.eligibility import can_run_custom_function
 
+# The choices of `using_onednn`, the last of which counts.
+_choices: list[bool] = []
+
 
 @cache
-def prefers_onednn() -> bool:
+def is_faster() -> bool:
     """Return whether oneDNN is here the faster library: on AMD's processors, for a PyTorch that multiplies by MKL."""
     if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
-    processors = Path("/proc/cpuinfo")
-    return "AuthenticAMD" in (processors.read_text() if processors.exists() else platform.processor())
+    processor = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else platform.processor()
+    return "AuthenticAMD" in processor
+
+
+def prefers_onednn() -> bool:
+    """Return whether products take oneDNN where it can serve: as `using_onednn` says, else where it is faster."""
+    return (_choices[-1] and hasattr(torch.ops.mkldnn, "_linear_pointwise")) if _choices else is_faster()
+
+
+@contextmanager
+def using_onednn(choice: bool) -> Iterator[None]:
+    """Take oneDNN, or MKL, within the block, in all threads."""
+    _choices.append(choice)
+    try:
+        yield
+    finally:
+        _choices.pop()
 
 
 def can_use_onednn(*tensors: Tensor | None) -> bool:

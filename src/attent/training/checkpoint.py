@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -76,7 +77,7 @@ class TrainingState(BaseModel, extra="forbid"):
     torch: str = str(torch.__version__)
     processes: int = 1
     sharded: bool = False
-    machine: MachineRow = ROWS["amx"]
+    machine: MachineRow = replace(ROWS["amx"], onednn=False)
     processor: str = ""
 
 

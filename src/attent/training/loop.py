@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
 import torch
@@ -20,6 +20,7 @@ from attent.devices import described
 from attent.errors import AttentError
 from attent.models.model import Model
 from attent.ops.eligibility import processor_class
+from attent.ops.onednn import prefers_onednn
 from attent.runs.folder import MODEL
 from attent.runs.weights import fill, tensors_of
 from attent.training.autotune import ComputeConfig, Precision, autotune, candidates
@@ -178,7 +179,7 @@ class Training:
             device=self.device.type,
             processes=processes.world_size,
             sharded=processes.sharded,
-            machine=MachineRow(**processes.from_rank0(lambda: asdict(current_row()))),
+            machine=MachineRow(**processes.from_rank0(lambda: asdict(replace(current_row(), onednn=prefers_onednn())))),
             processor=processor_class(),
         )
         if state is None:

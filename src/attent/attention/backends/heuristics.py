@@ -10,7 +10,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from attent.ops.eligibility import processor_class
+from attent.ops.onednn import using_onednn
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class MachineRow:
         bfloat16_gradients: in bfloat16, with gradients.
         table: with a bias, or a mask whose visible keys are no ranges, which take a table of all pairs; the lower of both limits holds.
         table_gradients: the same with gradients.
+        onednn: whether float32 products in training take oneDNN; as the processor prefers if None.
     """
 
     name: str
@@ -43,6 +45,7 @@ class MachineRow:
     bfloat16_gradients: int | None = None
     table: int | None = 1024
     table_gradients: int | None = 1024
+    onednn: bool | None = None
 
     def dense_keys(self, dtype: torch.dtype, *, with_gradients: bool, with_table: bool) -> int | None:
         """Return the largest number of keys for which dense attention is faster than PyTorch's; None for any number."""
@@ -83,7 +86,8 @@ def using_row(row: MachineRow) -> Iterator[None]:
     """Decide by this row within the block, in all threads."""
     _rows_in_use.append(row)
     try:
-        yield
+        with nullcontext() if row.onednn is None else using_onednn(row.onednn):
+            yield
     finally:
         _rows_in_use.remove(row)
 
