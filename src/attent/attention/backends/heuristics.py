@@ -64,7 +64,7 @@ ROWS = {
         # Heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256 in float32 and 36 against 44 for all pairs in bfloat16, 32
         # each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in float32, and in bfloat16 PyTorch from 64 keys on.
         MachineRow("amx", "Intel Xeon with AMX, 2 cores, torch 2.13", 1024, 256, 0, 256),
-        # 2.2 to 3.6 times as fast in float32 from 512 to 8,192 keys, 1.6 to 4 times in bfloat16; with a table level at 1,024 keys.
+        # 2.2 to 3.6 times as fast in float32 from 512 to 8,192 keys, 2.9 to 5.4 times in bfloat16; with a table level at 1,024 keys.
         MachineRow("avx512", "AMD EPYC (Zen 5), 2 cores, torch 2.13"),
         # 1 to 1.18 times as fast in float32 from 128 to 4,096 keys, 1.2 to 5.6 times in bfloat16
         MachineRow("avx2", "AMD EPYC (Zen 5) held to AVX2, 2 cores, torch 2.13"),
