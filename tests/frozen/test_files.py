@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+# Keys that checkpoints have had since.
+ADDED = ("machine", "processor")
 ALL = ("dates", "pairs", "bahdanau", "luong", "none", "blanks", "texts", "vectors", "pictures", "unfinished")
 
 
@@ -38,7 +40,8 @@ def test_a_new_run_has_the_files_of_an_old_one(attent, golden, here: Path, tmp_p
     golden.check(f"{name}: files", files)
     for file in files:
         if file.endswith(".json"):
-            golden.check(f"{name}: keys of {file}", keys_in(json.loads((run / file).read_text(encoding="utf-8"))))
+            keys = keys_in(json.loads((run / file).read_text(encoding="utf-8")))
+            golden.check(f"{name}: keys of {file}", [key for key in keys if key.split(".")[0] not in ADDED])
         elif file.endswith(".jsonl"):
             records = [json.loads(line) for line in (run / file).read_text(encoding="utf-8").splitlines()]
             golden.check(f"{name}: keys of {file}", sorted({key for record in records for key in keys_in(record)}))

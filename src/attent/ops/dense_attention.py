@@ -19,6 +19,8 @@ from attent.ops.dropout import WORD, threshold
 from attent.ops.eligibility import can_run_native
 
 DTYPES = (torch.float32, torch.bfloat16)
+# Gradients of rows whose largest score is beyond this are not the kernel's.
+LARGE_SCORE = 64.0
 
 
 def is_compiled() -> bool:
@@ -117,6 +119,8 @@ class _DenseAttention(torch.autograd.Function):
     @staticmethod
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        if needs_double_backward(gradient):
+        maxima = ctx.saved_tensors[4][0]
+        # Plain steps too where scores are large: the kernel takes Σ w·dw from the context, whose rounding large keys would multiply.
+        if needs_double_backward(gradient) or bool(((maxima.abs() > LARGE_SCORE) & maxima.isfinite()).any()):
             return *double_backward(ctx.attention.reference, ctx.saved_tensors[:3], gradient), None
         return *ctx.attention.backward(*ctx.saved_tensors, gradient), None

@@ -316,3 +316,12 @@ def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> N
     alone = [tensors[0][:1, :, 120:121], *(tensor[:1] for tensor in tensors[1:])]
     arguments.update(lengths=torch.tensor([590]), query_start=400)
     assert torch.equal(attend(*alone, **arguments), whole[:1, :, 120:121])
+
+
+@pytest.mark.needs_native
+def test_gradients_of_large_scores_are_the_formulas() -> None:
+    tensors = [tensor.detach().mul(300).requires_grad_() if number < 2 else tensor for number, tensor in enumerate(given(3, 24, 24))]
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    three = [outcome(some, name, mask="causal") for some, name in ((tensors, "short"), (tensors, "formula"), (exact, "formula"))]
+    for found, plain, right in zip(*three, strict=True):
+        assert (found - right).abs().max() <= 3 * (plain - right).abs().max() + 1e-6
