@@ -119,8 +119,10 @@ class _DenseAttention(torch.autograd.Function):
     @staticmethod
     @no_autocast
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        maxima = ctx.saved_tensors[4][0]
+        # read once, as activation checkpoints demand
+        query, key, value, context, statistics = ctx.saved_tensors
+        maxima = statistics[0]
         # Plain steps too where scores are large: the kernel takes Σ w·dw from the context, whose rounding large keys would multiply.
         if needs_double_backward(gradient) or bool(((maxima.abs() > LARGE_SCORE) & maxima.isfinite()).any()):
-            return *double_backward(ctx.attention.reference, ctx.saved_tensors[:3], gradient), None
-        return *ctx.attention.backward(*ctx.saved_tensors, gradient), None
+            return *double_backward(ctx.attention.reference, (query, key, value), gradient), None
+        return *ctx.attention.backward(query, key, value, context, statistics, gradient), None
