@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.nn import functional as F
@@ -56,13 +56,13 @@ def calibrate(*, keys: Sequence[int] = KEYS, seconds: float = 0.5, say: Callable
     return Report("Dense attention beside PyTorch's", machine_info(), tables, [note])
 
 
-def cost(row: MachineRow, timings: Sequence[Mapping[str, object]]) -> float:
+def cost(row: MachineRow, timings: Sequence[Row]) -> float:
     """Return the mean factor by which a row's choices are slower than the faster side; 1 if each is the faster one."""
     factors: list[float] = []
     for timing in timings:
-        dense, pytorch, length = float(str(timing["dense"])), float(str(timing["pytorch"])), int(str(timing["keys"]))
-        limit = row.dense_keys(DTYPES[str(timing["dtype"])], with_gradients=timing["measured"] == "gradients", with_table=False)
-        factors.append((dense if limit is None or length <= limit else pytorch) / min(dense, pytorch))
+        limit = row.dense_keys(DTYPES[timing["dtype"]], with_gradients=timing["measured"] == "gradients", with_table=False)
+        side = "dense" if limit is None or timing["keys"] <= limit else "pytorch"
+        factors.append(timing[side] / min(timing["dense"], timing["pytorch"]))
     return sum(factors) / len(factors)
 
 

@@ -89,7 +89,7 @@ def using_row(row: MachineRow) -> Iterator[None]:
         with nullcontext() if row.onednn is None else using_onednn(row.onednn):
             yield
     finally:
-        _rows_in_use.remove(row)
+        _rows_in_use.pop()
 
 
 def calibration_file() -> Path:
