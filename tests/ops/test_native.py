@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -56,3 +58,13 @@ def test_no_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "library", Full)
     with pytest.raises(MemoryError, match="no memory left"):
         native.run("attent_dropout_mask", (torch.zeros(1),), 1)
+
+
+@pytest.mark.slow
+def test_the_library_computes_the_same_for_arm() -> None:
+    if not (shutil.which("aarch64-linux-gnu-g++") and shutil.which("qemu-aarch64-static")):
+        pytest.skip("needs g++-aarch64-linux-gnu and qemu-user-static")
+    script = Path(__file__).parents[2] / "scripts" / "arm"
+    process = subprocess.run([script, "aarch64"], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert process.stdout.endswith("\n0 wrong\n")

@@ -192,9 +192,13 @@ def test_mismatched_widths_fail_as_in_pytorch() -> None:
         linear(torch.randn(5, 4), torch.randn(3, 6), None)
 
 
-@pytest.mark.parametrize(("processor", "prefers"), [("AuthenticAMD", True), ("GenuineIntel", False)])
-def test_the_choice_follows_the_processor(processor: str, prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("processor", "capability", "prefers"),
+    [("AuthenticAMD", "AVX512", True), ("AuthenticAMD", "AVX2", False), ("GenuineIntel", "AVX512", False)],
+)
+def test_the_choice_follows_the_processor(processor: str, capability: str, prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr(Path, "read_text", lambda path, encoding: f"vendor_id\t: {processor}\n")
     assert is_faster.__wrapped__() == prefers

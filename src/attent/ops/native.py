@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,8 +25,8 @@ SIGNATURES = {
     "attent_transformer_step": [POINTER] * 12 + [INTEGER] * 16 + [NUMBER] * 3,
     "attent_beam_topk": [POINTER] * 4 + [INTEGER] * 8,
     "attent_dropout": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
-    "attent_dense_attention_context": [POINTER] * 9 + [WORD] * 2 + [NUMBER] * 2,
-    "attent_dense_attention_gradients": [POINTER] * 13 + [WORD] * 2 + [NUMBER] * 2,
+    "attent_dense_attention_context": [POINTER] * 10 + [WORD] * 2 + [NUMBER] * 3,
+    "attent_dense_attention_gradients": [POINTER] * 16 + [WORD] * 2 + [NUMBER] * 3,
     "attent_linear_cross_entropy": [POINTER] * 5 + [INTEGER] * 4 + [NUMBER],
     "attent_linear_cross_entropy_amx": [POINTER] * 8 + [INTEGER] * 4 + [NUMBER] * 2,
     "attent_linear": [POINTER] * 10 + [INTEGER] * 6,
@@ -82,17 +83,23 @@ def gomp_parallel() -> int | None:
     return None
 
 
-def run(name: str, tensors: tuple[Tensor | None, ...], *numbers: float) -> None:
+def _address(numbers: Tensor | array[int] | None) -> int | None:
+    if numbers is None:
+        return None
+    return numbers.data_ptr() if isinstance(numbers, Tensor) else numbers.buffer_info()[0]
+
+
+def run(name: str, tensors: tuple[Tensor | array[int] | None, ...], *numbers: float) -> None:
     """Call a function of the library, which must be there, on as many threads as torch uses.
 
     Args:
         name: the function.
-        tensors: contiguous, on the CPU; None for those that the function does without.
+        tensors: contiguous, on the CPU, or arrays of 64-bit integers; None for those that the function does without.
         numbers: the sizes and further numbers.
 
     Raises:
         MemoryError: the library ran out of memory.
     """
-    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+    pointers = [_address(tensor) for tensor in tensors]
     if getattr(library(), name)(*pointers, *numbers, torch.get_num_threads(), gomp_parallel(), simd_level()):
         raise MemoryError("no memory left for the extension's threads")

@@ -1,6 +1,6 @@
-"""Float32 products by oneDNN, which PyTorch carries beside MKL: about twice as fast where MKL does not know the processor.
+"""Float32 products by oneDNN, which PyTorch carries beside MKL: about twice as fast where MKL leaves AVX-512 unused.
 
-The last bits of a row depend on how many rows there are; so training alone computes with it.
+The last bits of a row depend on how many rows there are; so training alone computes with it, and `F.linear` of models that ask.
 """
 
 from __future__ import annotations
@@ -20,14 +20,21 @@ from torch.nn import functional as F
 from attent.ops.autograd import double_backward, needs_double_backward
 from attent.ops.eligibility import can_run_custom_function
 
+# Products of fewer multiplications take some 10 µs, as long as a kernel in Python takes to be called.
+MULTIPLICATIONS = 2**20
 # The choices of `using_onednn`, the last of which counts.
 _choices: list[bool] = []
 
 
 @cache
 def is_faster() -> bool:
-    """Return whether oneDNN is here the faster library: on AMD's processors, for a PyTorch that multiplies by MKL."""
+    """Return whether oneDNN is here the faster library: on AMD's processors with AVX-512, for a PyTorch that multiplies by MKL.
+
+    With AVX2 alone MKL is as fast, or up to 1.7 times (benchmarks/results/training.md).
+    """
     if not torch.backends.mkl.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    if not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
         return False
     processor = Path("/proc/cpuinfo").read_text(encoding="utf-8") if sys.platform == "linux" else platform.processor()
     return "AuthenticAMD" in processor
@@ -83,6 +90,23 @@ def mm(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
         return torch.mm(left, right, out=out)
     product = multiply(left, right.T)
     return product if out is None else out.copy_(product)
+
+
+def can_serve(left: Tensor, right: Tensor, bias: Tensor | None = None) -> bool:
+    """Return whether oneDNN takes the product of two matrices in the place of PyTorch's own kernel, and the product repays the call."""
+    if left.dim() != 2 or right.dim() != 2 or left.shape[1] != right.shape[0] or left.numel() * right.shape[1] < MULTIPLICATIONS:
+        return False
+    if bias is not None and bias.shape != right.shape[1:]:
+        return False
+    return prefers_onednn() and torch.backends.mkldnn.enabled and all(tensor is None or _is_plain(tensor) for tensor in (left, right, bias))
+
+
+def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return the product of two matrices, plus a bias of its columns, contiguous, where `can_serve`."""
+    if bias is None and left.T.is_contiguous() and not left.is_contiguous():
+        # the gradient of a weight, dyᵀ x
+        return weight_gradient(left.T, right).contiguous()
+    return multiply(left, right.T, bias)
 
 
 def weight_gradient(doutput: Tensor, features: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 
-class _IndexByTensors(TorchFunctionMode):
+class IndexByTensors(TorchFunctionMode):
     """Have tensor[i, j] take indices that vmap has batched, which Python would read as numbers."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -42,5 +42,23 @@ def for_all_pairs(function: Callable[..., Tensor], batch: Tensor, head: Tensor, 
         indices = [None, None, None, None]
         indices[axis] = 0  # pyright: ignore[reportArgumentType, reportCallIssue]
         function = torch.vmap(function, in_dims=(*own, *indices))
-    with _IndexByTensors():
+    with IndexByTensors():
         return function(*scores, batch, head, query, key)
+
+
+def for_all_offsets(function: Callable[..., Tensor], heads: Tensor, offsets: Tensor, score: Tensor) -> Tensor:
+    """Return a function's results for one score and pairs whose key stands so many places after the query, (H|1, offsets).
+
+    Args:
+        function: takes the score of a pair, and its indices in the batch, of the head, the query and the key.
+        heads: (H,) indices; the function's results have one row if it does not look at the head.
+        offsets: whole numbers.
+        score: one number.
+    """
+    query, key = (-offsets).clamp(min=0), offsets.clamp(min=0)
+    function = torch.vmap(function, in_dims=(None, None, None, 0, 0))
+    function = torch.vmap(function, in_dims=(None, None, 0, None, None))
+    with IndexByTensors():
+        result = function(score, heads.new_zeros(()), heads, query, key)
+    # an axis that the function does not look at is expanded
+    return result if result.stride(0) else result[:1]

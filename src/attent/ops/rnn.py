@@ -5,6 +5,7 @@ Between the matrix products of a step, the library computes all that a cell does
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from attent.ops import native
-from attent.ops.eligibility import can_run_native
+from attent.ops.eligibility import autocast_dtype, can_run_native, without_autocast
 from attent.ops.linear import linear
 from attent.ops.onednn import mm
 
@@ -86,8 +87,20 @@ def all_steps(network: nn.GRU | nn.LSTM, inputs: Tensor, hidden: Tensor, cell: T
     if cell is None:
         outputs, last = network(inputs, first)
         return outputs, last[0], None
-    outputs, (last, last_cell) = network(inputs, (first, cell[None].contiguous()))
+    first_cell = cell[None].contiguous()
+    if inputs.device.type == "cpu" and autocast_dtype(inputs) == torch.bfloat16 and not _has_bfloat16_lstm():
+        inputs, first, first_cell = inputs.float(), first.float(), first_cell.float()
+        with without_autocast(inputs.device):
+            outputs, (last, last_cell) = network(inputs, (first, first_cell))
+    else:
+        outputs, (last, last_cell) = network(inputs, (first, first_cell))
     return outputs, last[0], last_cell[0]
+
+
+@cache
+def _has_bfloat16_lstm() -> bool:
+    """Return whether oneDNN, which runs PyTorch's LSTM on a CPU, has one in bfloat16 here; it needs AVX-512."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def forward_fused(

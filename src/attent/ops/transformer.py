@@ -162,6 +162,24 @@ def start(
     return IncrementalState(0, buffer, rows[:, :0], keys_values, rows, lengths, stack)
 
 
+def start_without_memory(weight: Tensor, pack: Callable[[], PackedStack], rows: int, reference: Callable[[], S]) -> IncrementalState | S:
+    """Return the state before the first token of a decoder that attends to no source.
+
+    Args:
+        weight: one of the decoder's; the library takes float32 on a CPU, in inference mode.
+        pack: packs the decoder, if the library computes.
+        rows: the number of texts.
+        reference: starts the modules.
+    """
+    if not rows or not can_run_native(weight, in_inference=True):
+        return reference()
+    stack = pack()
+    _, _, groups, head, _, layers, *_ = stack.sizes
+    memory = weight.new_empty(layers, 0, 0, 2 * groups * head)
+    memory_rows = torch.zeros(rows, 1, dtype=torch.int64, device=weight.device)
+    return IncrementalState(0, KVBuffer(memory), memory_rows[:, :0], memory, memory_rows, memory_rows[:, 0], stack)
+
+
 def memory_keys_values(stack: PackedStack, features: Tensor) -> Tensor:
     """Return every layer's keys and values of the memory (B, Tk, E), (L, B, Tk, 2·G·D)."""
     features = features.contiguous()

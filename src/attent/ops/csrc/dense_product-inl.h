@@ -1,5 +1,12 @@
 // Products and transposes of a strip of queries. Included after simd.h, inside the namespace of one target.
 
+// Numbers that a 32-bit word holds.
+#ifdef PAIRS
+constexpr int64_t PACK = 2;
+#else
+constexpr int64_t PACK = 1;
+#endif
+
 // Queries of a strip: one register of them, or two.
 constexpr int64_t STRIP = 2 * LANES;
 
@@ -73,24 +80,25 @@ static inline void block(const float* weights, int64_t stride, const float* from
     }
 }
 
+// `block` for at most R rows.
+template <int R, int N, bool IS_ROW_MAJOR, bool HAS_SUM>
+static inline void block_of(int64_t rows, const float* weights, int64_t stride, const float* from, int64_t line, float* to,
+                            int64_t to_line, int64_t number) {
+  if constexpr (R > 1)
+    if (rows < R) return block_of<R - 1, N, IS_ROW_MAJOR, HAS_SUM>(rows, weights, stride, from, line, to, to_line, number);
+  block<R, N, IS_ROW_MAJOR, HAS_SUM>(weights, stride, from, line, to, to_line, number);
+}
+
 template <int N, bool IS_ROW_MAJOR, bool HAS_SUM>
 static inline void blocks(const float* weights, int64_t stride, const float* from, int64_t line, float* to, int64_t to_line, int64_t rows,
                           int64_t number) {
-  // as many sums as there are registers for
-  constexpr int R = LANES == 16 || N == 1 ? 8 : 4;
-  const int64_t row_step = IS_ROW_MAJOR ? stride : 1;
-  int64_t r = 0;
-  for (; r + R <= rows; r += R) block<R, N, IS_ROW_MAJOR, HAS_SUM>(weights + r * row_step, stride, from, line, to + r * to_line, to_line,
-                                                                   number);
-  if (R > 4 && r + 4 <= rows) {
-    block<4, N, IS_ROW_MAJOR, HAS_SUM>(weights + r * row_step, stride, from, line, to + r * to_line, to_line, number);
-    r += 4;
+  // As many sums as there are registers for, of 32 or 16, in blocks of equal height: short ones would wait for their sums.
+  constexpr int R = LANES == 16 || N == 1 ? 8 : 6;
+  for (int64_t left = (rows + R - 1) / R; left > 0; --left) {
+    const int64_t height = (rows + left - 1) / left;
+    block_of<R, N, IS_ROW_MAJOR, HAS_SUM>(height, weights, stride, from, line, to, to_line, number);
+    weights += height * (IS_ROW_MAJOR ? stride : 1), to += height * to_line, rows -= height;
   }
-  if (r + 2 <= rows) {
-    block<2, N, IS_ROW_MAJOR, HAS_SUM>(weights + r * row_step, stride, from, line, to + r * to_line, to_line, number);
-    r += 2;
-  }
-  if (r < rows) block<1, N, IS_ROW_MAJOR, HAS_SUM>(weights + r * row_step, stride, from, line, to + r * to_line, to_line, number);
 }
 
 // `blocks` for rows of any width.
@@ -100,4 +108,11 @@ static void product(const float* weights, int64_t stride, const float* from, int
   int64_t c = 0;
   for (; c + LANES < width; c += 2 * LANES) blocks<2, IS_ROW_MAJOR, HAS_SUM>(weights, stride, from + c, line, to + c, line, rows, number);
   if (c < width) blocks<1, IS_ROW_MAJOR, HAS_SUM>(weights, stride, from + c, line, to + c, line, rows, number);
+}
+
+// `product` by column-major weights of any number of keys, or pairs of them.
+static void product_of_keys(const float* weights, const float* from, int64_t line, int64_t width, float* to, int64_t rows, int64_t number) {
+  product<false, false>(weights, STRIP, from, line, width, to, rows, number < BLOCK ? number : BLOCK);
+  for (int64_t j = BLOCK; j < number; j += BLOCK)
+    product<false, true>(weights + j * STRIP, STRIP, from + j * line, line, width, to, rows, number - j < BLOCK ? number - j : BLOCK);
 }

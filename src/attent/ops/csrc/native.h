@@ -15,13 +15,13 @@
 
 // Compile the code up to END_TARGET for processors with these registers, whatever the rest is compiled for.
 #if defined(__clang__)
-#define FOR_AVX2 _Pragma("clang attribute push(__attribute__((target(\"avx2,fma\"))), apply_to = function)")
+#define FOR_AVX2 _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,f16c\"))), apply_to = function)")
 #define FOR_AVX512 _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,fma\"))), apply_to = function)")
 #define FOR_AVX512_BF16 \
   _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma\"))), apply_to = function)")
 #define END_TARGET _Pragma("clang attribute pop")
 #else
-#define FOR_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,fma\")")
+#define FOR_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,fma,f16c\")")
 #define FOR_AVX512 _Pragma("GCC push_options") _Pragma("GCC target(\"avx512f,avx512dq,avx512bw,avx512vl,fma\")")
 #define FOR_AVX512_BF16 \
   _Pragma("GCC push_options") _Pragma("GCC target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma\")")

@@ -205,6 +205,26 @@ static inline void prefetch(const float* from, int64_t numbers) {
   for (int64_t d = 0; d < numbers; d += 16) __builtin_prefetch(from + d);
 }
 
+// The attention of a task's rows to their sources, and its residual connection.
+static void attend_to_source(const Step& job, Block& block, Reader& reader, int64_t l, int64_t first) {
+  const Stack& stack = job.stack;
+  const int64_t keys = stack.heads * stack.head, cached = 2 * stack.groups * stack.head;
+  const Norm norm = reader.norm(stack.width);
+  const Product project_query = reader.product(stack.width, keys), project_context = reader.product(keys, stack.width);
+  multiply(project_query, sublayer_input(block, norm), block.number, block.padded_width, 0, keys, block.projected, block.padded_hidden);
+  for (int64_t i = 0; i < block.number; ++i) {
+    const int64_t b = first + i, length = job.lengths[b];
+    if (i + 1 < block.number && job.source_rows[b + 1] != job.source_rows[b])
+      prefetch(job.source + (l * job.sources + job.source_rows[b + 1]) * job.longest * cached, job.lengths[b + 1] * cached);
+    for (int64_t j = 0; j < length; ++j) block.offsets[j] = j * cached;
+    const float* source = job.source + (l * job.sources + job.source_rows[b]) * job.longest * cached;
+    decode_attention(block.heads(), block.projected + i * block.padded_hidden, source, block.offsets, length, block.weights,
+                     block.context + i * block.padded_heads);
+  }
+  multiply(project_context, block.context, block.number, block.padded_heads, 0, stack.width, block.output, block.padded_width);
+  add_residual(block, norm);
+}
+
 // Decode one token of a task's rows.
 static void step(const Step& job, int64_t task, float* scratch) {
   const Stack& stack = job.stack;
@@ -215,7 +235,7 @@ static void step(const Step& job, int64_t task, float* scratch) {
   const int64_t keys = stack.heads * stack.head, cached = 2 * stack.groups * stack.head;
   Reader reader{stack.weights};
   for (int64_t l = 0; l < stack.layers; ++l) {
-    Norm norm = reader.norm(stack.width);
+    const Norm norm = reader.norm(stack.width);
     const Product project = reader.product(stack.width, keys + cached), output = reader.product(keys, stack.width);
     multiply(project, sublayer_input(block, norm), number, block.padded_width, 0, project.columns, block.projected, block.padded_hidden);
     float* cache = job.cache + l * job.layer_stride;
@@ -234,20 +254,7 @@ static void step(const Step& job, int64_t task, float* scratch) {
     }
     multiply(output, block.context, number, block.padded_heads, 0, stack.width, block.output, block.padded_width);
     add_residual(block, norm);
-    norm = reader.norm(stack.width);
-    const Product project_query = reader.product(stack.width, keys), project_context = reader.product(keys, stack.width);
-    multiply(project_query, sublayer_input(block, norm), number, block.padded_width, 0, keys, block.projected, block.padded_hidden);
-    for (int64_t i = 0; i < number; ++i) {
-      const int64_t b = first + i, length = job.lengths[b];
-      if (i + 1 < number && job.source_rows[b + 1] != job.source_rows[b])
-        prefetch(job.source + (l * job.sources + job.source_rows[b + 1]) * job.longest * cached, job.lengths[b + 1] * cached);
-      for (int64_t j = 0; j < length; ++j) block.offsets[j] = j * cached;
-      const float* source = job.source + (l * job.sources + job.source_rows[b]) * job.longest * cached;
-      decode_attention(block.heads(), block.projected + i * block.padded_hidden, source, block.offsets, length, block.weights,
-                       block.context + i * block.padded_heads);
-    }
-    multiply(project_context, block.context, number, block.padded_heads, 0, stack.width, block.output, block.padded_width);
-    add_residual(block, norm);
+    if (job.sources) attend_to_source(job, block, reader, l, first);
     feed_forward(block, reader);
   }
   for (int64_t i = 0; i < number; ++i) write_output(block, reader, i, job.features + (first + i) * stack.width);

@@ -36,7 +36,7 @@ struct Encoding {
 };
 
 // Key j of row b lies in the cache's row rows[b · stride + j] at position j; the row's new key goes to row b at position `count`. The
-// source of row b is source_rows[b].
+// source of row b is source_rows[b]; a stack without sources has no attention to them.
 struct Step {
   Stack stack;
   Embedding embedding;
