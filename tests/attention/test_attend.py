@@ -23,7 +23,7 @@ QUERY, KEY, VALUE = (torch.randn(2, 3, *shape, generator=dice) for shape in ((5,
 DOT = [name for name in IMPLEMENTATIONS if name not in ("short", "tanh")]
 # of a type in which the extension's presence makes no difference
 EXACT_SIDES = QUERY.double(), KEY.double(), VALUE.double()
-SHORT = "it takes float32 and bfloat16, not torch.float64"
+SHORT = "it takes float32, bfloat16 and float16, not torch.float64"
 TANH = "score ScaledDot has no tanh form"
 SOFTMAX = "its normalizer is softmax, not Sparsemax"
 

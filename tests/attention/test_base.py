@@ -97,8 +97,16 @@ def test_a_normalizer_gives_hidden_pairs_and_blind_rows_nothing() -> None:
     assert Ratio()(torch.tensor([[1.0, 3.0]])).tolist() == [[0.25, 0.75]]
 
 
+def test_infinity_hides_pairs_from_a_normalizer() -> None:
+    scores, allowed = torch.tensor([[1.0, 2.0, 3.0], [4.0, 2.0, 5.0]]), torch.tensor([[True, False, True], [False, False, False]])
+    masked = scores.masked_fill(~allowed, -torch.inf)
+    for weights in (Ratio().of_masked(masked), Ratio().of_masked(masked, allowed)):
+        assert torch.equal(weights, Ratio()(scores, allowed))
+
+
 def test_no_keys_no_weights() -> None:
     assert Ratio()(torch.empty(2, 3, 0)).shape == (2, 3, 0)
+    assert Ratio().of_masked(torch.empty(2, 3, 0)).shape == (2, 3, 0)
 
 
 def test_masks_join() -> None:

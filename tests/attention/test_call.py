@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from attent.attention import attend, prepare
+from attent.attention import arguments, attend, prepare
 from attent.attention.base import And, LoweredSide, Normalizer
 from attent.attention.call import lower_key
 from attent.attention.masks import Causal, Padding
@@ -35,11 +35,18 @@ def test_every_tensor_gets_four_axes() -> None:
 
 
 def test_calls_of_names_alone_are_remembered_and_still_checked() -> None:
-    call = prepare(QUERY, KEY, VALUE, mask="causal").call
-    assert prepare(KEY[:, :, :5] * 2, KEY, VALUE, mask="causal").call is call
-    others: list[dict[str, Any]] = [{}, {"mask": Causal()}, {"mask": "causal", "query_start": 0}, {"mask": "causal", "soft_cap": 2.0}]
-    others += [{"mask": "causal", "score": "dot"}, {"mask": "causal", "lengths": torch.tensor([7, 7])}]
-    assert all(prepare(QUERY, KEY, VALUE, **more).call is not call for more in others)
+    def is_remembered(query: Tensor = QUERY, **more: Any) -> bool:
+        hits = arguments._cached_call.cache_info().hits
+        prepare(query, KEY, VALUE, **more)
+        return arguments._cached_call.cache_info().hits > hits
+
+    prepare(QUERY, KEY, VALUE, mask="causal")
+    assert is_remembered(KEY[:, :, :5] * 2, mask="causal")
+    others: list[dict[str, Any]] = [{"mask": Causal()}, {"mask": "causal", "query_start": 0}, {"mask": "causal", "soft_cap": 2.0}]
+    others += [{"mask": "causal", "score": Dot()}, {"mask": "causal", "lengths": torch.tensor([7, 7])}]
+    assert not any(is_remembered(**more) for more in others)
+    assert prepare(QUERY, KEY, VALUE).call.mask is None
+    assert isinstance(prepare(QUERY, KEY, VALUE, mask="causal", score="dot").call.score, Dot)
     assert prepare(QUERY.double(), KEY.double(), VALUE.double(), mask="causal").call.dtype == torch.float64
     assert prepare(QUERY[:, 0], KEY[:, 0], VALUE[:, 0]).call.axes == 3
     assert prepare(QUERY[:, :1], KEY[:, :1], VALUE[:, :1]).call.axes == 4

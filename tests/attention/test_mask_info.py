@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from attent.attention import attend, explain, mask_info, prepare
+from attent.attention.backends import block_sparse, row_tiles, select
+from attent.attention.base import KeyRange, Mask, Pairs
 from attent.attention.mask_info import additive_mask
-from attent.attention.masks import Causal, Padding, PerHead, Prefix, Window
+from attent.attention.masks import Causal, Documents, Padding, PerHead, Prefix, Window
+from attent.ops.eligibility import can_run_native
 
 QUERY, KEY, VALUE = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 7, 4), torch.zeros(2, 3, 7, 11)
 
@@ -49,6 +57,81 @@ def test_what_all_queries_see_of_a_long_sequence_is_not_asked_pair_by_pair(monke
     monkeypatch.setattr(Causal, "allowed", None)
     sequence = torch.zeros(10007, 2)
     assert mask_info.visible_keys_of(prepare(sequence, sequence, sequence, mask=Causal() & Window(3, 0)).call).all()
+
+
+LENGTHS = torch.tensor([7, 3])
+MASKS = {
+    "causal": Causal(),
+    "padding": Padding(LENGTHS),
+    "window": Window(2, 0),
+    "and": Causal() & Padding(LENGTHS),
+    "or": Window(1, 0) | Prefix(2),
+    "documents": Documents(torch.tensor([[0, 0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 1, 1, -1]])),
+}
+
+
+def count_key_ranges(monkeypatch: pytest.MonkeyPatch, mask: Mask) -> list[int]:
+    """Count how often this mask, and no part of it, is asked for its range; its class stays, on which backends depend."""
+    asked, key_range = [0], type(mask).key_range
+
+    def counting(self: Mask, pairs: Pairs) -> KeyRange | None:
+        asked[0] += self is mask
+        return key_range(self, pairs)
+
+    monkeypatch.setattr(type(mask), "key_range", counting)
+    return asked
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("path", ["dense", "sdpa", "block_sparse", "tiled", "varlen", "auto"])
+def test_a_mask_is_asked_for_its_range_once_a_call(monkeypatch: pytest.MonkeyPatch, name: str, path: str) -> None:
+    """One call is the plan, the context, its gradients and a row of its map."""
+    if path == "dense" and not can_run_native():
+        pytest.skip("dense attention needs the compiled library")
+    mask, bands = MASKS[name], path not in ("dense", "sdpa")
+    for module, limit, number in ((block_sparse, "ROWS", 1), (select, "MANY", 1), (select, "SPARSE", 2.0)):
+        monkeypatch.setattr(module, limit, number if bands else sys.maxsize)
+    monkeypatch.setattr(block_sparse, "LEAST", 1)
+    monkeypatch.setattr(row_tiles, "TILE", 64)
+    padding = 1 if path == "varlen" else sys.maxsize
+    monkeypatch.setattr(select, "VARLEN_PADDING", {"dot": padding, "tanh": padding})
+    asked = count_key_ranges(monkeypatch, mask)
+    tensors = [torch.randn(2, 3, length, 5, requires_grad=True) for length in (5, 7, 7)]
+    options: dict[str, Any] = {"mask": mask, "implementation": {"block_sparse": "sdpa", "varlen": "sdpa"}.get(path, path)}
+
+    variant = explain(*tensors, **options).variant
+    assert asked[0] <= 1
+    if path in ("block_sparse", "varlen"):
+        is_split = path == "varlen" and name in ("padding", "and", "documents")
+        assert variant == ("varlen" if is_split else "block_sparse")
+
+    asked[0] = 0
+    context, weights = attend(*tensors, **options, return_map=True)
+    context.sum().backward()
+    assert weights[0, 0, 3].shape == (7,)
+    # PyTorch's takes a table of all pairs; each sequence alone is a call of its own, where the padding is asked what is left of it
+    assert asked[0] == (0 if path == "sdpa" else 1 + 2 if variant == "varlen" and name == "padding" else 1)
+
+
+@pytest.mark.parametrize("first", ["inference", "fake"])
+def test_a_range_is_not_kept_from_one_call_to_the_next(first: str) -> None:
+    """The calls of names are remembered, but tensors of one mode are of no use in another."""
+    tensors = [torch.randn(2, 3, length, 5, requires_grad=True) for length in (11, 13, 13)]
+    with torch.inference_mode() if first == "inference" else FakeTensorMode(allow_non_fake_inputs=True):
+        call = prepare(*tensors, mask="causal").call
+        assert call.key_range is call.key_range
+    again = prepare(*tensors, mask="causal").call
+    assert again == call
+    assert type(again.key_range.begin) is torch.Tensor
+    assert not again.key_range.begin.is_inference()
+
+
+def test_another_mask_or_start_has_a_range_of_its_own() -> None:
+    call = prepare(QUERY, KEY, VALUE, mask=Causal(), query_start=0).call
+    assert call.key_range.end.flatten().tolist() == [1, 2, 3, 4, 5]
+    assert replace(call, start=1).key_range.end.flatten().tolist() == [2, 3, 4, 5, 6]
+    assert replace(call, mask=Window(0, 0)).key_range.begin.flatten().tolist() == [0, 1, 2, 3, 4]
+    assert replace(call, mask=None).key_range is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

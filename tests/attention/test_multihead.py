@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attent.attention import attend
+from attent.attention.capture.watch import watch
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.positions import Alibi
 from attent.attention.scores import SCORES
@@ -167,8 +168,31 @@ def test_features_that_do_not_fit_are_said() -> None:
     attention = MultiHeadAttention(6, 3, memory_width=5)
     with pytest.raises(ShapeError, match=r"^features must be \(B, T, 5\), got \(2, 7, 6\)$"):
         attention(torch.randn(2, 7, 6))
-    with pytest.raises(ShapeError, match=r"^features must be \(B, T, 6\), got \(7, 6\)$"):
+    with pytest.raises(ShapeError, match=r"^features of a single sequence must be \(T, E\), as the query's are, got \(2, 7, 5\)$"):
         attention(torch.randn(7, 6), torch.randn(2, 7, 5))
+    with pytest.raises(ShapeError, match=r"^features must be \(B, T, 5\), got \(7, 5\)$"):
+        attention(torch.randn(2, 7, 6), torch.randn(7, 5))
+
+
+@pytest.mark.parametrize("mask", [None, "causal", torch.rand(7, 7) < 0.7])
+def test_a_single_sequence_needs_no_batch_axis_as_in_pytorch(mask: str | Tensor | None) -> None:
+    original = nn.MultiheadAttention(6, 3, batch_first=True).eval()
+    attention, features = MultiHeadAttention.from_torch(original), torch.randn(7, 6)
+    result = attention(features, mask=mask)
+    assert torch.equal(result, attention(features[None], mask=mask)[0])
+    if mask is None:
+        torch.testing.assert_close(result, original(features, features, features)[0])
+
+
+def test_a_single_sequence_attends_to_a_memory_and_is_watched_as_a_batch_of_one() -> None:
+    attention = MultiHeadAttention(6, 3, memory_width=5, value_memory_width=2, output=None, value_head_width=4)
+    query, memory, value_memory = torch.randn(7, 6), torch.randn(11, 5), torch.randn(11, 2)
+    with watch(attention) as maps:
+        result = attention(query, memory, value_memory, lengths=torch.tensor([9]))
+    assert maps[""].shape == (1, 3, 7, 11)
+    batch = attention(query[None], memory[None], value_memory[None], lengths=torch.tensor([9]))
+    assert result.shape == (7, 12)
+    assert torch.equal(result, batch[0])
 
 
 def test_dropout_is_drawn_anew_in_training_and_off_in_eval() -> None:

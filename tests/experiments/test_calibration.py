@@ -9,7 +9,7 @@ from attent.attention.backends import heuristics
 from attent.attention.backends.heuristics import ROWS, MachineRow
 from attent.errors import ImplementationError
 from attent.experiments import calibration
-from attent.experiments.calibration import calibrate, cost
+from attent.experiments.calibration import calibrate, cheapest, cost
 
 
 def timing(keys: int, dense: float, pytorch: float, measured: str = "forward", dtype: str = "float32") -> dict[str, object]:
@@ -23,6 +23,13 @@ def test_the_cost_of_a_row_by_hand() -> None:
     assert cost(MachineRow("split", "", float32=10), timings) == pytest.approx(1.0)
     # PyTorch for all: 2, 1 and 4 times
     assert cost(MachineRow("none", "", 0, 0, 0, 0), timings) == pytest.approx(7 / 3)
+
+
+def test_the_processors_own_row_wins_within_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "processor_class", lambda: "avx2")
+    assert cheapest({"avx512": 1.0, "avx2": 1.0, "amx": 1.3}) == "avx2"
+    assert cheapest({"avx512": 1.0, "avx2": 1.019}) == "avx2"
+    assert cheapest({"avx512": 1.0, "avx2": 1.021}) == "avx512"
 
 
 @pytest.mark.needs_native

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -61,7 +62,10 @@ def prepare(
     has_options = lowered or not (bias is soft_cap is position is query_start is lengths is weighting is seed is None and dropout == 0.0)
     # torch.compile does not trace through an lru_cache
     if not has_options and _are_names(score, normalizer, mask) and not torch.compiler.is_compiling():
-        return Prepared(_with_score_for_inputs(_cached_call(*required), query, features), query, LoweredSide(features), value)
+        call = _cached_call(*required)
+        # a remembered call would keep the key range from one call to the next, where it may be an inference or a fake tensor
+        call = call if call.mask is None else copy(call)
+        return Prepared(_with_score_for_inputs(call, query, features), query, LoweredSide(features), value)
     position = choices.position(position)
     call = _build_call(
         *required, lowered=lowered, bias=bias, soft_cap=soft_cap, position=position,
@@ -135,7 +139,7 @@ def _build_call(
         mask=_build_mask(mask, lengths, axes, full),
         bias=None if bias is None else _bias_with_four_axes(bias, axes, full),
         soft_cap=soft_cap,
-        position=position if position is not None and position.biases else None,
+        position=position.with_heads(heads) if position is not None and position.biases else None,
         start=first_query_position(query_start, lengths, batch, queries, keys),
         dropout=dropout,
         seed=seed,

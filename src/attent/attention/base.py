@@ -6,7 +6,7 @@ key fit this query), a mask (may this query see this key), and a normalizer (sco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -31,8 +31,7 @@ class LoweredSide(NamedTuple):
 
     def map(self, function: Callable[[Tensor], Tensor]) -> LoweredSide:
         """Apply a function to each tensor."""
-        bias, center = (None if part is None else function(part) for part in (self.bias, self.center))
-        return LoweredSide(function(self.features), bias, center)
+        return LoweredSide(function(self.features), *(None if part is None else function(part) for part in (self.bias, self.center)))
 
 
 Side = LoweredSide  # the former name
@@ -93,6 +92,10 @@ class Score(FormerNames, nn.Module):
         """Compute every intermediate by name, the scores last."""
         return {"scores": self(query, key)}
 
+    def symbols(self) -> dict[str, Tensor]:
+        """Return the parameters by their symbols in the equation, as it multiplies them; first an axis of heads where `heads` is set."""
+        return dict(self.named_parameters())
+
     def center(self, key: Tensor, visible: Tensor | None = None) -> Tensor | None:
         """Return a point (B, H, 1, D) to subtract from both sides, so that the lowered form does not cancel digits.
 
@@ -152,10 +155,8 @@ class DotScore(Score):
         """Compute scale · q'·k' + biases, (B, H, Tq, Tk)."""
         scores, scale = query.features @ key.features.transpose(-2, -1), self.scale(query.features.shape[-1])
         scores = scores if scale == 1.0 else scores * scale
-        if query.bias is not None:
-            scores = scores + query.bias[..., :, None]
-        if key.bias is not None:
-            scores = scores + key.bias[..., None, :]
+        for bias, axis in ((query.bias, -1), (key.bias, -2)):
+            scores = scores if bias is None else scores + bias.unsqueeze(axis)
         return scores
 
 
@@ -199,13 +200,14 @@ class Normalizer(FormerNames):
 
         Hidden scores become the lowest finite number rather than −∞: a fully masked row stays finite, its weights are set to zero.
         """
-        if not scores.shape[-1]:
-            return scores
-        if allowed is None:
-            return self.normalize(scores)
+        if allowed is None or not scores.shape[-1]:
+            return self.normalize(scores) if scores.shape[-1] else scores
         hidden = ~allowed
-        weights = self.normalize(scores.masked_fill(hidden, torch.finfo(scores.dtype).min))
-        return weights.masked_fill(hidden, 0.0)
+        return self.normalize(scores.masked_fill(hidden, torch.finfo(scores.dtype).min)).masked_fill(hidden, 0.0)
+
+    def of_masked(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """Return the weights of scores in which −∞ hides a pair; `allowed` tells the same, where it is known."""
+        return self(scores, scores != -torch.inf if allowed is None else allowed)
 
 
 Normaliser = Normalizer  # the former spelling
@@ -249,8 +251,7 @@ class Mask(FormerNames):
         """Return each query's range of keys, given pairs with every key; None if only `allowed` can tell."""
         # a mask written before key_range gives the first and the last key by `span` (all between are visible) or `reach`
         for name in ("span", "reach"):
-            ends = getattr(self, name, lambda pairs: None)(pairs)
-            if ends is not None:
+            if (ends := getattr(self, name, lambda pairs: None)(pairs)) is not None:
                 return KeyRange(ends[0], ends[1] + 1, name == "span")
         return None
 
@@ -275,17 +276,11 @@ class Mask(FormerNames):
         return Or(self, other)
 
     def draw(self, queries: int = 8, keys: int | None = None, *, head: int = 0, sequence: int = 0, heads: int = 1) -> str:
-        """Draw the mask as text, a line per query and a mark per key: ■ may attend, · may not.
+        """Draw the mask of a head and a sequence as text, a line per query and a mark per key: ■ may attend, · may not.
 
-        Args:
-            queries: the number of queries; the last is at the last key's position.
-            keys: the number of keys; as many as queries if not given.
-            head: the head to draw, from 0.
-            sequence: the sequence of the batch to draw, from 0.
-            heads: the number of heads.
+        There are as many keys as queries unless given, and the last query is at the last key's position.
         """
-        keys = queries if keys is None else keys
-        index = torch.arange(queries)
+        keys, index = queries if keys is None else keys, torch.arange(queries)
         allowed = self.allowed(Pairs(index, torch.arange(keys), (index + keys - queries)[None], max(heads, head + 1)))
         allowed = allowed.expand(max(allowed.shape[0], sequence + 1), max(allowed.shape[1], head + 1), queries, keys)[sequence, head]
         return "\n".join("".join("■" if is_allowed else "·" for is_allowed in row) for row in allowed.tolist())
@@ -298,17 +293,15 @@ class Mask(FormerNames):
             return repr(self)
 
 
-def keys_visible_in_any(masks: Iterable[Mask], pairs: Pairs) -> Tensor | None:
+def keys_visible_in_any(masks: Sequence[Mask], pairs: Pairs) -> Tensor | None:
     """Return the keys that any of the masks shows, as `Mask.visible_keys`; a mask that cannot tell shows its whole range."""
-    masks = list(masks)
     visible = [mask.visible_keys(pairs) for mask in masks]
     if all(keys is None for keys in visible):
         return None
     total = torch.zeros_like(pairs.key_index, dtype=torch.bool)
     for mask, keys in zip(masks, visible, strict=True):
         if keys is None:
-            key_range = mask.key_range(pairs)
-            if key_range is None:
+            if (key_range := mask.key_range(pairs)) is None:
                 return None
             keys = (pairs.key_index >= key_range.begin.amin()) & (pairs.key_index < key_range.end.amax())
         total |= keys
@@ -338,8 +331,7 @@ class And(_Join):
         """Intersect the ranges; one of the two is enough, and then not exact."""
         left, right = self.left.key_range(pairs), self.right.key_range(pairs)
         if left is None or right is None:
-            known = left or right
-            return known and known._replace(exact=False)
+            return (single := left or right) and single._replace(exact=False)
         return KeyRange(torch.maximum(left.begin, right.begin), torch.minimum(left.end, right.end), left.exact and right.exact)
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
@@ -388,6 +380,10 @@ class Position(FormerNames, nn.Module):
         """Build the position from its name alone, for a module of so many heads."""
         return cls()
 
+    def with_heads(self, heads: int) -> Position:
+        """Return the position for a call of so many heads, where its bias depends on their number."""
+        return self
+
     def rotate(self, features: Tensor, positions: Tensor) -> Tensor:
         """Rotate queries or keys (B, H, T, D) by their positions (B|1, T)."""
         return features
@@ -395,6 +391,10 @@ class Position(FormerNames, nn.Module):
     def bias(self, pairs: Pairs) -> Tensor:
         """Return a term (B|1, H, Tq, Tk) added to the scores of this tile."""
         raise NotImplementedError
+
+    def bias_by_offset(self, offsets: Tensor) -> Tensor | None:
+        """Return the bias (H|1, n) of pairs whose key stands so many positions after the query, int64 (n,); None if more decides it."""
+        return None
 
     def check(self, heads: int, width: int) -> None:
         """Raise ShapeError if this position does not fit so many heads or such a width."""

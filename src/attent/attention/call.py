@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attent.attention.base import LoweredSide, Mask, Normalizer, Pairs, Position, Score, Weighting
+from attent.attention.base import KeyRange, LoweredSide, Mask, Normalizer, Pairs, Position, Score, Weighting
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,18 @@ class Call:
     def accumulation_dtype(self) -> torch.dtype:
         """The type in which scores are summed and normalised: float32 at least."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
+
+    @property
+    def key_range(self) -> KeyRange | None:
+        """The mask's range of keys of each query; None if there is no mask, or it knows no range.
+
+        The mask is asked once a call. `dataclasses.replace` makes another call, which asks anew.
+        """
+        # not functools.cached_property, whose lock in Python 3.11 no graph takes, and which all calls would share
+        known = vars(self)
+        if "_key_range" not in known:
+            known["_key_range"] = None if self.mask is None else self.mask.key_range(self.pairs())
+        return known["_key_range"]
 
     def pairs(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Pairs:
         """The pairs of some rows, or of all, with some keys in ascending order, or all."""

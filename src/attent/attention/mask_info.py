@@ -45,18 +45,17 @@ def key_bounds(call: Call, *, exact: bool = False) -> tuple[Tensor, Tensor] | No
 
     A fully masked query has (Tk, 0). None if the mask knows no range, or, with `exact`, if a range has gaps.
     """
-    key_range = None if call.mask is None else call.mask.key_range(call.pairs())
+    key_range = call.key_range
     if key_range is None or (exact and not key_range.exact):
         return None
-    begin, end = (bound.expand(-1, -1, call.queries, 1)[..., 0].clamp(0, call.keys) for bound in key_range[:2])
+    begin, end = (bound.clamp(0, call.keys).squeeze(-1).expand(-1, -1, call.queries) for bound in key_range[:2])
     is_empty = end <= begin
     return begin.masked_fill(is_empty, call.keys), end.masked_fill(is_empty, 0)
 
 
 def needs_table(call: Call) -> bool:
     """Return whether the mask hides keys that are no range for each query, so that only a table of all pairs describes it."""
-    key_range = None if call.mask is None else call.mask.key_range(call.pairs())
-    return call.mask is not None and (key_range is None or not key_range.exact)
+    return call.mask is not None and (call.key_range is None or not call.key_range.exact)
 
 
 def visible_keys_of(call: Call) -> Tensor | None:
@@ -75,7 +74,7 @@ def _visible_keys_by_mask(call: Call, mask: Mask) -> Tensor | None:
     if isinstance(mask, Or):
         left, right = _visible_keys_by_mask(call, mask.left), _visible_keys_by_mask(call, mask.right)
         return left | right if left is not None and right is not None else None
-    key_range = mask.key_range(call.pairs())
+    key_range = _key_range_of(call, mask)
     if key_range is None or not key_range.exact or not call.queries:
         return _visible_keys_by_pairs(call, mask.allowed)
     # count +1 where a range begins and −1 where it ends; a key is visible where the running sum is positive
@@ -101,14 +100,25 @@ def _visible_keys_by_pairs(call: Call, allowed: Callable[[Pairs], Tensor | None]
     return total
 
 
-def can_split_by_sequence(mask: Mask, pairs: Pairs) -> bool:
+def can_split_by_sequence(call: Call) -> bool:
     """Return whether each sequence of a batch can be masked alone without looking at every pair of the others."""
+    if call.mask is None or (call.key_range is not None and call.key_range.exact):
+        return True
+    return _can_split_mask(call, call.mask)
+
+
+def _can_split_mask(call: Call, mask: Mask) -> bool:
     if isinstance(mask, And):
-        return can_split_by_sequence(mask.left, pairs) and can_split_by_sequence(mask.right, pairs)
+        return _can_split_mask(call, mask.left) and _can_split_mask(call, mask.right)
     if type(mask).for_sequence is not Mask.for_sequence:
         return True
-    key_range = mask.key_range(pairs)
+    key_range = _key_range_of(call, mask)
     return key_range is not None and key_range.exact
+
+
+def _key_range_of(call: Call, mask: Mask) -> KeyRange | None:
+    """Return the range of the call's mask, or of one that it joins."""
+    return call.key_range if mask is call.mask else mask.key_range(call.pairs())
 
 
 def mask_for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
@@ -123,10 +133,10 @@ def mask_for_sequence(mask: Mask, sequence: int, pairs: Pairs) -> Mask | None:
     if key_range is not None and len(key_range.begin) == len(key_range.end) == 1:
         return mask
     alone = _OneSequence(mask, sequence)
-    key_range = alone.key_range(pairs)
     if key_range is None or not key_range.exact:
         return alone
-    return None if bool((key_range.begin <= 0).all() & (key_range.end >= len(pairs.key_index)).all()) else alone
+    begin, end = alone.part(key_range.begin), alone.part(key_range.end)
+    return None if bool((begin <= 0).all() & (end >= len(pairs.key_index)).all()) else alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +148,13 @@ class _OneSequence(Mask):
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """Return the sequence's part."""
-        return self._of(self.mask.allowed(pairs))
+        return self.part(self.mask.allowed(pairs))
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
         """Return the sequence's part."""
         key_range = self.mask.key_range(pairs)
-        return None if key_range is None else KeyRange(self._of(key_range.begin), self._of(key_range.end), key_range.exact)
+        return None if key_range is None else KeyRange(self.part(key_range.begin), self.part(key_range.end), key_range.exact)
 
-    def _of(self, tensor: Tensor) -> Tensor:
+    def part(self, tensor: Tensor) -> Tensor:
+        """Return the sequence's part of a tensor that may have but one sequence."""
         return tensor[self.sequence : self.sequence + 1] if len(tensor) > 1 else tensor

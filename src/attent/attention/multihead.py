@@ -139,17 +139,21 @@ class MultiHeadAttention(nn.Module):
         """Attend from a sequence to itself, or to a memory.
 
         Args:
-            query: (B, Tq, query_width).
-            memory: (B, Tk, memory_width); the query itself if not given.
-            value_memory: (B, Tk, value_memory_width), if values are projected from other features than keys.
+            query: (B, Tq, query_width), or of a single sequence (Tq, query_width).
+            memory: (B, Tk, memory_width), or (Tk, memory_width); the query itself if not given.
+            value_memory: (B, Tk, value_memory_width), or (Tk, value_memory_width), if values are projected from other features than keys.
             mask: as in attend.
             bias: as in attend.
             lengths: as in attend.
             query_start: as in attend; 0 if there is no memory.
 
         Returns:
-            (B, Tq, query_width), or as wide as `output` makes it.
+            (B, Tq, query_width), or as wide as `output` makes it; (Tq, …) of a single sequence.
         """
+        if query.dim() == 2:
+            memory, value_memory = (None if features is None else _as_batch(features) for features in (memory, value_memory))
+            merged = self(query[None], memory, value_memory, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
+            return merged.squeeze(0)
         if memory is None:
             # queries and keys are the same tokens, padding included: query i is at the position of key i, whatever the lengths
             query_start = 0 if query_start is None else query_start
@@ -240,3 +244,10 @@ class MultiHeadAttention(nn.Module):
         heads = [self.heads if projection is self.query_projection else self.key_value_heads for projection in projections]
         projected = zip(project(features, *projections), heads, strict=True)
         return tuple(merged.unflatten(-1, (count, -1)).transpose(1, 2) for merged, count in projected)
+
+
+def _as_batch(features: Tensor) -> Tensor:
+    """Return the features (T, E) of a single sequence as a batch of one."""
+    if features.dim() != 2:
+        raise ShapeError(f"features of a single sequence must be (T, E), as the query's are, got {tuple(features.shape)}")
+    return features[None]

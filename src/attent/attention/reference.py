@@ -102,12 +102,15 @@ def steps_to_weights(
         intermediates["biased"] = _last(intermediates) + bias
     if call.score_mod is not None:
         intermediates["modified"] = call.score_mod(_last(intermediates), pairs)
-        # −∞ hides a pair, as in a bias
-        seen = intermediates["modified"] != -torch.inf
-        allowed = seen if allowed is None else allowed & seen
     if allowed is not None:
         intermediates["masked"] = _last(intermediates).masked_fill(~allowed, -torch.inf)
-    weights = call.normalizer(_last(intermediates), allowed)
+    if call.score_mod is not None:
+        # −∞ hides a pair, as in a bias
+        weights = call.normalizer.of_masked(_last(intermediates))
+    elif allowed is not None:
+        weights = call.normalizer.of_masked(_last(intermediates), allowed)
+    else:
+        weights = call.normalizer(_last(intermediates))
     if call.weighting is not None:
         intermediates["normalised"] = weights
         weights = weights * call.weighting.factors(pairs).to(weights.dtype)

@@ -15,10 +15,12 @@ from attent.attention.backends import dense
 from attent.attention.masks import Causal, Padding, PerHead, Window
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import Cosine
+from attent.attention.weightings import GaussianWindow
 from attent.ops import native
 from attent.ops.dropout import keep_mask
 
 B, H, TQ, TK = 2, 6, 37, 41
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 dice = torch.Generator().manual_seed(4)
 BIAS = torch.randn(1, H, TQ, TK, generator=dice)
 BIAS[..., 3] = -torch.inf
@@ -81,7 +83,7 @@ def test_it_is_the_formula(name: str, widths: tuple[int, int, int]) -> None:
         torch.testing.assert_close(found.double(), right, atol=2e-5, rtol=2e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("queries", [8, 16, 37])
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
@@ -163,7 +165,7 @@ def test_nan_is_not_hidden() -> None:
     assert context.isnan().sum() == 8
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.needs_native
 def test_heads_are_split_and_merged_without_moving_a_number(dtype: torch.dtype) -> None:
     bases = [torch.randn(B, TK, H * 8).to(dtype).requires_grad_() for _ in range(3)]
@@ -203,12 +205,11 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, reason in (
         ({"score": Cosine()}, "score Cosine is not the plain dot product"),
         ({"normalizer": "sparsemax"}, "its normalizer is softmax, not Sparsemax"),
-        ({"soft_cap": 2.0}, "it has no soft cap"),
-        ({"position": "alibi"}, "it has no bias of position, which Alibi adds"),
-        ({"bias": torch.zeros(TQ, TK, requires_grad=True)}, "it has no gradient for a bias"),
+        ({"weighting": GaussianWindow(torch.zeros(B, TQ), 2.0)}, "its weights are not multiplied after normalising"),
     ):
         assert dense.unsupported(prepare(*tensors, **arguments).call) == reason
-    assert dense.unsupported(prepare(*(one.half() for one in tensors)).call) == "it takes float32 and bfloat16, not torch.float16"
+    expected = "it takes float32, bfloat16 and float16, not torch.float64"
+    assert dense.unsupported(prepare(*(one.double() for one in tensors)).call) == expected
     assert dense.unsupported(prepare(tensors[0][:, :, :0], *tensors[1:]).call) == "there is nothing to attend to"
     monkeypatch.setattr(native, "library", lambda: None)
     assert dense.unsupported(prepare(*tensors).call) == "its extension was not compiled when attent was installed"
@@ -275,7 +276,7 @@ def long_ones(dtype: torch.dtype = torch.float32) -> list[Tensor]:
     return [torch.randn(shape).to(dtype).transpose(1, 2).requires_grad_() for shape in shapes]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
@@ -288,7 +289,7 @@ def test_tiles_are_as_exact_as_the_formula(name: str, dtype: torch.dtype) -> Non
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
@@ -303,7 +304,7 @@ def test_threads_that_share_a_head_change_no_bit(name: str, dtype: torch.dtype) 
         torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
 def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> None:
@@ -318,10 +319,29 @@ def test_padding_by_a_tile_and_neighbours_change_no_bit(dtype: torch.dtype) -> N
     assert torch.equal(attend(*alone, **arguments), whole[:1, :, 120:121])
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("size", [3.0, 300.0])
+@pytest.mark.parametrize("keys", [TK, 600])
+@pytest.mark.usefixtures("width")
 @pytest.mark.needs_native
-def test_gradients_of_large_scores_are_the_formulas() -> None:
-    tensors = [tensor.detach().mul(300).requires_grad_() if number < 2 else tensor for number, tensor in enumerate(given(3, 24, 24))]
+def test_gradients_of_large_scores_are_the_formulas(keys: int, size: float, dropout: float) -> None:
+    inputs = given(3, 24, 24) if keys == TK else long_ones()
+    tensors = [tensor.detach().mul(size).requires_grad_() if number < 2 else tensor for number, tensor in enumerate(inputs)]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
-    three = [outcome(some, name, mask="causal") for some, name in ((tensors, "short"), (tensors, "formula"), (exact, "formula"))]
+    arguments: dict[str, Any] = {"mask": "causal", "dropout": dropout, "seed": 3}
+    three = [outcome(some, name, **arguments) for some, name in ((tensors, "dense"), (tensors, "formula"), (exact, "formula"))]
     for found, plain, right in zip(*three, strict=True):
         assert (found - right).abs().max() <= 3 * (plain - right).abs().max() + 1e-6
+
+
+@pytest.mark.usefixtures("width")
+@pytest.mark.needs_native
+def test_float16_is_read_and_rounded_as_pytorch_does() -> None:
+    # one key has the weight 1: the context is its value
+    every = torch.arange(2**16).to(torch.uint16).view(torch.float16).view(-1, 1, 1, 64)
+    query, key = torch.zeros(len(every), 1, 1, 8).half(), torch.zeros(len(every), 1, 2, 8).half()
+    assert torch.equal(attend(query, key[:, :, :1], every, implementation="dense").nan_to_num(7.0), every.nan_to_num(7.0))
+    # two keys have one half each: their mean lies between two numbers, halfway or not
+    values = torch.cat([every, every.view(-1).roll(-7).view_as(every)], 2).nan_to_num(0.0, 0.0, 0.0)
+    right = values.float().mean(2, keepdim=True).half()
+    assert torch.equal(attend(query, key, values, implementation="dense"), right)

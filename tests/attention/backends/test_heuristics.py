@@ -9,7 +9,7 @@ import torch
 
 from attent.attention import attend, explain
 from attent.attention.backends import heuristics
-from attent.attention.backends.heuristics import ROWS, current_row, save_calibration, using_row
+from attent.attention.backends.heuristics import ROWS, MachineRow, current_row, save_calibration, using_row
 from attent.ops import eligibility, native
 
 TENSORS = [torch.zeros(1, 1, 600, 2)] * 3
@@ -70,3 +70,9 @@ def test_explain_says_which_row_decided() -> None:
             assert attend(*TENSORS).shape == TENSORS[0].shape
     assert explain(*TENSORS, implementation="sdpa").row is None
     assert explain(*TENSORS, normalizer="sparsemax").row is None
+
+
+def test_each_type_has_its_own_limits() -> None:
+    row = MachineRow("one", "nowhere", 1, 2, 3, 4, 5, 6, table=None, table_gradients=None)
+    types = [(dtype, with_gradients) for dtype in (torch.float32, torch.bfloat16, torch.float16) for with_gradients in (False, True)]
+    assert [row.dense_keys(dtype, with_gradients=gradients, with_table=False) for dtype, gradients in types] == [1, 2, 3, 4, 5, 6]

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -38,6 +40,14 @@ def lazy(*, requires_grad: bool = False, keys: int | None = None) -> tuple[LazyT
     recorded = RecordedMap(weights.call, weights.query, weights.key)
     recorded.rows_computed = 0
     return LazyTensor(recorded, torch.float32, keys), recorded, (query.detach() / 2 @ key.mT).softmax(-1)
+
+
+def saved_and_loaded(value: Any) -> Any:
+    """What `torch.save` wrote, read as plain tensors are: without running code of the file's."""
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
 
 
 def test_a_look_at_its_form_computes_nothing() -> None:
@@ -76,6 +86,11 @@ def test_a_look_at_its_form_computes_nothing() -> None:
         lambda weights: copy.deepcopy(weights),
         lambda weights: pickle.loads(pickle.dumps(weights)),
         lambda weights: torch.vmap(torch.sum)(weights),
+        lambda weights: torch.from_numpy(numpy.asarray(weights)),
+        lambda weights: torch.from_numpy(numpy.stack([weights.detach().cpu().numpy()] * 2)),
+        lambda weights: saved_and_loaded(weights),
+        lambda weights: saved_and_loaded((weights, {"weights": weights})),
+        lambda weights: weights.clone().mul_(2),
     ],
 )
 def test_operations_are_those_of_a_tensor(operation: Callable[[Tensor], Any]) -> None:
@@ -141,6 +156,21 @@ def test_further_keys_weigh_nothing() -> None:
     assert weights.shape == (2, 3, QUERIES, KEYS + 2)
     torch.testing.assert_close(weights[:, :, 1, :KEYS], expected[:, :, 1])
     assert not weights[..., KEYS:].any()
+
+
+@pytest.mark.parametrize("is_batched", [True, False])
+def test_the_mean_over_the_heads_is_computed_by_rows_too(is_batched: bool) -> None:
+    query, key = torch.randn(1, 3, QUERIES, 4, requires_grad=True), torch.randn(1, 3, KEYS, 4)
+    _, weights = attend(query, key, key, return_map=True)
+    average = LazyTensor(weights, torch.float32, KEYS + 2, is_averaged=True, is_batched=is_batched)
+    expected = torch.nn.functional.pad((query / 2 @ key.mT).softmax(-1).mean(1), (0, 2))
+    expected = expected if is_batched else expected[0]
+    assert average.shape == expected.shape == average.detach().shape
+    torch.testing.assert_close(average[..., 3, :], expected[..., 3, :])
+    torch.testing.assert_close(average[..., 2:4, 1], expected[..., 2:4, 1])
+    assert average._dense is None
+    torch.testing.assert_close(average.detach().amax(-1), expected.detach().amax(-1))
+    torch.testing.assert_close(*(torch.autograd.grad(each.square().sum(), query)[0] for each in (average, expected)))
 
 
 def test_its_map_has_the_statistics() -> None:

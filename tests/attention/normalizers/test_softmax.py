@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -35,3 +36,15 @@ def test_gradients_with_hidden_pairs() -> None:
 
     assert torch.autograd.gradcheck(weights, [scores])
     assert torch.autograd.gradgradcheck(weights, [scores])
+
+
+@pytest.mark.parametrize("has_blind_row", [False, True])
+def test_infinity_hides_pairs_as_a_mask_does(has_blind_row: bool) -> None:
+    allowed = torch.tensor([[True, False, True], [False, not has_blind_row, False], [True, True, True]])
+    scores = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    masked = scores.masked_fill(~allowed, -torch.inf)
+    results = [Softmax()(scores, allowed), Softmax().of_masked(masked), Softmax().of_masked(masked, allowed)]
+    gradients = [torch.autograd.grad(weights.sin().sum(), scores, retain_graph=True)[0] for weights in results]
+    for weights, gradient in zip(results, gradients, strict=True):
+        assert torch.equal(weights, results[0])
+        torch.testing.assert_close(gradient, gradients[0])

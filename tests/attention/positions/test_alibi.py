@@ -5,6 +5,7 @@ import torch
 
 from attent.attention import attend, prepare
 from attent.attention.positions import Alibi
+from attent.errors import ShapeError
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,21 @@ def test_each_sequence_has_its_own_positions() -> None:
     for place, start in enumerate((0, 4)):
         alone = features[place : place + 1]
         torch.testing.assert_close(found[place], attend(alone[:, :, :1], alone, alone, position="alibi", query_start=start)[0])
+
+
+@pytest.mark.parametrize("heads", [3, 12])
+def test_the_bias_by_offset_is_that_of_all_pairs(heads: int) -> None:
+    zeros = torch.zeros(2, heads, 3, 2)
+    pairs = prepare(zeros, torch.zeros(2, heads, 5, 2), torch.zeros(2, heads, 5, 2), query_start=1).call.pairs()
+    query, key = pairs.broadcast_positions()
+    assert torch.equal(Alibi(heads).bias_by_offset((key - query).flatten()), Alibi().bias(pairs).reshape(heads, -1))
+
+
+def test_the_number_of_heads_comes_with_the_call() -> None:
+    assert Alibi().bias_by_offset(torch.arange(3)) is None
+    features = torch.zeros(1, 3, 5, 2)
+    position = prepare(features, features, features, position=Alibi()).call.position
+    assert position is not None
+    assert position.bias_by_offset(torch.tensor([-2, 0])).tolist() == [[-2 / 16, 0.0], [-2 / 256, 0.0], [-2 / 4, 0.0]]
+    with pytest.raises(ShapeError, match=r"^alibi was made for 2 heads, got 3$"):
+        attend(features, features, features, position=Alibi(2))

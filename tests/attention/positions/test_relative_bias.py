@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from attent.attention import attend
+from attent.attention import attend, prepare
 from attent.attention.positions import RelativeBias
 from attent.errors import ArgumentError, ShapeError
 
@@ -51,6 +51,17 @@ def test_the_table_learns_in_every_implementation(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(*gradients)
     # five tokens look at distances −4 to 4 and at no other
     assert gradients[0].abs().sum(-1).nonzero().flatten().tolist() == [0, 1, 2, 3, 4, 17, 18, 19, 20]
+
+
+def test_the_bias_by_offset_is_that_of_all_pairs() -> None:
+    bias, features = RelativeBias(2, 6, 5), torch.zeros(1, 2, 7, 3)
+    nn.init.normal_(bias.table)
+    pairs = prepare(features, features, features).call.pairs()
+    query, key = pairs.broadcast_positions()
+    by_offset = bias.bias_by_offset((key - query).flatten())
+    assert torch.equal(by_offset, bias.bias(pairs).flatten(2)[0])
+    # all 49 pairs share the six numbers of a head
+    assert torch.autograd.grad(by_offset.sum(), bias.table)[0].sum(0).tolist() == [49.0, 49.0]
 
 
 def test_what_does_not_fit() -> None:

@@ -1,25 +1,27 @@
 """Dot forms under softmax on a CPU in C++, by tiles of keys.
 
 The kernel reads queries, keys and values by their strides, the heads of a projection interleaved, and writes the context and gradients
-so too: neither splitting nor merging heads copies a number. It skips tiles that the mask hides, and holds no table of scores.
+so too: neither splitting nor merging heads copies a number. It skips tiles that the mask hides, and holds no table of scores. A bias of
+offsets, such as ALiBi's, goes in as a vector for each head.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from attent.attention import mask_info, reference
+from attent.attention import reference
 from attent.attention.backends import select, tiled
 from attent.attention.backends.sdpa import PLAIN
-from attent.attention.base import DotScore, LoweredSide
+from attent.attention.base import DotScore, LoweredSide, Pairs, Position
 from attent.attention.call import Call, Prepared
 from attent.ops.dense_attention import DTYPES, DenseAttention, is_compiled
 from attent.ops.eligibility import can_run_native, is_transformed
 
-CAPABILITIES = frozenset({"bias", "dropout"})
+CAPABILITIES = frozenset({"bias", "bias gradient", "dropout", "position bias", "soft cap"})
 
 
 def unsupported(call: Call) -> str | None:
@@ -29,9 +31,11 @@ def unsupported(call: Call) -> str | None:
     if reason := select.missing_capability(call, CAPABILITIES):
         return reason
     if call.dtype not in DTYPES:
-        return f"it takes float32 and bfloat16, not {call.dtype}"
+        return f"it takes float32, bfloat16 and float16, not {call.dtype}"
     if call.is_empty:
         return "there is nothing to attend to"
+    if call.position is not None and _bias_by_offset(call, torch.zeros(1, dtype=torch.int64)) is None:
+        return f"the bias that {type(call.position).__name__} adds is none of offsets alone, alike in all sequences"
     if can_run_native():
         return None
     if torch.compiler.is_compiling() or is_compiled():
@@ -44,26 +48,65 @@ def run(call: Call, query: Tensor, key: LoweredSide, value: Tensor) -> Tensor:
     assert isinstance(call.score, DotScore)
     scale = call.score.scale(call.query_width)
     seed = 0 if call.seed is None else int(call.seed)
-    plain = partial(_plain, call)
-    return DenseAttention(plain, scale, *_key_ranges_or_bias(call), dropout=call.dropout, seed=seed)(query, key.features, value)
+    begin, end, bias = _mask_terms(call)
+    dense = DenseAttention(partial(_plain, call), scale, begin, end, call.soft_cap, call.dropout, seed)
+    return dense(query, key.features, value, bias, _offset_bias(call))
 
 
-def _key_ranges_or_bias(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the mask as key ranges, (B, H, Tq) each, where it has such, else as what is added to the scores, (B, H, Tk, Tq|1)."""
-    if call.mask is None and call.bias is None:
-        return None, None, None
-    bounds = None if call.bias is not None else mask_info.key_bounds(call, exact=True)
-    if bounds is not None:
-        begin, end = (bound.to(torch.int64).expand(call.batch, call.heads, call.queries) for bound in bounds)
-        return begin, end, None
-    allowed = call.allowed(call.pairs())
-    assert allowed is not None
-    bias = torch.zeros(()) if call.bias is None else call.bias.detach().float()
-    bias = bias.where(allowed, -torch.inf).mT.contiguous()  # (B|1, H|1, Tk|1, Tq|1)
-    return None, None, bias.expand(call.batch, call.heads, call.keys, -1)
+def _mask_terms(call: Call) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the key ranges, (B, H, Tq) each, and the bias, (B|1, H|1, Tq|1, Tk), that also tells of a mask without such ranges."""
+    bias = None if call.bias is None else call.bias.float().expand(-1, -1, -1, call.keys)
+    if call.mask is None:
+        return None, None, bias
+    if call.key_range is not None and call.key_range.exact:
+        # a range that ends before it begins is empty to the kernel
+        begin, end = (
+            bound.to(torch.int64).clamp(0, call.keys).squeeze(-1).expand(call.batch, call.heads, call.queries)
+            for bound in call.key_range[:2]
+        )
+        return begin, end, bias
+    allowed = call.mask.allowed(call.pairs())
+    allowed = allowed.expand(*allowed.shape[:3], call.keys)
+    return None, None, (torch.zeros(()) if bias is None else bias).where(allowed, -torch.inf)
 
 
-def _plain(call: Call, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _offset_bias(call: Call) -> Tensor | None:
+    """Return the bias of a position at i − j + Tk − 1 for query i and key j, (H|1, Tq + Tk − 1)."""
+    if call.position is None:
+        return None
+    bias = _bias_by_offset(call, torch.arange(call.keys - 1, -call.queries, -1))
+    assert bias is not None
+    return bias.float()
+
+
+def _bias_by_offset(call: Call, offsets: Tensor) -> Tensor | None:
+    """Return the bias of pairs whose key's index is so much larger than the query's; None if no offset decides it."""
+    assert call.position is not None
+    start = call.start
+    if isinstance(start, Tensor):
+        start = start.reshape(-1)
+        if bool((start != start[0]).any()):
+            return None
+        start = int(start[0])
+    return call.position.bias_by_offset(offsets - start)
+
+
+class _OffsetBias(Position):
+    """The bias of offsets as `DenseAttention` takes it."""
+
+    biases = True
+
+    def __init__(self, offset_bias: Tensor, keys: int) -> None:
+        super().__init__()
+        self.offset_bias, self.keys = offset_bias, keys
+
+    def bias(self, pairs: Pairs) -> Tensor:
+        """Return the bias, (1, H|1, Tq, Tk)."""
+        return self.offset_bias[:, pairs.query_index[:, None] - pairs.key_index + self.keys - 1][None]
+
+
+def _plain(call: Call, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, offset_bias: Tensor | None) -> Tensor:
     """Compute the context by steps that PyTorch differentiates."""
+    call = replace(call, bias=bias, position=None if offset_bias is None else _OffsetBias(offset_bias, call.keys))
     prepared = Prepared(call, query, LoweredSide(key), value)
     return reference.run(*prepared) if is_transformed() else tiled.choose(prepared).run(*prepared)

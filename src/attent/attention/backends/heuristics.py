@@ -32,9 +32,12 @@ class MachineRow:
         float32_gradients: with gradients.
         bfloat16: in bfloat16, without gradients.
         bfloat16_gradients: in bfloat16, with gradients.
+        float16: in float16, without gradients.
+        float16_gradients: in float16, with gradients.
         table: with a bias, or a mask whose visible keys are no ranges, which take a table of all pairs; the lower of both limits holds.
         table_gradients: the same with gradients.
-        onednn: whether float32 products in training take oneDNN; as the processor prefers if None.
+        table_of_16_bits: the same in 16 bits without gradients, where the table is converted to float32 first.
+        onednn: whether float32 products in training take oneDNN; if None, as the processor prefers: AMD's with AVX-512 do, with AVX2 not.
     """
 
     name: str
@@ -43,18 +46,24 @@ class MachineRow:
     float32_gradients: int | None = None
     bfloat16: int | None = None
     bfloat16_gradients: int | None = None
-    table: int | None = 1024
-    table_gradients: int | None = 1024
+    float16: int | None = None
+    float16_gradients: int | None = None
+    table: int | None = None
+    table_gradients: int | None = None
+    table_of_16_bits: int | None = 1024
     onednn: bool | None = None
 
     def dense_keys(self, dtype: torch.dtype, *, with_gradients: bool, with_table: bool) -> int | None:
         """Return the largest number of keys for which dense attention is faster than PyTorch's; None for any number."""
         if dtype == torch.bfloat16:
             limits = [self.bfloat16_gradients if with_gradients else self.bfloat16]
+        elif dtype == torch.float16:
+            limits = [self.float16_gradients if with_gradients else self.float16]
         else:
             limits = [self.float32_gradients if with_gradients else self.float32]
         if with_table:
-            limits.append(self.table_gradients if with_gradients else self.table)
+            without = self.table if dtype == torch.float32 else self.table_of_16_bits
+            limits.append(self.table_gradients if with_gradients else without)
         return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -63,12 +72,16 @@ ROWS = {
     for row in (
         # Heads of 64: with gradients 25 ms against 47 for 64 causal heads of 256 in float32 and 36 against 44 for all pairs in bfloat16, 32
         # each for 16 heads of 512; without, 19 against 23 for 8 heads of 1024 in float32, and in bfloat16 PyTorch from 64 keys on.
-        MachineRow("amx", "Intel Xeon with AMX, 2 cores, torch 2.13", 1024, 256, 0, 256),
-        # 2.2 to 3.6 times as fast in float32 from 512 to 8,192 keys, 2.9 to 5.4 times in bfloat16; with a table level at 1,024 keys.
+        # float16 has float32's limits: it was not measured.
+        MachineRow("amx", "Intel Xeon with AMX, 2 cores, torch 2.13", 1024, 256, 0, 256, 1024, 256, table=1024),
+        # 2.2 to 3.6 times as fast in float32 from 512 to 8,192 keys, 2.9 to 5.4 times in bfloat16. With a table it was level at 1,024
+        # keys while the table was copied and transposed before the kernel; without these copies no limit is left, as measured on AVX2.
         MachineRow("avx512", "AMD EPYC (Zen 5), 2 cores, torch 2.13"),
-        # 1 to 1.18 times as fast in float32 from 128 to 4,096 keys, 1.2 to 5.6 times in bfloat16
-        MachineRow("avx2", "AMD EPYC (Zen 5) held to AVX2, 2 cores, torch 2.13"),
-        MachineRow("baseline", "not measured: PyTorch's kernels have wider registers", 0, 0, 0, 0),
+        # Level with PyTorch's at 128 keys in float32, 1.04 to 1.15 times as fast from 512 to 2,048; from 512 on in bfloat16 1.1 to 6.9
+        # times, in float16 1.9 to 8.9 times. With a bias 1.06 to 1.11 times as fast in float32 at 1,024 to 4,096 keys, 4.3 times beside a
+        # causal mask, 1.7 times at 1,024 and 2,048 where it gets a gradient; in bfloat16 0.7 times at 4,096, with gradients 4.9 times.
+        MachineRow("avx2", "AMD EPYC (Zen 3), 2 cores, torch 2.13"),
+        MachineRow("baseline", "not measured: PyTorch's kernels have wider registers", 0, 0, 0, 0, 0, 0),
     )
 }
 _rows_in_use: list[MachineRow] = []

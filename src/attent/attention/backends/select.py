@@ -43,8 +43,8 @@ VARLEN_PADDING = {"dot": 2**18, "tanh": 2**21}
 
 def _dense_keys(call: Call) -> int | None:
     """Return the largest number of keys for which dense attention is faster than PyTorch's on this machine; None for any number."""
-    if call.dropout:
-        # PyTorch computes a table for it
+    if call.dropout or call.soft_cap is not None or call.position is not None:
+        # PyTorch computes a table for dropout, and has neither of the others
         return None
     row, with_gradients = current_row(), torch.is_grad_enabled()
     limit = row.dense_keys(call.dtype, with_gradients=with_gradients, with_table=True)
@@ -58,12 +58,12 @@ def missing_capability(call: Call, capabilities: frozenset[str]) -> str | None:
 
     Args:
         call: the call.
-        capabilities: of "normalizer" (other than softmax), "weighting", "soft cap", "position bias", "bias",
+        capabilities: of "normalizer" (other than softmax), "weighting", "score mod", "soft cap", "position bias", "bias",
             "bias gradient", "dropout", "gpu".
     """
     if not isinstance(call.normalizer, Softmax) and "normalizer" not in capabilities:
         return f"its normalizer is softmax, not {type(call.normalizer).__name__}"
-    if call.score_mod is not None:
+    if call.score_mod is not None and "score mod" not in capabilities:
         return "it has no function of the scores"
     if call.soft_cap is not None and "soft cap" not in capabilities:
         return "it has no soft cap"
@@ -165,7 +165,7 @@ def varlen_key_counts(call: Call) -> list[int] | None:
     numbers, worth = row_tiles.per_row(call) * call.queries, VARLEN_PADDING[call.score.form] * call.batch
     if numbers < worth:
         return None
-    bounds = mask_info.key_bounds(call) if mask_info.can_split_by_sequence(call.mask, call.pairs()) else None
+    bounds = mask_info.key_bounds(call) if mask_info.can_split_by_sequence(call) else None
     if bounds is None or len(bounds[1]) < call.batch:
         return None
     ends = bounds[1].amax((1, 2))

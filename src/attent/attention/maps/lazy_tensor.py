@@ -38,19 +38,34 @@ class LazyTensor(Tensor):
         weights: the map, of four axes.
         dtype: that of the tensor.
         keys: the number of keys, if there are more than the map has; the weights of the others are 0.
+        is_averaged: whether the tensor is the mean over the heads, (B, Tq, Tk).
+        is_batched: whether it has the axis of the batch; without it, B is 1.
     """
 
     map: AttentionMap
 
     @staticmethod
-    def __new__(cls: type[LazyTensor], weights: AttentionMap, dtype: torch.dtype, keys: int | None = None) -> LazyTensor:
+    def __new__(
+        cls: type[LazyTensor],
+        weights: AttentionMap,
+        dtype: torch.dtype,
+        keys: int | None = None,
+        *,
+        is_averaged: bool = False,
+        is_batched: bool = True,
+    ) -> LazyTensor:
         """Make the tensor without its numbers."""
         tensors = weights.query, *weights.key, weights.call.bias
         has_graph = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
-        shape = (*weights.shape[:-1], weights.call.keys if keys is None else keys)
+        batch, heads, queries, _ = weights.shape
+        leading = [*([batch] if is_batched else []), *([] if is_averaged else [heads])]
+        shape = (*leading, queries, weights.call.keys if keys is None else keys)
         return Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=weights.call.device, requires_grad=has_graph)
 
-    def __init__(self, weights: AttentionMap, dtype: torch.dtype, keys: int | None = None) -> None:
+    def __init__(
+        self, weights: AttentionMap, dtype: torch.dtype, keys: int | None = None, *, is_averaged: bool = False, is_batched: bool = True
+    ) -> None:
+        self._is_averaged, self._is_batched = is_averaged, is_batched
         self._has_graph = self.requires_grad
         self._dense: Tensor | None = None
         self._rows_read = 0
@@ -70,7 +85,9 @@ class LazyTensor(Tensor):
         """Return the weights without their graph, still not computed; themselves if they have none."""
         if not self._has_graph:
             return self
-        return LazyTensor(self.map.detach(), self.dtype, self.shape[-1]) if self._dense is None else self._dense.detach()
+        if self._dense is not None:
+            return self._dense.detach()
+        return LazyTensor(self.map.detach(), self.dtype, self.shape[-1], is_averaged=self._is_averaged, is_batched=self._is_batched)
 
     def cpu(self, *args: Any, **options: Any) -> Tensor:
         """Return the weights in the memory of the processor: themselves, still not computed, if they are there."""
@@ -105,6 +122,8 @@ class LazyTensor(Tensor):
         # what is read in inference mode may be used outside it
         with torch.inference_mode(mode=False), torch.set_grad_enabled(has_graph):
             rows = read().to(self.dtype)
+            rows = rows.mean(1) if self._is_averaged else rows
+            rows = rows if self._is_batched else rows[0]
             return F.pad(rows, (0, self.shape[-1] - rows.shape[-1]))
 
     def _part(self, index: Any) -> Tensor | None:
@@ -114,16 +133,17 @@ class LazyTensor(Tensor):
             return None
         if Ellipsis in items:
             dots = items.index(Ellipsis)
-            items = (*items[:dots], *[slice(None)] * (5 - len(items)), *items[dots + 1 :])
-        if not 2 < len(items) < 5 or Ellipsis in items:
+            items = (*items[:dots], *[slice(None)] * (self.ndim + 1 - len(items)), *items[dots + 1 :])
+        axis = self.ndim - 2  # of the queries
+        if not axis < len(items) <= self.ndim or Ellipsis in items:
             return None
-        rows = range(self.shape[2])[items[2]]
+        rows = range(self.shape[axis])[items[axis]]
         row_index = [rows] if isinstance(rows, int) else list(rows)
         self._rows_read += len(row_index)
-        if len(row_index) == self.shape[2] or self._rows_read > self.shape[2]:
+        if len(row_index) == self.shape[axis] or self._rows_read > self.shape[axis]:
             return None
         weights = self._read(lambda: self.map.rows(torch.tensor(row_index, dtype=torch.int64, device=self.device)))
-        return weights[(*items[:2], 0 if isinstance(rows, int) else slice(None), *items[3:])]
+        return weights[(*items[:axis], 0 if isinstance(rows, int) else slice(None), *items[axis + 1 :])]
 
 
 @torch.compiler.disable

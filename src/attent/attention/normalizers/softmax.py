@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from attent.attention.base import Normalizer
+from attent.ops.eligibility import is_known_true
 
 
 @dataclass(frozen=True)
@@ -23,3 +25,9 @@ class Softmax(Normalizer):
     def normalize(self, scores: Tensor) -> Tensor:
         """Return the softmax of each row of scores (…, Tk)."""
         return scores.softmax(-1)
+
+    def of_masked(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """Return the weights of scores in which −∞ hides a pair, whose exponential is zero in a row that has others."""
+        if scores.shape[-1] and is_known_true(lambda: (scores.detach().amax(-1) > -torch.inf).all(), scores.device):
+            return self.normalize(scores)
+        return super().of_masked(scores, allowed)

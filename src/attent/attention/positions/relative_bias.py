@@ -64,6 +64,10 @@ class RelativeBias(Position):
         query, key = pairs.broadcast_positions()
         return self.table[self.bucket(key - query)[:, 0]].permute(0, 3, 1, 2)
 
+    def bias_by_offset(self, offsets: Tensor) -> Tensor:
+        """Return the bias of pairs with these offsets, (H, n)."""
+        return self.table[self.bucket(offsets)].T
+
     def check(self, heads: int, width: int) -> None:
         """Raise ShapeError if the table has another number of heads."""
         if heads != self.heads:

@@ -53,6 +53,11 @@ class Additive(TanhScore):
             return like.new_ones(1, 1, 1, self.hidden)
         return self.v.to(like.dtype).reshape(-1, 1, 1, self.hidden)
 
+    def symbols(self) -> dict[str, Tensor]:
+        """Return W₁, W₂, and b and v where there are such."""
+        vectors = {"b": self.bias, "v": self.v}
+        return {"W₁": self.query_weight.mT, "W₂": self.key_weight.mT} | {name: part for name, part in vectors.items() if part is not None}
+
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return W₁q + b."""
         projected = query @ self.query_weight.to(query.dtype)  # (B, H, Tq, hidden)

@@ -44,6 +44,10 @@ class Concat(TanhScore):
         """Return v as (H|1, 1, 1, hidden)."""
         return self.v.to(like.dtype).reshape(-1, 1, 1, self.hidden)
 
+    def symbols(self) -> dict[str, Tensor]:
+        """Return W and v."""
+        return {"W": self.weight.mT, "v": self.v}
+
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return the product of q with its rows of W."""
         return LoweredSide(query @ self.weight[..., : self.query_width, :].to(query.dtype))
@@ -52,11 +56,16 @@ class Concat(TanhScore):
         """Return the product of k with its rows of W."""
         return LoweredSide(key @ self.weight[..., self.query_width :, :].to(key.dtype))
 
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return vᵀtanh(W[q; k]) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+    def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
+        """Return [q; k] of every pair (B, H, Tq, Tk, Dq + Dk), the tanh of its product with W (B, H, Tq, Tk, hidden), and the scores."""
         shape = (*query.shape[:-1], key.shape[-2], -1)
         sides = (query[..., :, None, :].expand(shape), key[..., None, :, :].expand(*shape[:-1], key.shape[-1]))
         weight = self.weight.to(query.dtype)
         weight = weight if self.heads is None else weight[:, None]  # (H, 1, Dq + Dk, hidden)
-        hidden = torch.tanh(torch.cat(sides, -1) @ weight)  # (B, H, Tq, Tk, hidden)
-        return (hidden * self.output_weights(hidden)).sum(-1)
+        pairs = torch.cat(sides, -1)
+        hidden = torch.tanh(pairs @ weight)  # (B, H, Tq, Tk, hidden)
+        return {"pairs": pairs, "hidden": hidden, "scores": (hidden * self.output_weights(hidden)).sum(-1)}
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return vᵀtanh(W[q; k]) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+        return self.steps(query, key)["scores"]

@@ -44,9 +44,15 @@ class Cosine(DotScore):
         """Return k/|k|."""
         return LoweredSide(F.normalize(key, dim=-1))
 
+    def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
+        """Return q/|q|, k/|k|, their cosines (B, H, Tq, Tk), and the scores."""
+        unit_query, unit_key = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
+        cosines = unit_query @ unit_key.transpose(-2, -1)
+        return {"unit_query": unit_query, "unit_key": unit_key, "cosines": cosines, "scores": cosines / self.temperature}
+
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the cosines over τ of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
-        return F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).transpose(-2, -1) / self.temperature
+        return self.steps(query, key)["scores"]
 
     def extra_repr(self) -> str:
         """Return the temperature."""

@@ -55,12 +55,18 @@ class Gated(Score):
         """Return the numbers that a pair of the inner score takes, which is not lowered."""
         return max(query_width, self.inner.per_pair(query_width))
 
+    def symbols(self) -> dict[str, Tensor]:
+        """Return W_g and b_g, and the symbols of the inner score."""
+        gate = {"W_g": torch.cat((self.query_weight, self.key_weight), -2)[..., 0]}
+        return gate | ({} if self.bias is None else {"b_g": self.bias[..., 0]}) | self.inner.symbols()
+
     def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
-        """Return the gate, the inner score, and the scores."""
+        """Return the gate, the steps of the inner score with its scores as `inner`, and the scores."""
         gate = query @ self.query_weight.to(query.dtype) + (key @ self.key_weight.to(key.dtype)).mT  # (B, H, Tq, Tk)
         gate = torch.sigmoid(gate if self.bias is None else gate + self.bias.to(query.dtype))
-        inner = self.inner(query, key)
-        return {"gate": gate, "inner": inner, "scores": gate * inner}
+        inner_steps = self.inner.steps(query, key)
+        inner = inner_steps.pop("scores")
+        return {"gate": gate, **inner_steps, "inner": inner, "scores": gate * inner}
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return σ(W_g[q; k] + b_g) · inner(q, k) of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""

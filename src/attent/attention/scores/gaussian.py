@@ -76,10 +76,19 @@ class Gaussian(DotScore):
         """Return (k − c)/σ, and −|(k − c)/σ|²/2 as the key's bias."""
         return self._lower(key, self.center(key) if center is None else center)
 
+    def symbols(self) -> dict[str, Tensor]:
+        """Return σ if it is learned."""
+        return {"σ": self.sigma} if isinstance(self.sigma, nn.Parameter) else {}
+
+    def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
+        """Return (q − k)/σ of every pair (B, H, Tq, Tk, D), its squared length, and the scores."""
+        difference = self._over_sigma(query[..., :, None, :] - key[..., None, :, :])
+        squared_distance = difference.square().sum(-1)
+        return {"difference": difference, "squared_distance": squared_distance, "scores": -0.5 * squared_distance}
+
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return −|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""
-        distance = self._over_sigma(query[..., :, None, :] - key[..., None, :, :])  # (B, H, Tq, Tk, D)
-        return -0.5 * distance.square().sum(-1)
+        return self.steps(query, key)["scores"]
 
     @torch.no_grad()
     def largest_squared_distance(self, query: Tensor, key: Tensor, visible: Tensor | None = None) -> Tensor:
@@ -115,6 +124,14 @@ class DistantGaussian(Score):
     def __init__(self, gaussian: Gaussian) -> None:
         super().__init__()
         self.gaussian = gaussian
+
+    def symbols(self) -> dict[str, Tensor]:
+        """Return σ if it is learned."""
+        return self.gaussian.symbols()
+
+    def steps(self, query: Tensor, key: Tensor) -> dict[str, Tensor]:
+        """Return the steps of the Gaussian."""
+        return self.gaussian.steps(query, key)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Return −|(q − k)/σ|²/2 of queries (B, H, Tq, D) and keys (B, H, Tk, D): (B, H, Tq, Tk)."""

@@ -37,6 +37,10 @@ class General(DotScore):
         """Return a score with a W for each head."""
         return cls(query_width, key_width, heads)
 
+    def symbols(self) -> dict[str, Tensor]:
+        """Return W."""
+        return {"W": self.weight}
+
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return Wᵀq."""
         return LoweredSide(query @ self.weight.to(query.dtype))

@@ -49,6 +49,10 @@ class Location(Score):
         if query_width != self.query_width:
             raise ShapeError(f"Location was made for queries of width {self.query_width}, got {query_width}")
 
+    def symbols(self) -> dict[str, Tensor]:
+        """Return W."""
+        return {"W": self.weight}
+
     def lower_query(self, query: Tensor, center: Tensor | None = None) -> LoweredSide:
         """Return Wᵀq, the score of every position."""
         return LoweredSide(query @ self.weight.to(query.dtype))
