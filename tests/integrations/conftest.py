@@ -1,13 +1,18 @@
-"""Small Hugging Face models with random weights, and their inputs."""
+"""Small Hugging Face models with random weights, and their inputs; the count of calls that reach our kernel."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+
+from attent.attention.backends import dense
+from attent.attention.backends.heuristics import ROWS, using_row
+from attent.integrations import torch as torch_integration
 
 # nothing is to be fetched, nor drawn on the terminal
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
@@ -117,3 +122,25 @@ class Models:
 def models() -> Models:
     """The builders of models; skips the test if transformers is not installed."""
     return Models(pytest.importorskip("transformers", reason="transformers is not installed"))
+
+
+class Calls:
+    """How many calls reached our kernel."""
+
+    count = 0
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+    """Count the calls that reach our kernel, which is chosen at any size and length whatever the processor."""
+    found, run = Calls(), dense.run
+
+    def counted(*args: Any) -> Tensor:
+        found.count += 1
+        return run(*args)
+
+    monkeypatch.setattr(dense, "run", counted)
+    monkeypatch.setattr(torch_integration, "MULTIPLICATIONS", 0)
+    monkeypatch.setattr(torch_integration, "MULTIPLICATIONS_WITH_DROPOUT", 0)
+    with using_row(ROWS["avx512"]):
+        yield found

@@ -73,10 +73,25 @@ class Largest(TorchDispatchMode):
         return result
 
 
-def test_its_memory_is_linear() -> None:
-    with Largest() as largest:
-        attent.create_block_mask(causal, None, None, 8192, 8192)
-    assert largest.bytes <= 8 * 2**22
+@pytest.mark.parametrize(("mask_mod", "size"), [(causal, 1), (near, 8)], ids=["booleans", "whole numbers"])
+def test_its_memory_does_not_grow_with_the_keys(mask_mod: Callable[..., Tensor], size: int) -> None:
+    for keys in (8192, 2**17):
+        with Largest() as largest:
+            attent.create_block_mask(mask_mod, None, None, 256, keys)
+        assert largest.bytes <= size * 2**20
+
+
+@pytest.mark.parametrize("pairs", [1, 2**12, 2**14, 2**16])
+def test_tiles_of_any_size_make_the_same_mask(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attent.integrations.block_mask.PAIRS", pairs)
+    arguments = MASKS["with gaps"], B, H, T, T + 100, None, (32, 64)
+    assert same(attent.create_block_mask(*arguments), torch_flex.create_block_mask(*arguments))
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(0, 31), (31, 0)])
+def test_a_mask_without_queries_or_keys(queries: int, keys: int) -> None:
+    blocks = attent.create_block_mask(causal, None, None, queries, keys, BLOCK_SIZE=16)
+    assert not bool(blocks.kv_num_blocks.any())
 
 
 def test_a_compiled_mask_is_refused() -> None:

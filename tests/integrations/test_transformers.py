@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,22 @@ def test_generate_returns_the_weights_of_every_step(models: Any, name: str, more
     assert actual.keys() == expected.keys() != set()
     for kind, weights in actual.items():
         torch.testing.assert_close(weights, expected[kind], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_what_generate_returns_is_handled_as_tensors(models: Any, name: str) -> None:
+    steps = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False, "output_attentions": True, "return_dict_in_generate": True}
+    handled: list[list[Any]] = []
+    for implementation in ("attent", "eager"):
+        model, inputs = getattr(models, name)(implementation)
+        layers = next(iter(weights_of(model.generate(inputs["input_ids"], **steps)).values()))
+        file = io.BytesIO()
+        torch.save(layers, file)
+        file.seek(0)
+        saved = torch.load(file, weights_only=True)
+        first = layers[:2]
+        handled.append([torch.stack(first), torch.cat(first, 1), first[0][:, 0].mean(0), first[1].detach().cpu().numpy(), *saved])
+    torch.testing.assert_close(*handled, atol=1e-5, rtol=1e-5)
 
 
 def test_gradients_flow_through_weights(models: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import cast
 
 import torch
@@ -18,8 +19,8 @@ from attent.ops.pair_functions import for_all_pairs
 # a function of the indices of a pair in the batch, of the head, the query and the key: whether the query may see the key
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
-# Pairs of all sequences and heads that are looked at together; at least a row of blocks is.
-PAIRS = 2**22
+# Pairs of all sequences and heads that are looked at together; at least a block of each is.
+PAIRS = 2**20
 HIDDEN, PARTIAL, FULL = range(3)
 
 
@@ -34,7 +35,7 @@ def create_block_mask(
     _compile: bool = False,
     separate_full_blocks: bool = True,
 ) -> BlockMask:
-    """Build what PyTorch's `create_block_mask` of the same arguments does, a few rows of blocks at a time: memory is linear in the keys.
+    """Build what PyTorch's `create_block_mask` of the same arguments does, a few blocks at a time: memory is that of its tables.
 
     Args:
         mask_mod: (b, h, q_idx, kv_idx) → whether the query may see the key, each index a tensor of one number.
@@ -53,17 +54,25 @@ def create_block_mask(
     refuse((_compile, "create_block_mask does not compile: it looks at the pairs by tiles"))
     device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
     query_block, key_block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
-    batch, head, keys = (torch.arange(size, device=device) for size in (B or 1, H or 1, KV_LEN))
-    step = max(PAIRS // max(len(batch) * len(head) * query_block * KV_LEN, 1), 1) * query_block
-    parts: list[Tensor] = []
-    for first in range(0, Q_LEN, step):
-        rows = torch.arange(first, min(first + step, Q_LEN), device=device)
-        allowed = for_all_pairs(mask_mod, batch, head, rows, keys)
-        allowed = F.pad(allowed, (0, -KV_LEN % key_block, 0, -len(rows) % query_block))
-        parts.append(allowed.unflatten(3, (-1, key_block)).unflatten(2, (-1, query_block)).sum((3, 5)))
-    counts = torch.cat(parts, 2) if parts else torch.zeros(len(batch), len(head), 0, -(-KV_LEN // key_block), device=device)
-    full = counts == query_block * key_block if separate_full_blocks else torch.zeros_like(counts, dtype=torch.bool)
-    lists = [*_in_order((counts > 0) & ~full), *(_in_order(full) if separate_full_blocks else (None, None))]
+    batch, head = (torch.arange(size, device=device) for size in (B or 1, H or 1))
+    rows, columns = -(-Q_LEN // query_block), -(-KV_LEN // key_block)
+    is_visible, is_full = torch.zeros(2, len(batch), len(head), rows, columns, dtype=torch.bool, device=device)
+    blocks = max(PAIRS // (len(batch) * len(head) * query_block * key_block), 1)
+    width = min(blocks, max(columns, 1))
+    height = blocks // width
+    for row, column in product(range(0, rows, height), range(0, columns, width)):
+        queries = torch.arange(row * query_block, min((row + height) * query_block, Q_LEN), device=device)
+        keys = torch.arange(column * key_block, min((column + width) * key_block, KV_LEN), device=device)
+        allowed = for_all_pairs(mask_mod, batch, head, queries, keys)
+        allowed = F.pad(allowed, (0, -len(keys) % key_block, 0, -len(queries) % query_block))
+        allowed = allowed.unflatten(3, (-1, key_block)).unflatten(2, (-1, query_block))
+        # Tables made beforehand: a small result that stays between large ones keeps their memory from being used again.
+        # No sum, which would make an int64 of each pair.
+        is_visible[:, :, row : row + height, column : column + width] = allowed.any(5).any(3)
+        is_full[:, :, row : row + height, column : column + width] = allowed.all(5).all(3)
+    if not separate_full_blocks:
+        is_full.zero_()
+    lists = [*_in_order(is_visible & ~is_full), *(_in_order(is_full) if separate_full_blocks else (None, None))]
     return BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=(query_block, key_block), mask_mod=mask_mod, seq_lengths=(Q_LEN, KV_LEN))  # pyright: ignore[reportArgumentType]
 
 
@@ -94,12 +103,14 @@ class BlockMaskPairs(Mask):
     @classmethod
     def of(cls, block_mask: BlockMask, batch: int, heads: int) -> BlockMaskPairs:
         """Return the mask of a BlockMask for so many sequences and heads."""
-        blocks = PARTIAL * _table(block_mask.kv_num_blocks, block_mask.kv_indices)
-        if block_mask.full_kv_num_blocks is not None:
-            full = _table(block_mask.full_kv_num_blocks, cast("Tensor", block_mask.full_kv_indices))
-            blocks = blocks.masked_fill(full.bool(), FULL)
         size = block_mask.BLOCK_SIZE
-        return cls(block_mask.mask_mod, blocks, (size, size) if isinstance(size, int) else size, batch, heads)
+        sizes = (size, size) if isinstance(size, int) else size
+        columns = -(-block_mask.seq_lengths[1] // sizes[1])
+        blocks = PARTIAL * _table(block_mask.kv_num_blocks, block_mask.kv_indices, columns)
+        if block_mask.full_kv_num_blocks is not None:
+            full = _table(block_mask.full_kv_num_blocks, cast("Tensor", block_mask.full_kv_indices), columns)
+            blocks = blocks.masked_fill(full.bool(), FULL)
+        return cls(block_mask.mask_mod, blocks, sizes, batch, heads)
 
     def allowed(self, pairs: Pairs) -> Tensor:
         """Return which pairs may attend, (B|1, H|1, Tq, Tk)."""
@@ -153,7 +164,7 @@ class BlockMaskPairs(Mask):
         if not parts:
             return None
         batch, heads = (max(part[0].shape[axis] for part in parts) for axis in (0, 1))
-        begins, ends = (torch.cat([bound.expand(batch, heads, -1) for bound in bounds], 2) for bounds in zip(*parts, strict=True))
+        begins, ends = (torch.cat([bound.expand(batch, heads, -1) for bound in bounds], 2).long() for bounds in zip(*parts, strict=True))
         return KeyRanges(begins, ends)
 
 
@@ -185,9 +196,9 @@ def _bounds(allowed: Tensor, index: Tensor, keys: int) -> tuple[Tensor, Tensor, 
     return begin, torch.where(allowed, index.int() + 1, 0).amax(-1), allowed.sum(-1, dtype=torch.int32)
 
 
-def _table(numbers: Tensor, indices: Tensor) -> Tensor:
-    """Return ordered lists of blocks, the first so many of each row, as a table of zeros and ones."""
+def _table(numbers: Tensor, indices: Tensor, columns: int) -> Tensor:
+    """Return ordered lists of blocks, the first so many of each row, as a table of zeros and ones; lists may be shorter than its rows."""
     is_listed = torch.arange(indices.shape[-1], device=indices.device) < numbers[..., None]
-    table = torch.zeros(*indices.shape[:-1], indices.shape[-1] + 1, dtype=torch.uint8, device=indices.device)
+    table = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.uint8, device=indices.device)
     # what is not listed marks a spare column
-    return table.scatter_(-1, indices.long().where(is_listed, indices.shape[-1]), 1)[..., :-1]
+    return table.scatter_(-1, indices.long().where(is_listed, columns), 1)[..., :-1]

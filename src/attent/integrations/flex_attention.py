@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask
 
+from attent.attention import mask_info
 from attent.attention.arguments import prepare
 from attent.attention.attend import run
 from attent.attention.backends import dense, tiled
@@ -19,6 +21,7 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ArgumentError, DeviceError, ShapeError, refuse
 from attent.integrations.block_mask import BlockMaskPairs
+from attent.integrations.offset_bias import parts_of
 from attent.ops.eligibility import without_autocast
 from attent.ops.pair_functions import for_all_pairs
 
@@ -88,6 +91,7 @@ def flex_attention(
 
 def _check(query: Tensor, key: Tensor, block_mask: BlockMask | None, *, enable_gqa: bool) -> None:
     """Check what PyTorch checks and `attend` does not."""
+    refuse((query.is_nested or key.is_nested, "flex_attention takes no nested tensors: pad them, and hide the padding with a block_mask"))
     if query.dim() != 4 or key.dim() != 4:
         raise ShapeError(f"query and key must be (B, H, T, D), got {tuple(query.shape)} and {tuple(key.shape)}")
     if not enable_gqa and query.shape[1] != key.shape[1]:
@@ -108,25 +112,35 @@ def _prepare(
     query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None, block_mask: BlockMask | None, scale: float | None
 ) -> tuple[Prepared, str]:
     """Return a call and the implementation that computes it in linear memory."""
-    arguments: Any = {"score": ScaledDot(scale)}
     is_full = block_mask is None or block_mask.BLOCK_SIZE == (ALL_KEYS, ALL_KEYS)
     mask = None if block_mask is None or is_full else BlockMaskPairs.of(block_mask, len(query), query.shape[1])
+    on_cpu, arguments = query.device.type == "cpu", dict[str, Any](score=ScaledDot(scale))
+    if on_cpu and isinstance(mask, BlockMaskPairs):
+        # cheaper than to ask for every pair, in every kind of tile
+        mask = mask.as_key_ranges(query.shape[2], key.shape[2]) or mask
+    dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
+    parts = parts_of(score_mod, query.shape[1], query.shape[2], key.shape[2], dtype) if on_cpu and score_mod is not None else None
+    if parts is not None:
+        score_mod = None
+        arguments |= {"soft_cap": parts.soft_cap, "position": parts.position, "query_start": 0}
+        mask = parts.mask if mask is None else mask if parts.mask is None else mask & parts.mask
     prepared = prepare(query, key, value, mask=mask, **arguments)
-    if score_mod is None:
-        if mask is None:
-            return prepared, "auto"
-        is_dense = dense.unsupported(prepared.call) is None
-        ranges = mask.as_key_ranges(prepared.call.queries, prepared.call.keys) if is_dense else None
-        return (prepared, "tiled") if ranges is None else (prepare(query, key, value, mask=ranges, **arguments), "dense")
+    if score_mod is not None:
+        return prepared._replace(call=replace(prepared.call, score_mod=partial(_modify, score_mod))), "tiled"
+    if mask is parts is None:
+        return prepared, "auto"
+    # a mask without ranges takes a table of all pairs there
+    is_dense = dense.unsupported(prepared.call) is None and not mask_info.needs_table(prepared.call)
+    return prepared, "dense" if is_dense else "tiled"
 
-    def modify(scores: Tensor, pairs: Pairs) -> Tensor:
-        batch, head = (torch.arange(size, device=scores.device) for size in scores.shape[:2])
-        modified = for_all_pairs(score_mod, batch, head, pairs.query_index, pairs.key_index, scores)
-        if not modified.is_floating_point():
-            raise ArgumentError(f"score_mod must return a floating-point score, got {modified.dtype}")
-        return modified.to(scores.dtype)
 
-    return prepared._replace(call=replace(prepared.call, score_mod=modify)), "tiled"
+def _modify(score_mod: ScoreMod, scores: Tensor, pairs: Pairs) -> Tensor:
+    """Return a tile's scores after a function of each."""
+    batch, head = (torch.arange(size, device=scores.device) for size in scores.shape[:2])
+    modified = for_all_pairs(score_mod, batch, head, pairs.query_index, pairs.key_index, scores)
+    if not modified.is_floating_point():
+        raise ArgumentError(f"score_mod must return a floating-point score, got {modified.dtype}")
+    return modified.to(scores.dtype)
 
 
 def _statistics(prepared: Prepared, request: AuxRequest) -> AuxOutput:

@@ -1,35 +1,51 @@
-"""PyTorch's `scaled_dot_product_attention` on a CPU by our kernel, in any model, until PyTorch's own is restored."""
+"""PyTorch's `scaled_dot_product_attention` on a CPU by our kernel, in any model, until PyTorch's own is restored.
+
+On request the float32 products of linear layers come along, by oneDNN where that is the faster library.
+"""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.library import Library
+from torch.library import Library, get_kernel
 
 from attent.attention.arguments import prepare
 from attent.attention.backends import dense, select
 from attent.attention.call import Prepared
 from attent.attention.capture import patching
 from attent.attention.scores.scaled_dot import ScaledDot
-from attent.ops import sdpa
+from attent.integrations.multihead_attention import MultiheadAttention
+from attent.ops import onednn, sdpa
 from attent.ops.dense_attention import can_run
 from attent.ops.eligibility import without_autocast
 
+__all__ = ["NAME", "MultiheadAttention", "addmm", "mm", "register", "scaled_dot_product_attention"]
+
 NAME = "attent"
-_pytorch = torch.ops.aten.scaled_dot_product_attention.default
+# Of fewer multiplications PyTorch's kernel is done before ours is chosen and called, in 80 µs without gradients and 270 with: level with
+# AVX2 at 9 million, or at 1 million with dropout, measured with torch 2.13 on an AMD EPYC, and sooner where our kernel has wider registers.
+MULTIPLICATIONS, MULTIPLICATIONS_WITH_DROPOUT = 2**22, 2**20
+_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # pyright: ignore[reportAttributeAccessIssue]
 _AUTOGRAD = torch._C.DispatchKey.AutogradCPU  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def register() -> None:
+def register(*, linear: bool = False) -> None:
     """Register the implementation "attent" with PyTorch, which activates and restores it.
 
     While it is active, `scaled_dot_product_attention` on a CPU runs our kernel wherever `attend` would choose it, and so do the modules
     and models that call it. Every other call runs PyTorch's own code, bit for bit: docs/adopting.md says which.
+
+    Args:
+        linear: whether float32 products of two matrices on a CPU, which linear layers and their gradients consist of, go through oneDNN
+            on processors where it is faster than MKL; on others this changes nothing.
 
     Example:
         >>> attent.integrations.torch.register()
@@ -37,7 +53,7 @@ def register() -> None:
         >>> model(inputs)
         >>> torch.nn.attention.restore_flash_attention_impl()
     """
-    nn.attention.register_flash_attention_impl(NAME, register_fn=_activate)
+    nn.attention.register_flash_attention_impl(NAME, register_fn=partial(_activate, linear=linear))
 
 
 @dataclass
@@ -47,15 +63,41 @@ class _Handle:
     library: Library
 
     def remove(self) -> None:
-        """Give the operator back to PyTorch."""
+        """Give the operators back to PyTorch."""
         self.library._destroy()  # pyright: ignore[reportPrivateUsage]
 
 
-def _activate() -> _Handle:
+def _activate(*, linear: bool) -> _Handle:
+    # fetched while they are PyTorch's
+    for name in ("scaled_dot_product_attention", "addmm", "mm"):
+        _pytorch_kernel(name)
     library = Library("aten", "IMPL")
     for key in ("CPU", "AutogradCPU"):
         library.impl("scaled_dot_product_attention", scaled_dot_product_attention, key)
+    if linear and onednn.prefers_onednn():
+        for name, kernel in (("addmm", addmm), ("mm", mm)):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Warning only once for all operators")
+                library.impl(name, kernel, "CPU")
     return _Handle(library)
+
+
+@cache
+def _pytorch_kernel(name: str) -> Any:
+    """Return PyTorch's own kernel of an operator on a CPU."""
+    return get_kernel(f"aten::{name}", "CPU")
+
+
+def addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Compute β b + α L R, as `torch.addmm` does, by oneDNN where it takes b + L R, else by PyTorch's own kernel."""
+    if beta == alpha == 1 and onednn.can_serve(left, right, bias):
+        return onednn.product(left, right, bias)
+    return _pytorch_kernel("addmm").call_boxed(_CPU, bias, left, right, beta=beta, alpha=alpha)
+
+
+def mm(left: Tensor, right: Tensor) -> Tensor:
+    """Compute L R, as `torch.mm` does, by oneDNN where it takes it, else by PyTorch's own kernel."""
+    return onednn.product(left, right) if onednn.can_serve(left, right) else _pytorch_kernel("mm").call_boxed(_CPU, left, right)
 
 
 def scaled_dot_product_attention(
@@ -73,8 +115,8 @@ def scaled_dot_product_attention(
 
     Dropout takes its seed from PyTorch's generator.
     """
-    is_foreign = not _is_called_by_attend(sys._getframe(1))
-    if is_foreign and _can_serve(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
+    is_pytorchs = _is_short(query, key, dropout_p) or _is_called_by_attend(sys._getframe(1))
+    if not is_pytorchs and _can_serve(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
         prepared = _prepare(query, key, value, attn_mask, dropout_p, is_causal, scale)
         call = prepared.call
         if dense.unsupported(call) is None and select.reason_to_skip("short", call) is None:
@@ -82,7 +124,17 @@ def scaled_dot_product_attention(
                 call = replace(call, seed=int(torch.randint(2**31 - 1, ())))
             with without_autocast(call.device):
                 return call.restore_axes(dense.run(call, prepared.query, prepared.key, prepared.value))
-    return _pytorch.decompose(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    return _pytorch_kernel("scaled_dot_product_attention").call_boxed(
+        _CPU, query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def _is_short(query: Tensor, key: Tensor, dropout: float) -> bool:
+    """Return whether PyTorch is faster whatever the processor, or a tensor has no two axes; asked first, for it is cheap."""
+    if query.dim() < 2 or key.dim() < 2 or query.shape[-2] == 1:
+        # `attend` leaves single queries to PyTorch, and a step of decoding is too short for its checks
+        return True
+    return query.numel() * key.shape[-2] < (MULTIPLICATIONS_WITH_DROPOUT if dropout else MULTIPLICATIONS)
 
 
 def _is_called_by_attend(frame: FrameType | None) -> bool:
@@ -94,9 +146,6 @@ def _is_called_by_attend(frame: FrameType | None) -> bool:
 
 def _can_serve(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, is_causal: bool, has_groups: bool) -> bool:
     """Return whether a call means to `attend` what it means to PyTorch; not so where PyTorch broadcasts or raises."""
-    if query.dim() < 2 or query.shape[-2] == 1:
-        # `attend` leaves single queries to PyTorch, and a step of decoding is too short for its checks
-        return False
     inputs = [query, key, value] if mask is None else [query, key, value, mask]
     if not all(type(tensor) in (Tensor, nn.Parameter) and tensor.numel() for tensor in inputs):
         return False
@@ -123,11 +172,11 @@ def _fit_together(query: Sequence[int], key: Sequence[int], value: Sequence[int]
 
 
 def _is_readable_mask(mask: Tensor, query: Tensor, keys: int) -> bool:
-    """Return whether a mask needs no gradient and each of its axes is as long as that of the scores, or one."""
+    """Return whether each axis of a mask is as long as that of the scores, or one."""
     if mask.device.type != "cpu" or mask.dtype not in (torch.bool, torch.float32, query.dtype):
         return False
     scores = (*query.shape[:-1], keys)
-    if not 2 <= mask.dim() <= len(scores) or (mask.requires_grad and torch.is_grad_enabled()):
+    if not 2 <= mask.dim() <= len(scores):
         return False
     return all(size in (1, full) for size, full in zip(mask.shape, scores[-mask.dim() :], strict=True))
 
@@ -146,7 +195,7 @@ def _prepare(
         value,
         score="scaled_dot" if scale is None else ScaledDot(scale),
         mask="causal" if is_causal else mask if is_boolean else None,
-        bias=None if is_boolean or mask is None else mask.detach(),
+        bias=None if is_boolean else mask,
         query_start=0 if is_causal else None,
         dropout=dropout,
         seed=0 if dropout else None,

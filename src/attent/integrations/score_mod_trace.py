@@ -1,0 +1,177 @@
+"""A score_mod's dataflow: does it add to the score, soft-capped or not, a term that depends on the pair through head and offset alone?
+
+The function runs once, on the score and the indices of one pair, while every operator of PyTorch that it calls is seen with its
+arguments. What is not known for certain counts as a dependence, so that "yes" is certain and "no" is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from attent.ops.pair_functions import IndexByTensors
+
+aten = torch.ops.aten
+SUMS = {aten.add.Tensor, aten.sub.Tensor}
+FILLS = {aten.masked_fill.Scalar, aten.masked_fill.Tensor}
+COMPARISONS = {aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor}
+
+
+class Known(Enum):
+    """Values that are the same for all pairs, or a function of head and offset."""
+
+    CONSTANT = 1
+    BY_OFFSET = 2
+
+
+@dataclass(frozen=True)
+class Index:
+    """The whole number `query` · (query index) + `key` · (key index) + a function of head and offset; the factors are not opposite."""
+
+    query: int = 0
+    key: int = 0
+
+
+@dataclass(frozen=True)
+class ScorePath:
+    """A score and the steps applied to it: "divided" by the soft cap, its "tanh", "capped", or "sum" with a term by head and offset."""
+
+    state: str = ""
+    soft_cap: float | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if a term may be added."""
+        return self.state in ("", "capped", "sum")
+
+
+# None is a value of which none of these is known.
+Kind = Known | Index | ScorePath | None
+
+
+def trace(score_mod: Callable[..., Tensor], dtype: torch.dtype) -> ScorePath | None:
+    """Return the score's way through a score_mod, if it ends as cap·tanh(score/cap), or the score, plus a term by head and offset.
+
+    Return None if it does not, or if that is not certain.
+
+    Args:
+        score_mod: a function of the score and the indices in the batch, of the head, the query and the key.
+        dtype: of the score.
+    """
+    score, batch, head, query, key = torch.tensor(0.5, dtype=dtype), *(torch.tensor(0) for _ in range(4))
+    dataflow = _Dataflow([(score, ScorePath()), (batch, None), (head, Known.BY_OFFSET), (query, Index(query=1)), (key, Index(key=1))])
+    try:
+        # compiled functions would compute unseen
+        with torch.compiler.set_stance("force_eager"), torch.enable_grad(), IndexByTensors(), dataflow:
+            result = score_mod(score, batch, head, query, key)
+    except Exception:
+        # whoever computes the function says what is wrong with it
+        return None
+    kind = dataflow.kind(result)
+    if not isinstance(kind, ScorePath) or not kind.is_whole or not dataflow.is_certain:
+        return None
+    return kind if result.is_floating_point() and not result.dim() else None
+
+
+class _Dataflow(TorchDispatchMode):
+    """The kind of every tensor that is computed meanwhile; others are captured."""
+
+    def __init__(self, tensors: list[tuple[Tensor, Kind]]) -> None:
+        super().__init__()
+        # the tensors are kept, for their identities
+        self.kinds = dict[int, tuple[Tensor, Kind]]()
+        self.storages = set[int]()
+        self.is_certain = True
+        for tensor, kind in tensors:
+            self._record(tensor, kind)
+
+    def _record(self, tensor: Tensor, kind: Kind) -> None:
+        self.kinds[id(tensor)] = tensor, kind
+        if kind is not Known.CONSTANT:
+            self.storages.add(tensor.untyped_storage().data_ptr())
+
+    def kind(self, value: object) -> Kind:
+        """Return the kind of an operator's argument; numbers and captured tensors are constants."""
+        if id(value) in self.kinds:
+            return self.kinds[id(value)][1]
+        # an alias that no operator made, such as `tensor.data`
+        is_alias = isinstance(value, Tensor) and value.untyped_storage().data_ptr() in self.storages
+        return None if is_alias else Known.CONSTANT
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call an operator, and record what its result depends on."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        inputs, outputs = tree_leaves((args, kwargs)), tree_leaves(result)
+        is_pure = not func._schema.is_mutable and torch.Tag.nondeterministic_seeded not in func.tags
+        # what the function does next may follow from a number that it reads
+        reads_number = any(id(value) in self.kinds for value in inputs) and not all(isinstance(value, Tensor) for value in outputs)
+        # the score's gradient would be lost
+        has_no_grad = not torch.is_grad_enabled() and any(isinstance(self.kind(value), ScorePath) for value in inputs)
+        if not is_pure or reads_number or has_no_grad:
+            self.is_certain = False
+        kind = self._kind_of_result(func, args, kwargs, inputs, result)
+        for tensor in outputs:
+            if isinstance(tensor, Tensor):
+                self._record(tensor, kind)
+        return result
+
+    def _kind_of_result(self, func: Any, args: Any, kwargs: Any, inputs: list[Any], result: Any) -> Kind:
+        kinds = [self.kind(value) for value in inputs]
+        if all(isinstance(kind, Known) for kind in kinds):
+            return Known.CONSTANT if all(kind is Known.CONSTANT for kind in kinds) else Known.BY_OFFSET
+        if kwargs or None in kinds:
+            return None
+        if any(isinstance(kind, ScorePath) for kind in kinds):
+            return self._kind_of_score(func, args)
+        return self._kind_of_index(func, args, result)
+
+    def _kind_of_index(self, func: Any, args: Any, result: Any) -> Kind:
+        """Return the kind of sums and comparisons of indices, which are exact in 64-bit whole numbers."""
+        if func not in SUMS | COMPARISONS or any(isinstance(value, Tensor) and value.dtype != torch.int64 for value in args):
+            return None
+        (query, key), (other_query, other_key) = (_factors(self.kind(value)) for value in args)
+        sign = 1 if func is aten.add.Tensor else -1
+        query, key = query + sign * other_query, key + sign * other_key
+        if query + key == 0:
+            return Known.BY_OFFSET
+        return Index(query, key) if func in SUMS and result.dtype == torch.int64 else None
+
+    def _kind_of_score(self, func: Any, args: Any) -> Kind:
+        """Return the kind of what an operator makes of one score and values that are known."""
+        kinds = [self.kind(value) for value in args]
+        index, score = next((index, kind) for index, kind in enumerate(kinds) if isinstance(kind, ScorePath))
+        rest = [*args[:index], *args[index + 1 :]]
+        if not all(isinstance(self.kind(value), Known) for value in rest):
+            return None
+        is_first, number = index == 0, rest[0] if rest and isinstance(rest[0], int | float) else 0.0
+        if score.is_whole:
+            is_sum = func is aten.add.Tensor or (func is aten.sub.Tensor and is_first)
+            is_choice = func in FILLS if is_first else func is aten.where.self
+            if is_sum or (is_choice and self._hides(rest[-1])):
+                return replace(score, state="sum")
+        if func is aten.div.Tensor and not score.state and is_first and 0 < number < torch.inf:
+            return ScorePath("divided", float(number))
+        if func is aten.tanh.default and score.state == "divided":
+            return replace(score, state="tanh")
+        if func is aten.mul.Tensor and score.state == "tanh" and number == score.soft_cap:
+            return replace(score, state="capped")
+        return None
+
+    def _hides(self, value: Any) -> bool:
+        """Return whether a value is −∞ for all pairs."""
+        if isinstance(value, Tensor):
+            return self.kind(value) is Known.CONSTANT and not value.dim() and float(value.detach()) == -torch.inf
+        return value == -torch.inf
+
+
+def _factors(kind: Kind) -> tuple[int, int]:
+    """Return the factors of a value's query and key index; none of a function of head and offset."""
+    return (kind.query, kind.key) if isinstance(kind, Index) else (0, 0)
