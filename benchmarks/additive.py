@@ -69,6 +69,8 @@ def short(compiled: bool) -> None:
             for name in forward
         ],
     )
+    ratios = [times["attent"] / times["dot product"] for times in (once, twice)]
+    print(f"\nattent / dot product: {ratios[0]:.2f} forward, {ratios[1]:.2f} forward + backward.")
     errors(query, key, value, score, up)
 
 

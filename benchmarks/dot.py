@@ -1,9 +1,14 @@
-"""Dot forms on a CPU beside PyTorch's scaled_dot_product_attention: plain, 16 bits, dropout, short shapes, a window, a user's score."""
+"""Dot forms on a CPU beside scaled_dot_product_attention: plain, 16 bits, dropout, short shapes, a window, one's own score, memory."""
 
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 
 import torch
 from _sides import Work, head, milliseconds, run, table
@@ -12,6 +17,7 @@ from torch.nn import functional as F
 
 from attent.attention import attend
 from attent.attention.masks import Window
+from attent.ops import native
 
 
 def tensors(*shape: int, dtype: torch.dtype = torch.float32, size: float = 1.0, gradients: bool = True) -> list[Tensor]:
@@ -24,13 +30,19 @@ def backward(work: Callable[[], Tensor], inputs: list[Tensor]) -> Work:
 
 
 def row(name: str, pytorch: Callable[[], Tensor], attent: Callable[[], Tensor], inputs: list[Tensor], *, rounds: int = 15) -> list[str]:
+    """Measure both sides, print their row and return its cells."""
     with torch.no_grad():
-        once = milliseconds({"pytorch": pytorch, "attent": attent}, rounds=rounds)
-    twice = milliseconds({"pytorch": backward(pytorch, inputs), "attent": backward(attent, inputs)}, rounds=rounds)
+        once = milliseconds({"pytorch": pytorch, "attent": attent}, rounds=rounds, seconds=SECONDS)
+    gradients = {"pytorch": backward(pytorch, inputs), "attent": backward(attent, inputs)}
+    twice = milliseconds(gradients, rounds=rounds, seconds=SECONDS)
     cells = [f"{times[side]:.3g}" for times in (once, twice) for side in ("pytorch", "attent")]
-    return [name, *cells[:2], f"{once['pytorch'] / once['attent']:.2f}", *cells[2:], f"{twice['pytorch'] / twice['attent']:.2f}"]
+    cells = [name, *cells[:2], f"{once['pytorch'] / once['attent']:.2f}", *cells[2:], f"{twice['pytorch'] / twice['attent']:.2f}"]
+    print(f"| {' | '.join(cells)} |", flush=True)
+    return cells
 
 
+# Of one measurement, beyond which no round begins.
+SECONDS = 1.0
 SHAPES = (
     (8, 8, 256, 64),
     (1, 8, 1024, 64),
@@ -46,6 +58,7 @@ COLUMNS = ["", "PyTorch, ms", "attent, ms", "×", "with gradients: PyTorch, ms",
 def plain() -> None:
     """Measure float32, bfloat16 and dropout."""
     head("Dot product, forward and forward + backward")
+    table(COLUMNS, [])
     rows = []
     for shape in SHAPES:
         for dtype in (torch.float32, torch.bfloat16):
@@ -56,7 +69,7 @@ def plain() -> None:
                     lambda inputs=inputs, causal=causal: F.scaled_dot_product_attention(*inputs, is_causal=causal),
                     lambda inputs=inputs, causal=causal: attend(*inputs, mask="causal" if causal else None),
                 )
-                rows.append(row(name, pytorch, attent, inputs))
+                rows.append(row(name, pytorch, attent, inputs, rounds=15 if shape[2] <= 1024 else 3 if shape[2] <= 2048 else 1))
     ratios = {
         f"{dtype}, {name}": [float(cells[column]) for cells in rows if dtype in cells[0]]
         for dtype in ("float32", "bfloat16")
@@ -72,23 +85,81 @@ def plain() -> None:
     inputs, bias = tensors(1, 8, 1024, 64), torch.randn(1, 8, 1024, 1024, requires_grad=True)
     pytorch, attent = (lambda: F.scaled_dot_product_attention(*inputs, attn_mask=bias)), (lambda: attend(*inputs, bias=bias))
     rows.append(row("(1, 8, 1024, 64) float32, a bias with its gradient", pytorch, attent, [*inputs, bias]))
-    table(COLUMNS, rows)
+    print()
     means = [[name, f"{statistics.geometric_mean(values):.2f}", f"{min(values):.2f}"] for name, values in ratios.items()]
     table(["PyTorch / attent, without dropout and bias", "geometric mean", "least"], means)
 
 
+def context_and_gradients(attention: Callable[..., Tensor], inputs: list[Tensor], up: Tensor) -> list[Tensor]:
+    context = attention(*inputs)
+    return [context, *torch.autograd.grad(context, inputs, up.to(context.dtype))]
+
+
 def errors() -> None:
-    """Print the errors of bfloat16 against float64."""
-    head("Largest error in bfloat16 against float64, (1, 8, 1024, 64)")
-    rows = []
-    for size in (1.0, 3.0):
-        inputs = tensors(1, 8, 1024, 64, dtype=torch.bfloat16, size=size, gradients=False)
-        right = F.scaled_dot_product_attention(*(tensor.double() for tensor in inputs))
-        distances = [
-            (context.double() - right).abs().max().item() for context in (F.scaled_dot_product_attention(*inputs), attend(*inputs))
+    """Print the largest errors of three draws against float64, at each width of registers that this processor has."""
+    head("Largest errors against float64, two heads, of three draws: attent / PyTorch")
+    level = native.simd_level()
+    for forced in range(level, -1, -1):
+        native.simd_level = lambda forced=forced: forced
+        print(f"\nRegisters of {('128 bits', 'AVX2', 'AVX-512')[forced]}:\n")
+        rows = [
+            error_row(*case)
+            for case in product((torch.float32, torch.bfloat16, torch.float16), (256, 1024, 4096), (64, 128), (False, True), (1.0, 3.0))
         ]
-        rows.append([f"{size:g}", f"{distances[0]:.2e}", f"{distances[1]:.2e}", f"{distances[1] / distances[0]:.2f}"])
-    table(["standard deviation", "PyTorch", "attent", "attent / PyTorch"], rows)
+        table(["", "context", "dq", "dk", "dv"], rows)
+    native.simd_level = lambda: level
+
+
+def error_row(dtype: torch.dtype, length: int, width: int, causal: bool, size: float) -> list[str]:
+    ours, theirs = torch.zeros(4), torch.zeros(4)
+    mask = "causal" if causal else None
+    for _ in range(3):
+        inputs, up = tensors(1, 2, length, width, dtype=dtype, size=size), torch.randn(1, 2, length, width).to(dtype)
+
+        def pytorch(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(query, key, value, is_causal=causal)
+
+        def attent(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return attend(query, key, value, mask=mask, implementation="dense")
+
+        exact = context_and_gradients(pytorch, [tensor.detach().double().requires_grad_() for tensor in inputs], up)
+        for attention, worst in ((attent, ours), (pytorch, theirs)):
+            found = context_and_gradients(attention, inputs, up)
+            distances = [(one - right).abs().max().float() for one, right in zip(found, exact, strict=True)]
+            worst.copy_(torch.maximum(worst, torch.stack(distances).detach()))
+    name = f"{str(dtype).removeprefix('torch.')} {length:,} keys, width {width}{', causal' if causal else ''}, deviation {size:g}"
+    return [name, *(f"{ratio:.2f}" for ratio in (ours / theirs).tolist())]
+
+
+def seconds_of_process(sides: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
+    """Return the least processor time of each side, in turn, which other programs on the machine disturb least."""
+    best, end = dict.fromkeys(sides, float("inf")), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, side in sides.items():
+            begin = time.process_time()
+            side()
+            best[name] = min(best[name], time.process_time() - begin)
+    return best
+
+
+def share() -> None:
+    """Print the rate of multiply-adds of the forward beside that of a product of matrices that fit the cache."""
+    torch.set_num_threads(1)
+    side = 384
+    left, right, out = torch.randn(side, side), torch.randn(side, side), torch.empty(side, side)
+    peak = 2 * side**3 / seconds_of_process({"product": lambda: torch.mm(left, right, out=out)}, 4)["product"] / 1e9
+    head("Share of the peak, float32, forward, 2 heads, one thread, processor time")
+    print(f"The peak is that of PyTorch's product of {side} × {side} × {side}: {peak:.0f} GFLOP/s. Attention counts 4 · B · H · T² · D.\n")
+    rows = []
+    for width, length in product((64, 128), (128, 256, 512, 1024, 2048, 4096)):
+        inputs = tensors(1, 2, length, width, gradients=False)
+        sides = {
+            "PyTorch": lambda inputs=inputs: F.scaled_dot_product_attention(*inputs),
+            "attent": lambda inputs=inputs: attend(*inputs, implementation="dense"),
+        }
+        rates = [8 * length**2 * width / best / 1e9 for best in seconds_of_process(sides, 3).values()]
+        rows.append([f"T = {length:,}, D = {width}", *(cell for rate in rates for cell in (f"{rate:.0f}", f"{rate / peak:.0%}"))])
+    table(["", "PyTorch, GFLOP/s", "share", "attent, GFLOP/s", "share"], rows)
 
 
 def products(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -120,13 +191,11 @@ def window() -> None:
     """Measure a window of 256 keys in 16,384."""
     head("A window of 256 keys, T = 16,384, B = 1, H = 1, D = 64, float32")
     inputs, mask = tensors(1, 1, 16384, 64), Window(255, 0)
-    rows = [
-        row("dense against window", lambda: F.scaled_dot_product_attention(*inputs), lambda: attend(*inputs, mask=mask), inputs, rounds=5)
-    ]
-    table(COLUMNS, rows)
+    table(COLUMNS, [])
+    row("dense against window", lambda: F.scaled_dot_product_attention(*inputs), lambda: attend(*inputs, mask=mask), inputs, rounds=5)
     dense = torch.ones(2048, 2048, dtype=torch.bool).tril().triu(-255)
-    first = [tensor[:, :, :2048].detach() for tensor in inputs]
-    far = (F.scaled_dot_product_attention(*first, attn_mask=dense) - attend(*first, mask=mask)).abs().max()
+    query, key, value = (tensor[:, :, :2048].detach() for tensor in inputs)
+    far = (F.scaled_dot_product_attention(query, key, value, attn_mask=dense) - attend(query, key, value, mask=mask)).abs().max()
     print(f"\nLargest difference from PyTorch's with the same mask as a table, T = 2,048: {far:.1e}.")
 
 
@@ -148,7 +217,37 @@ def own() -> None:
     )
 
 
-PARTS = {"plain": plain, "errors": errors, "brief": brief, "window": window, "own": own}
+LONG = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+from _sides import peak
+from attent.attention import attend
+def step(length):
+    inputs = [torch.randn(1, 1, length, 64, requires_grad=True) for _ in range(3)]
+    up = torch.randn(1, 1, length, 64)
+    # what the step returns: the context and three gradients
+    kept = [torch.ones(1, 1, length, 64) for _ in range(4)]
+    before = peak()
+    del kept
+    context = attend(*inputs, implementation="dense")
+    gradients = torch.autograd.grad(context, inputs, up)
+    return peak() - before
+step(64)
+print(step(32768))
+"""
+
+
+def memory() -> None:
+    """Measure what dense attention takes beyond its tensors, in a fresh process."""
+    head("Memory of dense attention, T = 32,768, B = 1, H = 1, D = 64, float32, forward + backward")
+    process = subprocess.run([sys.executable, "-c", LONG, str(Path(__file__).parent)], capture_output=True, text=True, check=True)
+    table(
+        ["beyond inputs, context and gradients, MiB", "a table of scores, MiB"],
+        [[f"{float(process.stdout):.0f}", f"{4 * 32768**2 / 2**20:,.0f}"]],
+    )
+
+
+PARTS = {"plain": plain, "errors": errors, "share": share, "brief": brief, "window": window, "own": own, "memory": memory}
 
 if __name__ == "__main__":
     run(PARTS, __doc__)
