@@ -1,0 +1,133 @@
+"""A small world of people, places and things, and the sentences that say what happens in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+PEOPLE = ("Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hugo")
+PLACES = ("kitchen", "garden", "cellar", "library", "office", "garage", "attic", "hall")
+THINGS = ("ball", "lamp", "key", "book", "cup", "coat", "map", "hat")
+MOVES = ("went to", "walked into", "hurried to")
+TAKES = ("took", "picked up", "grabbed")
+DROPS = ("put down", "left", "dropped")
+# Of a story, so that people return and things change hands.
+CAST, OBJECTS = 3, 3
+# Of the sentences in which somebody moves, and of the others those in which somebody takes a thing where both are possible.
+MOVING, TAKING = 0.6, 0.65
+
+Draw = Callable[[], float]
+Item = TypeVar("Item")
+
+
+def choose(draw: Draw, items: Sequence[Item]) -> Item:
+    """Choose an item uniformly; Python promises that random() alone stays the same from version to version."""
+    return items[int(draw() * len(items))]
+
+
+def pick(draw: Draw, items: Sequence[Item], count: int) -> list[Item]:
+    """Choose some items without repetition."""
+    rest = list(items)
+    return [rest.pop(int(draw() * len(rest))) for _ in range(count)]
+
+
+def is_held_out(person: str, noun: str) -> bool:
+    """Return whether a person with a place or a thing is a combination for tests alone: one in eight."""
+    nouns = PLACES if noun in PLACES else THINGS
+    return (PEOPLE.index(person) + 3 * nouns.index(noun)) % 8 == 0
+
+
+class Stay(NamedTuple):
+    """A place of a thing.
+
+    Args:
+        location: its name.
+        holder: the person who held the thing there first.
+        support: the sentences from which it follows, counted from 0.
+    """
+
+    location: str
+    holder: str
+    support: frozenset[int]
+
+
+@dataclass
+class World:
+    """State of the people and things of a story, and the sentences that say it.
+
+    Attributes:
+        sentences: in order, each ending with a full stop.
+        combinations: for each sentence the person and the place or thing in it.
+        place_of: the place of a person, and the sentence that says it.
+        places_of: the places where a person has been, in order.
+        holder_of: the person who holds a thing, and the sentence in which the thing was taken.
+        stays: of a thing, in order.
+        handling: the sentences in which a person takes or puts down anything.
+    """
+
+    sentences: list[str] = field(default_factory=list)
+    combinations: list[tuple[str, str]] = field(default_factory=list)
+    place_of: dict[str, tuple[str, int]] = field(default_factory=dict)
+    places_of: dict[str, list[str]] = field(default_factory=dict)
+    holder_of: dict[str, tuple[str, int]] = field(default_factory=dict)
+    stays: dict[str, list[Stay]] = field(default_factory=dict)
+    handling: dict[str, list[int]] = field(default_factory=dict)
+
+    def holds(self, person: str) -> list[str]:
+        """Return the things that a person holds, in alphabetical order."""
+        return sorted(thing for thing, (holder, _) in self.holder_of.items() if holder == person)
+
+    def move(self, person: str, location: str, verb: str) -> None:
+        """Let a person go to a place, with all that the person holds."""
+        now = self._say(person, location, verb)
+        self.place_of[person] = (location, now)
+        self.places_of.setdefault(person, []).append(location)
+        for thing in self.holds(person):
+            self.stays.setdefault(thing, []).append(Stay(location, person, frozenset((self.holder_of[thing][1], now))))
+
+    def take(self, person: str, thing: str, verb: str) -> None:
+        """Let a person take a thing that nobody holds."""
+        now = self._say(person, thing, verb)
+        self.holder_of[thing] = (person, now)
+        self.handling.setdefault(person, []).append(now)
+        # what was put down elsewhere in the story was taken at a known place
+        if person in self.place_of and thing not in self.stays:
+            location, when = self.place_of[person]
+            self.stays[thing] = [Stay(location, person, frozenset((when, now)))]
+
+    def drop(self, person: str, thing: str, verb: str) -> None:
+        """Let a person put a thing down where the person is."""
+        now = self._say(person, thing, verb)
+        del self.holder_of[thing]
+        self.handling.setdefault(person, []).append(now)
+        location, when = self.place_of[person]
+        # the same place, from now on by another sentence
+        self.stays[thing][-1] = Stay(location, person, frozenset((when, now)))
+
+    def _say(self, person: str, noun: str, verb: str) -> int:
+        self.sentences.append(f"{person} {verb} the {noun}.")
+        self.combinations.append((person, noun))
+        return len(self.sentences) - 1
+
+
+def happen(draw: Draw, sentences: int) -> World:
+    """Let so many things happen to a small cast."""
+    world, cast, things = World(), pick(draw, PEOPLE, CAST), pick(draw, THINGS, OBJECTS)
+    while len(world.sentences) < sentences:
+        person = choose(draw, cast)
+        current = world.place_of.get(person, (None, -1))[0]
+        free = [thing for thing in things if thing not in world.holder_of and _reachable(world, thing, current)]
+        held = [thing for thing in world.holds(person) if current is not None and thing in world.stays]
+        if draw() < MOVING or not (free or held):
+            world.move(person, choose(draw, [location for location in PLACES if location != current]), choose(draw, MOVES))
+        elif free and (not held or draw() < TAKING):
+            world.take(person, choose(draw, free), choose(draw, TAKES))
+        else:
+            world.drop(person, choose(draw, held), choose(draw, DROPS))
+    return world
+
+
+def _reachable(world: World, thing: str, current: str | None) -> bool:
+    """Return whether a thing may lie where a person is: its place is unknown, or the same."""
+    return thing not in world.stays or world.stays[thing][-1].location == current
