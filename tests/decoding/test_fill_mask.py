@@ -79,3 +79,18 @@ def test_a_run_folder_fills_as_the_model_did(filler: FillMask, filler_folder) ->
     assert load(filler_folder).fill(TEXT) == filler.fill(TEXT)
     with pytest.raises(RunError, match="is no run folder"):
         load(filler_folder / "elsewhere")
+
+
+def test_features_begin_with_the_embeddings_and_end_with_what_predicts(filler: FillMask) -> None:
+    text = "the dog was happy ."
+    features = filler.features(text)
+    layers, width = filler.model.settings.layers, filler.model.settings.width
+    assert features.shape == (layers + 1, 5, width)
+    tokens = torch.tensor([filler.tokenizer.encode(text)])
+    torch.testing.assert_close(features[-1], filler.model(tokens, torch.tensor([5]))[0])
+    assert filler.features(text, "dog").equal(features[:, 1])
+    assert filler.features("the [MASK] was happy .", "[MASK]").shape == (layers + 1, width)
+    with pytest.raises(DataError, match="'cow' is none of the pieces of 'the dog': the, dog"):
+        filler.features("the dog", "cow")
+    with pytest.raises(DataError, match="none of the pieces"):
+        filler.features("")

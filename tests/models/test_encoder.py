@@ -65,3 +65,15 @@ def test_what_is_no_sequence_is_refused() -> None:
         model(input="vectors")(sequence("tokens"), LENGTHS)
     with pytest.raises(ShapeError, match="vectors must have 13 numbers each, got 12"):
         model(input="vectors")(sequence("vectors")[..., :12], LENGTHS)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_features_by_layer_are_those_of_fewer_layers(norm: str) -> None:
+    made, tokens = model(norm=norm, position="learned"), sequence("tokens")
+    embedded, first, last = made.by_layer(tokens, LENGTHS)
+    torch.testing.assert_close(last, made(tokens, LENGTHS))
+    assert made.positions is not None
+    torch.testing.assert_close(embedded, made.positions(made.embedding(tokens)))
+    del made.encoder.layers[1]
+    norm_of_one = made.encoder.norm(first)
+    torch.testing.assert_close(norm_of_one, made(tokens, LENGTHS))

@@ -53,7 +53,7 @@ def test_the_demo_comes_with_the_package() -> None:
         (LEAST + '[model]\nnorm = "prae"', r"unknown model\.norm in some\.toml, 'prae'; did you mean 'pre'\? \(known: post, pre\)"),
         (
             LEAST + '[model]\nkind = "rrn"',
-            r"some\.toml: model: unknown kind 'rrn'; did you mean 'rnn'\? \(known: encoder, rnn, transformer\)",
+            r"some\.toml: model: unknown kind 'rrn'; did you mean 'rnn'\? \(known: decoder, encoder, rnn, transformer\)",
         ),
         (LEAST + '[model]\nkind = "rnn"\nheads = 3', r"unknown key in \[model\] of some\.toml, 'heads' \(known: attention, "),
         (LEAST + '[model]\nkind = "rnn"\ncell = "gruu"', r"unknown model\.cell in some\.toml, 'gruu'; did you mean 'gru'\?"),
@@ -80,7 +80,7 @@ def test_the_demo_comes_with_the_package() -> None:
         ),
         ("a = " + "[" * 100_000, r"some\.toml is not TOML that can be read: it is nested too deep"),
         ("a = " + "9" * 5_000, r"some\.toml is not TOML: "),
-        ("task = []\n" + LEAST, r"some\.toml: task: input should be 'translate', 'fill-mask' or 'classify', got \[\]"),
+        ("task = []\n" + LEAST, r"some\.toml: task: input should be 'translate', 'fill-mask', 'classify' or 'text-generation', got \[\]"),
         (LEAST + "[model]\npreset = {}", r"some\.toml: model: unknown preset '\{\}'"),
         (LEAST + '[model]\nkind = "rnn"\npreset = []', r"some\.toml: model: unknown preset '\[\]'"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attent.tasks.settings import RunSettings
-from attent.tasks.suggestions import MIN_UPDATES, suggest, suggest_pictures, suggest_vectors, summary
+from attent.tasks.suggestions import MIN_UPDATES, suggest, suggest_pictures, suggest_text, suggest_vectors, summary
 
 
 @pytest.mark.parametrize("pairs", [1, 2_000, 29_000, 5_000_000])
@@ -32,6 +32,21 @@ def test_blanks_take_more_epochs_and_no_smoothing() -> None:
     blanks = suggest(2_000, "fill-mask")["training"]
     assert (blanks["updates"], blanks["label_smoothing"]) == (2340, 0.0)
     assert suggest(2_000)["training"]["label_smoothing"] == 0.1
+
+
+@pytest.mark.parametrize(("lines", "characters"), [(1, 1), (29_000, 1_800_000), (40_000, 1_100_000), (700, 1_100_000), (1, 10**9)])
+def test_text_to_be_generated_has_settings_by_its_length(lines: int, characters: int) -> None:
+    tables = suggest_text(lines, characters)
+    settings = RunSettings.model_validate({"task": "text-generation", **tables, "lines": {"train": "a.txt", **tables.get("lines", {})}})
+    assert settings.training.label_smoothing == 0
+    assert settings.lines is not None
+    # lines of 1,571 characters are no texts by themselves
+    assert settings.lines.packing == ("text" if characters > 1000 * lines else "lines")
+    assert tables["training"] == suggest(max(characters // 100, 1), "text-generation")["training"]
+
+
+def test_running_text_is_said() -> None:
+    assert summary(suggest_text(7, 10**6), 7).endswith("updates of 1,024 tokens; lines as running text")
 
 
 @pytest.mark.parametrize("examples", [2, 1_797, 20_000, 1_000_000])

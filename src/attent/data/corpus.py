@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ import numpy as np
 from attent.data.batches import KEY_MULTIPLE, Bitext
 from attent.data.disk_texts import DiskTexts, Row, TemporaryFolder, write_pairs, write_texts
 from attent.data.index import DiskSequences, index, write_index
-from attent.data.masked_lm import MaskedLines
 from attent.data.readers import OVER_LONG, display_name, read_pairs, read_parallel, read_texts
 from attent.data.report import ReadReport
 from attent.data.settings import LinesSettings, TextSettings
@@ -103,22 +103,20 @@ def encode_pairs(
     return index(corpus.train, source, target, folder, maximum_length=limit, report=report, length_multiple=length_multiple)
 
 
-def encode_lines(
-    corpus: TextCorpus[str], settings: LinesSettings, tokenizer: Tokenizer, *, length_multiple: int = KEY_MULTIPLE
-) -> MaskedLines:
-    """Encode the training lines on disk; those beyond the settings' maximum length are dropped and reported.
+def encode_lines(corpus: TextCorpus[str], tokenizer: Tokenizer, maximum_length: int | None = None) -> DiskSequences:
+    """Encode the training lines on disk; those beyond the maximum length, in tokens, are dropped and reported.
 
     Raises:
         DataError: no line is short enough.
     """
-    folder, report, limit = corpus.folder.path / INDEX, corpus.reports[0], settings.maximum_length
+    folder, report, limit = corpus.folder.path / INDEX, corpus.reports[0], sys.maxsize if maximum_length is None else maximum_length
     write_index(corpus.train, {LINE: tokenizer}, folder, maximum_length=limit, report=report, row_name=LINE)
-    return open_lines(corpus.folder.path, settings, tokenizer, length_multiple=length_multiple)
+    return open_lines(corpus.folder.path)
 
 
-def open_lines(folder: Path | str, settings: LinesSettings, tokenizer: Tokenizer, *, length_multiple: int = KEY_MULTIPLE) -> MaskedLines:
-    """Open the training lines that another process encoded by `encode_lines`; see `encode_lines`."""
-    return MaskedLines(DiskSequences(Path(folder) / INDEX, LINE), tokenizer.size, settings.blanks, length_multiple=length_multiple)
+def open_lines(folder: Path | str) -> DiskSequences:
+    """Open the training lines that another process encoded by `encode_lines`."""
+    return DiskSequences(Path(folder) / INDEX, LINE)
 
 
 def drop_long(

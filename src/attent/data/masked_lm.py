@@ -138,17 +138,18 @@ class MaskedText:
     mask_positions: Sequence[int]
 
 
-def tokenize_masked(text: str, tokenizer: Tokenizer) -> MaskedText:
+def tokenize_masked(text: str, tokenizer: Tokenizer, is_masked: bool = True) -> MaskedText:
     """Tokenize a text with masks; a mask is a piece of its own, with the space before it if pieces include theirs.
 
     Args:
         text: such as "the dog was [MASK] ."
         tokenizer: of the rest.
+        is_masked: whether the text must have a mask.
 
     Raises:
-        DataError: the text has no mask, or a mask is part of a word.
+        DataError: the text has no mask and must have one, or a mask is part of a word.
     """
-    if MASK not in text:
+    if is_masked and MASK not in text:
         raise DataError(f"there is no {MASK}, as a blank is written, in {text!r}")
     marked = text.replace(PLACEHOLDER, " ").replace(MASK, PLACEHOLDER)
     labels, ids = tokenizer.pieces(marked), tokenizer.encode(marked)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from attent.data.readers import STANDARD_INPUT
 from attent.errors import ArgumentError
@@ -27,15 +27,23 @@ class FilesSettings(BaseModel, extra="forbid", frozen=True):
 
 
 class LinesSettings(FilesSettings, frozen=True):
-    """Settings of lines for masked language models; a file may be gzipped (.gz), and one may be standard input (-)."""
+    """Settings of lines for language models, masked or not; a file may be gzipped (.gz), and one may be standard input (-)."""
 
     train: File = Field(description="the lines to train on")
     valid: File | None = Field(None, description="lines to validate on; without any, 5 % of the lines, at most 1,000, are split off")
-    tokenizer: Kind = Field("word", description="what lines are cut into: char, word, bpe or unigram; a blank is one of these")
+    tokenizer: Kind = Field("word", description="what lines are cut into: char, word, bpe or unigram; bpe for text generation unless given")
     vocabulary: Size = Field("auto", description='ids of the tokenizer, or "auto": by the size of the text')
     blanks: float = Field(0.15, gt=0.0, lt=1.0, description="the share of each line that is to be guessed, at least one token")
-    maximum_length: int = Field(256, ge=1, description="tokens: lines that are longer are neither trained nor validated on")
+    maximum_length: int = Field(256, ge=1, description="tokens: longer lines are neither trained nor validated on; or of a window of text")
+    packing: Literal["lines", "text"] = Field(
+        "lines", description="for text generation: each line by itself, or all lines as running text, cut into windows of maximum_length"
+    )
     seed: int = Field(0, ge=0, description="of the split into training and validation")
+
+    @model_serializer(mode="wrap")
+    def _without_packing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave packing out where lines are by themselves: the settings are then those of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if (name, value) != ("packing", "lines")}
 
     @property
     def size(self) -> int | None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.capture.watch import watch
-from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.data.batches import BatchSize, Sequences
 from attent.data.labelled.arrays import VectorSequences, check_finite, check_pixels
 from attent.data.labelled.corpus import UNITS, Data
@@ -20,12 +20,14 @@ from attent.data.labelled.examples import LabelledExamples, PictureRows, Rows, T
 from attent.data.labelled.inputs import INPUTS, Inputs, PictureInputs, TextInputs, VectorInputs
 from attent.data.labelled.pictures import Pictures, read_pixels
 from attent.data.tokenizer import Tokenizer
+from attent.decoding.forward_pass import ForwardPass
 from attent.errors import ArgumentError, DataError, RunError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.folder import read
 
 # Examples of a batch.
 BATCH = 128
+CLS_LABEL = "CLS"
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,24 @@ class Classifier:
         with watch(self.model) as maps:
             self.model(sequence.to(self.device), torch.tensor([length], device=self.device))
         return dict(maps.items())
+
+    def forward_pass(self, example: str) -> ForwardPass:
+        """Return the forward pass over a text, or of a file of a picture; its output is at the [CLS] vector.
+
+        Raises:
+            ArgumentError, DataError: as `classify`.
+        """
+        data = self.data([example])
+
+        def run() -> dict[str, LabelledMap]:
+            maps = self.maps(data)
+            positions = (
+                self.tokenizer.pieces(example) if self.tokenizer is not None else map(str, range(next(iter(maps.values())).shape[-1] - 1))
+            )
+            labels = (CLS_LABEL, *positions)
+            return {name: LabelledMap(weights, labels, labels) for name, weights in maps.items()}
+
+        return ForwardPass(example, self.model, run, "encoder", lambda index: self.labels[index], "classes", 0, [0])
 
     def examples(self, data: Data, classes: np.ndarray | None = None, chosen: np.ndarray | None = None) -> LabelledExamples:
         """Encode data for the model.

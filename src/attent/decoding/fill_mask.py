@@ -16,6 +16,7 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.data.batches import Sequences
 from attent.data.masked_lm import MaskedText, tokenize_masked
 from attent.data.tokenizer import SPECIALS, UNK, Tokenizer
+from attent.decoding.forward_pass import ForwardPass
 from attent.errors import DataError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.folder import read
@@ -107,7 +108,7 @@ class FillMask:
         with watch(self.model) as maps:
             logits = self.logits([line.tokens], [0] * len(line.mask_positions), line.mask_positions)
         probs = logits.double().softmax(-1)[:, self._words]  # (N, words)
-        weights = self._mean_attention([*maps.values()], layer, head, line.mask_positions)  # (N, T)
+        weights = mean_attention([*maps.values()], layer, head, line.mask_positions)  # (N, T)
         pieces = [piece.strip("▁ ") or piece for piece in line.pieces]
         predictions: list[MaskPrediction] = []
         for position, row, row_weights in zip(line.mask_positions, probs, weights.tolist(), strict=True):
@@ -128,6 +129,39 @@ class FillMask:
             self.logits([line.tokens], [0], [0])
         pieces = (*line.pieces,)
         return {name: LabelledMap(weights, pieces, pieces) for name, weights in maps.items()}
+
+    def forward_pass(self, text: str) -> ForwardPass:
+        """Return the forward pass over a masked text, whose masks are the positions with an output.
+
+        Raises:
+            DataError: as `fill`.
+        """
+        masks, tokenizer = self._tokenize(text).mask_positions, self.tokenizer
+        return ForwardPass(
+            text, self.model, lambda: self.map(text), "encoder", lambda token: tokenizer.decode([token]), "words", SPECIALS, masks
+        )
+
+    @torch.no_grad()
+    def features(self, text: str, word: str | None = None) -> Tensor:
+        """Return the features of a text before the first layer and after each, (layers + 1, T, E), or of a word in it, (layers + 1, E).
+
+        The first are embeddings, in which a word has the same features whatever stands beside it (but for positions that are added
+        to them); the last are those from which words are predicted.
+
+        Args:
+            text: a line, with masks or without.
+            word: a piece of the text; the first one of several.
+
+        Raises:
+            DataError: the word is no piece of the text, or the text has no piece, or more than the model can read.
+        """
+        line = self._tokenize(text, is_masked=False)
+        pieces = [piece.strip("▁ ") for piece in line.pieces]
+        if not pieces or (word is not None and word not in pieces):
+            raise DataError(f"{word!r} is none of the pieces of {text!r}: {', '.join(pieces)}")
+        tokens = torch.tensor([line.tokens], device=self.device)
+        by_layer = torch.cat(self.model.by_layer(tokens, torch.tensor([len(pieces)], device=self.device)))
+        return by_layer if word is None else by_layer[:, pieces.index(word)]
 
     def logits(self, lines: Sequence[Sequence[int]], rows: Sequence[int], positions: Sequence[int]) -> Tensor:
         """Return the logits of the words at N positions, (N, V − SPECIALS): those of the ids from SPECIALS on.
@@ -155,21 +189,32 @@ class FillMask:
                     return single
         return token
 
-    def _tokenize(self, text: str) -> MaskedText:
-        line, longest = tokenize_masked(text, self.tokenizer), self.longest
+    def _tokenize(self, text: str, is_masked: bool = True) -> MaskedText:
+        line, longest = tokenize_masked(text, self.tokenizer, is_masked), self.longest
         line = replace(line, tokens=list(map(self._resolve_unknown, line.pieces, line.tokens)))
         if longest is not None and len(line.tokens) > longest:
             raise DataError(f"the text has {len(line.tokens)} tokens, more than the {longest} that this model can read")
         return line
 
-    def _mean_attention(self, maps: Sequence[AttentionMap], layer: int | None, head: int | None, mask_positions: Sequence[int]) -> Tensor:
-        """Return the attention of some positions, (N, T), of one or of all layers and heads."""
-        for name, number, count in (("layer", layer, len(maps)), ("head", head, maps[0].shape[1])):
-            if number is not None:
-                check_index(name, number, count)
-        layers = maps if layer is None else [maps[layer]]
-        rows = torch.stack([weights[0, :, list(mask_positions)] for weights in layers])  # (L, H, N, T)
-        return rows.mean((0, 1)) if head is None else rows[:, head].mean(0)
+
+def mean_attention(maps: Sequence[AttentionMap], layer: int | None, head: int | None, positions: Sequence[int]) -> Tensor:
+    """Return the attention of N positions of one text, (N, T), of one or of all layers and heads.
+
+    Args:
+        maps: of each layer, (1, H, T, T).
+        layer: from 0; the mean over layers unless given.
+        head: from 0; the mean over heads unless given.
+        positions: of the queries.
+
+    Raises:
+        ArgumentError: there is no such layer or head.
+    """
+    for name, number, count in (("layer", layer, len(maps)), ("head", head, maps[0].shape[1])):
+        if number is not None:
+            check_index(name, number, count)
+    layers = maps if layer is None else [maps[layer]]
+    rows = torch.stack([weights[0, :, list(positions)] for weights in layers])  # (L, H, N, T)
+    return rows.mean((0, 1)) if head is None else rows[:, head].mean(0)
 
 
 def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> FillMask:

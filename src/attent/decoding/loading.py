@@ -1,4 +1,4 @@
-"""`attent.load`: from a run folder to a translator, a masked language model or a classifier."""
+"""`attent.load`: from a run folder to a translator, a language model, masked or not, or a classifier."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from attent.decoding import classifier, fill_mask, translator
+from attent.decoding import classifier, fill_mask, text_generator, translator
 from attent.decoding.translator import Translator
 from attent.devices import device_of
 from attent.errors import RunError
@@ -18,11 +18,12 @@ LOADERS: dict[Task, Callable[..., Any]] = {
     "translate": translator.load,
     "fill-mask": fill_mask.load,
     "classify": classifier.load,
+    "text-generation": text_generator.load,
 }
 
 
 def load(path: Path | str, device: torch.device | str = "cpu", trust_code: bool = False) -> Translator | Any:
-    """Load a run folder as a `Translator`, a `FillMask` or a `Classifier`, by the run's task.
+    """Load a run folder as a `Translator`, a `FillMask`, a `TextGenerator` or a `Classifier`, by the run's task.
 
     Args:
         path: the run folder.

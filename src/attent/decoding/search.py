@@ -235,11 +235,16 @@ class TokenSampler:
             The scores with the drawn token's log-probability added, and the tokens, (S, 1) each.
         """
         log_probs = log_probs[:, 0]
-        sums = sampling_probs(log_probs, self.temperature, self.top_k, self.top_p).double().cumsum(-1)
-        heights = self.uniforms[sentence_index, step, None] * sums[:, -1:]
-        # right=True: a token of probability 0 adds no height and is never drawn
-        tokens = torch.searchsorted(sums, heights, right=True).clamp(max=log_probs.shape[1] - 1)
+        tokens = draw_tokens(log_probs, self.uniforms[sentence_index, step], self.temperature, self.top_k, self.top_p)[:, None]
         return scores + log_probs.gather(1, tokens), tokens
+
+
+def draw_tokens(log_probs: Tensor, uniforms: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Tensor:
+    """Draw a token of each row, (S,), by random numbers in [0, 1), (S,); other arguments as for `sampling_probs`."""
+    sums = sampling_probs(log_probs, temperature, top_k, top_p).double().cumsum(-1)
+    heights = uniforms[:, None] * sums[:, -1:]
+    # right=True: a token of probability 0 adds no height and is never drawn
+    return torch.searchsorted(sums, heights, right=True).clamp(max=log_probs.shape[1] - 1)[:, 0]
 
 
 def sampling_probs(log_probs: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0) -> Tensor:

@@ -73,4 +73,30 @@ class SearchSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False
         return limits if longest is None else np.minimum(limits, longest - 1)
 
 
+class GenerationSettings(BaseModel, extra="forbid", frozen=True, allow_inf_nan=False):
+    """Settings of text generation; the defaults are greedy decoding, which takes the most probable token at every step.
+
+    Args:
+        max_new_tokens: tokens after the prompt, at most.
+        sample: draw each token at random instead.
+        temperature, top_k, top_p: as in `SearchSettings`.
+        seed: of the draws; a text's draws are a function of it, of the prompt and of the copy alone.
+        copies: texts drawn for each prompt.
+    """
+
+    max_new_tokens: int = Field(default=64, ge=1, le=MAX_TOKENS)
+    sample: bool = False
+    temperature: float = Field(default=1.0, gt=0)
+    top_k: int | None = Field(default=None, ge=1)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    seed: int = Field(default=0, ge=0)
+    copies: int = Field(default=1, ge=1, le=MAX_HYPOTHESES)
+
+    @model_validator(mode="after")
+    def _check_combinations(self) -> GenerationSettings:
+        if not self.sample and (self.temperature != 1 or self.top_k is not None or self.top_p != 1 or self.copies != 1):
+            raise ValueError("temperature, top_k, top_p and copies are for samples; set sample = true")
+        return self
+
+
 GREEDY = SearchSettings()

@@ -12,14 +12,13 @@ from torch import Tensor
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import LabelledMap
 from attent.data.batches import KEY_MULTIPLE, ROW_MULTIPLE, Sequences
-from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from attent.data.tokenizer import BOS, EOS, PAD, UNK
 from attent.decoding.constraints import Constraints
 from attent.decoding.settings import GREEDY
-from attent.decoding.translator import BOS_LABEL, EOS_LABEL, Translator, label_translation_maps
+from attent.decoding.translator import EOS_LABEL, Translator, label_translation_maps, labels
 from attent.errors import ArgumentError
 
 TOP_K = 8
-UNK_LABEL, NO_LABEL = "<unk>", "�"
 # A longer source is not repeated for identical last bits: it would take 8 times as long.
 MAX_REPEATED_SOURCE = 512
 
@@ -155,9 +154,3 @@ class StepwiseDecoding:
 
     def _candidate(self, token: int, probability: float) -> Candidate:
         return Candidate(token, labels(self.translator.target_tokenizer, [token])[0], probability)
-
-
-def labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:
-    """Return a printable label for each token."""
-    special = {EOS: EOS_LABEL, BOS: BOS_LABEL, UNK: UNK_LABEL}
-    return tuple(special.get(token) or tokenizer.piece(token) or NO_LABEL for token in tokens)

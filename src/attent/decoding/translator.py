@@ -16,8 +16,9 @@ from attent.attention.maps.attention_map import AttentionMap, LabelledMap
 from attent.data.batches import KEY_MULTIPLE, BatchSize, Sequences, cut_batches
 from attent.data.dates.checks import InputCheck, input_check
 from attent.data.text import Pair
-from attent.data.tokenizer import BOS, Tokenizer
+from attent.data.tokenizer import BOS, EOS, UNK, Tokenizer, respell
 from attent.decoding.constraints import Constraints
+from attent.decoding.forward_pass import ForwardPass
 from attent.decoding.score import BATCH as SCORED
 from attent.decoding.score import PairScore, score_pairs
 from attent.decoding.search import Hypothesis, TokenSampler, Translation, search, uniforms
@@ -32,6 +33,7 @@ R = TypeVar("R")
 BATCH = 128
 EOS_LABEL = "</s>"
 BOS_LABEL = "<s>"
+UNK_LABEL, NO_LABEL = "<unk>", "�"
 
 
 class Engine(ABC):
@@ -284,6 +286,21 @@ class Translator(Engine):
             self.model.decode(self.encode(self.source_tokenizer.encode(source)), target_in)
         return label_translation_maps(maps, (*self.source_tokenizer.pieces(source),), (*self.target_tokenizer.pieces(target), EOS_LABEL))
 
+    def forward_pass(self, text: str) -> ForwardPass:
+        """Return the forward pass over a text that is translated; errors as for `map`."""
+        text = respell(text, self.source_tokenizer)
+        if reason := self.refusal(text):
+            raise ArgumentError(reason)
+        target = self.translate(text)
+        return ForwardPass(
+            f"{text} → {target}",
+            self.model,
+            lambda: self.map(text, target),
+            "decoder",
+            lambda token: labels(self.target_tokenizer, [token])[0],
+            "words",
+        )
+
     def encode(self, tokens: Sequence[int]) -> Memory:
         """Encode the tokens of one source."""
         return self.model.encode(torch.tensor([tokens], device=self.device), torch.tensor([len(tokens)], device=self.device))
@@ -298,6 +315,12 @@ def label_translation_maps(maps: Mapping[str, AttentionMap], source: tuple[str, 
         else:
             labelled[name] = LabelledMap(weights, target, source if name.endswith("cross_attention") else (BOS_LABEL, *target[:-1]))
     return labelled
+
+
+def labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:
+    """Return a printable label for each token."""
+    special = {EOS: EOS_LABEL, BOS: BOS_LABEL, UNK: UNK_LABEL}
+    return tuple(special.get(token) or tokenizer.piece(token) or NO_LABEL for token in tokens)
 
 
 def _as_pair(pair: object) -> Pair:

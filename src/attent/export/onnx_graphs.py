@@ -116,7 +116,7 @@ def write(run: Run, folder: Path) -> list[StateTensor]:
         # learned positions limit the length
         dims = {name: torch.export.Dim(name, max=None if name == "rows" else run.model.longest) for name in TRACE_SIZES}
         names, rows = [part.name for part in parts], {0: dims["rows"]}
-        _export(
+        export_graph(
             EncoderGraph(run.model),
             (first.source, first.lengths),
             ({**rows, 1: dims["source_length"]}, rows),
@@ -124,7 +124,7 @@ def write(run: Run, folder: Path) -> list[StateTensor]:
             [LOGITS, *names],
             folder / ENCODER,
         )
-        _export(
+        export_graph(
             StepGraph(run.model, first.state, [not part.is_constant for part in parts]),
             (first.tokens, *(tensor.contiguous() for tensor in first.tensors)),
             (rows, tuple({axis: dims[name] for axis, name in axes.items()} for axes in named)),
@@ -155,9 +155,22 @@ def _axes(first: Tensor, second: Tensor) -> dict[int, str]:
 
 
 @needs("this needs ONNX", "onnx")
-def _export(
+def export_graph(
     module: nn.Module, arguments: tuple[Tensor, ...], axes: tuple[Any, ...], inputs: list[str], outputs: list[str], file: Path
 ) -> None:
+    """Trace a module, and write it as ONNX.
+
+    Args:
+        module: to trace, put into evaluation mode.
+        arguments: example inputs.
+        axes: for each of them, the sizes that vary.
+        inputs: names of the inputs.
+        outputs: names of the outputs.
+        file: to write.
+
+    Raises:
+        AttentError: it cannot be traced, or a part of it has no counterpart in ONNX.
+    """
     try:
         with _quiet():
             # traced here: the exporter itself would silently fix sizes that cannot be dynamic

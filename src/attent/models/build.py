@@ -6,15 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from attent.models.encoder import EncoderModel
+from attent.models.language_model import LanguageModel
 from attent.models.rnn import RNN
-from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
+from attent.models.settings import ModelSettings
 from attent.models.transformer import Transformer
 
-MODELS: dict[str, Callable[[Any, int, int], Any]] = {"transformer": Transformer, "rnn": RNN, "encoder": EncoderModel}
+MODELS: dict[str, Callable[[Any, int, int], Any]] = {
+    "transformer": Transformer,
+    "rnn": RNN,
+    "encoder": EncoderModel,
+    "decoder": LanguageModel,
+}
 
 
-def build(settings: TransformerSettings | RnnSettings | EncoderSettings, inputs: int, outputs: int) -> Any:
-    """Build an `EncoderDecoder`, or an `EncoderModel` from the settings of an encoder.
+def build(settings: ModelSettings, inputs: int, outputs: int) -> Any:
+    """Build an `EncoderDecoder`, an `EncoderModel` from the settings of an encoder, or a `LanguageModel` from those of a decoder.
 
     Args:
         settings: of any kind of model.

@@ -72,6 +72,18 @@ class EncoderModel(Model):
         Raises:
             ShapeError: the sequence has other axes, or there is not one length a row.
         """
+        return self.encoder(*self._embed(sequence, lengths)).features
+
+    def by_layer(self, sequence: Tensor, lengths: Lengths) -> list[Features]:
+        """Return the features before the first layer and after each, as many as layers and one, each as `forward` returns the last.
+
+        Raises:
+            ShapeError: as `forward`.
+        """
+        return self.encoder.by_layer(*self._embed(sequence, lengths))
+
+    def _embed(self, sequence: Tensor, lengths: Lengths) -> tuple[Features, Lengths]:
+        """Return the encoder's arguments: embedded positions, with the class vector and positions, and their lengths."""
         axes = 2 if self.settings.input == "tokens" else 3
         if sequence.dim() != axes or lengths.shape != sequence.shape[:1]:
             shape = "(B, T)" if axes == 2 else "(B, T, D)"
@@ -79,8 +91,7 @@ class EncoderModel(Model):
         features = self.embedding(sequence)
         if self.cls is not None:
             features, lengths = torch.cat([self.cls.to(features.dtype).expand(len(features), 1, -1), features], 1), lengths + 1
-        features = self.dropout(features if self.positions is None else self.positions(features))
-        return self.encoder(features, lengths).features
+        return self.dropout(features if self.positions is None else self.positions(features)), lengths
 
     def output(self, features: Tensor) -> Tensor:
         """Return the logits (…, V) of features (…, E)."""

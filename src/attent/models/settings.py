@@ -171,6 +171,24 @@ class EncoderSettings(StackSettings):
         return self.layers
 
 
+class DecoderSettings(StackSettings):
+    """The settings of a Transformer's decoder alone, a language model, apart from the size of its vocabulary.
+
+    `DecoderSettings(preset="small", dropout=0.1)` starts from the decoder of a published size. The defaults are `tiny`.
+
+    Args:
+        layers: number of layers.
+        tie_embeddings: whether the output matrix is the embedding. Press & Wolf (2017), arXiv 1608.05859.
+    """
+
+    presets: ClassVar = EncoderSettings.presets
+    implied: ClassVar = {"kind": "decoder"}
+
+    kind: Literal["decoder"] = "decoder"
+    layers: int = Field(default=4, ge=1)
+    tie_embeddings: bool = True
+
+
 class RnnSettings(PresetSettings):
     """The settings of an RNN encoder-decoder, apart from its vocabularies.
 
@@ -260,10 +278,11 @@ class RnnSettings(PresetSettings):
         return self
 
 
-SETTINGS: dict[str, type[TransformerSettings] | type[RnnSettings] | type[EncoderSettings]] = {
+SETTINGS: dict[str, type[TransformerSettings] | type[RnnSettings] | type[EncoderSettings] | type[DecoderSettings]] = {
     "transformer": TransformerSettings,
     "rnn": RnnSettings,
     "encoder": EncoderSettings,
+    "decoder": DecoderSettings,
 }
 
 
@@ -283,7 +302,7 @@ def _validate(values: Any) -> Any:
     return values if isinstance(values, BaseModel) else SETTINGS[kind_of(values)].model_validate(values)
 
 
-ModelSettings = Annotated[TransformerSettings | RnnSettings | EncoderSettings, BeforeValidator(_validate)]
+ModelSettings = Annotated[TransformerSettings | RnnSettings | EncoderSettings | DecoderSettings, BeforeValidator(_validate)]
 
 
 def keys_of(values: Any) -> dict[str, Any]:

@@ -17,8 +17,10 @@ from attent.layers.embeddings import TokenEmbedding
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual, Stream
 from attent.models.model import Memory
-from attent.models.settings import EncoderSettings, StackSettings, TransformerSettings
+from attent.models.settings import DecoderSettings, EncoderSettings, StackSettings, TransformerSettings
 from attent.types import Features, Lengths, Tokens
+
+SubLayers = tuple[tuple[MultiHeadAttention | FeedForward, Residual], ...]
 
 
 def build_attention(settings: StackSettings, *, to_self: bool) -> MultiHeadAttention:
@@ -64,7 +66,7 @@ def build_positions(settings: StackSettings) -> Sinusoidal | Learned | None:
 class Embedding(nn.Module):
     """Token embedding plus positions, with dropout on the sum (Vaswani et al. 2017, §5.4)."""
 
-    def __init__(self, tokens: TokenEmbedding, settings: TransformerSettings) -> None:
+    def __init__(self, tokens: TokenEmbedding, settings: StackSettings) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = build_positions(settings)
@@ -81,19 +83,28 @@ class Embedding(nn.Module):
         return None if self.positions is None else self.positions(weight.new_zeros(1, count, weight.shape[1]), start)[0]
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each with its residual connection.
-
-        Z = LayerNorm(X + MultiHead(X, X, X));  LayerNorm(Z + FFN(Z))
-
-    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762 (here with norm = "post").
-    """
+class SelfAttentionLayer(nn.Module):
+    """The parts of a layer of self-attention and feed-forward, each with its residual connection."""
 
     def __init__(self, settings: StackSettings) -> None:
         super().__init__()
         self.self_attention = build_attention(settings, to_self=True)
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
         self.around_attention, self.around_feed_forward = build_residual(settings), build_residual(settings)
+
+    @property
+    def sub_layers(self) -> SubLayers:
+        """The sub-layers in order, each with its residual connection."""
+        return (self.self_attention, self.around_attention), (self.feed_forward, self.around_feed_forward)
+
+
+class EncoderLayer(SelfAttentionLayer):
+    """Self-attention and feed-forward, each with its residual connection.
+
+        Z = LayerNorm(X + MultiHead(X, X, X));  LayerNorm(Z + FFN(Z))
+
+    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762 (here with norm = "post").
+    """
 
     def forward(self, stream: Stream, lengths: Lengths) -> Stream:
         """Transform features (B, T, E); keys at positions from lengths (B,) on are hidden."""
@@ -117,6 +128,15 @@ class DecoderLayer(nn.Module):
         self.cross_attention = build_attention(settings, to_self=False)
         self.feed_forward = FeedForward(settings.width, settings.feed_forward, activation=settings.activation)
         self.around_self, self.around_cross, self.around_feed_forward = (build_residual(settings) for _ in range(3))
+
+    @property
+    def sub_layers(self) -> SubLayers:
+        """The sub-layers in order, each with its residual connection."""
+        return (
+            (self.self_attention, self.around_self),
+            (self.cross_attention, self.around_cross),
+            (self.feed_forward, self.around_feed_forward),
+        )
 
     def forward(
         self, stream: Stream, target: KeyValueCache | None, source: KeyValueCache | Tensor, lengths: Lengths
@@ -144,6 +164,24 @@ class DecoderLayer(nn.Module):
         return self.around_feed_forward.leave(stream, self.feed_forward(read)), target
 
 
+class CausalLayer(SelfAttentionLayer):
+    """Causal self-attention and feed-forward: a decoder's layer without a source.
+
+        Z = LayerNorm(X + MultiHead(X, X, X)), causal;  LayerNorm(Z + FFN(Z))
+
+    Source: Liu et al. (2018), §4.2.2, arXiv 1801.10198; Radford et al. (2018), §3.1.
+    """
+
+    def forward(self, stream: Stream, cache: KeyValueCache | None) -> tuple[Stream, KeyValueCache]:
+        """Transform the next T positions, (B, T, E), given keys and values of those before; return them with the new ones too."""
+        stream, query = self.around_attention.enter(stream)
+        cache = self.self_attention.remember(query, cache)
+        # right padding needs no lengths: the causal mask hides it from all real positions
+        stream = self.around_attention.leave(stream, self.self_attention.recall(query, cache, mask=Causal()))
+        stream, read = self.around_feed_forward.enter(stream)
+        return self.around_feed_forward.leave(stream, self.feed_forward(read)), cache
+
+
 class Encoder(nn.Module):
     """A stack of encoder layers."""
 
@@ -158,6 +196,14 @@ class Encoder(nn.Module):
         for layer in self.layers:
             stream = layer(stream, lengths)
         return Memory(stream.end(self.norm), lengths)
+
+    def by_layer(self, features: Features, lengths: Lengths) -> list[Features]:
+        """Return the features before the first layer and after each, (B, T, E), the last of them normalized as in `forward`."""
+        stream, by_layer = Stream(features), [features]
+        for layer in self.layers:
+            stream = layer(stream, lengths)
+            by_layer.append(stream.features if stream.output is None else stream.features + stream.output)
+        return [*by_layer[:-1], stream.end(self.norm)]
 
 
 class Decoder(nn.Module):
@@ -184,3 +230,20 @@ class Decoder(nn.Module):
             stream, cache = layer(stream, layer_target, layer_source, lengths)
             caches.append(cache)
         return stream.end(self.norm), tuple(caches)
+
+
+class CausalDecoder(nn.Module):
+    """A stack of causal layers."""
+
+    def __init__(self, settings: DecoderSettings) -> None:
+        super().__init__()
+        self.layers = cast(Sequence[CausalLayer], nn.ModuleList(CausalLayer(settings) for _ in range(settings.layers)))
+        self.norm = build_final_norm(settings)
+
+    def forward(self, features: Features, caches: Sequence[KeyValueCache | None]) -> tuple[Features, tuple[KeyValueCache, ...]]:
+        """Return the features of the next T positions, embedded (B, T, E), and every layer's keys and values that include them."""
+        stream, extended = Stream(features), []
+        for layer, cache in zip(self.layers, caches, strict=True):
+            stream, cache = layer(stream, cache)
+            extended.append(cache)
+        return stream.end(self.norm), tuple(extended)

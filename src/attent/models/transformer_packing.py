@@ -24,7 +24,7 @@ from attent.layers.dropout import Dropout
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
 from attent.models.model import Memory
-from attent.models.transformer_layers import Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
+from attent.models.transformer_layers import CausalDecoder, CausalLayer, Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
 from attent.types import Features, Lengths, Tokens
@@ -33,15 +33,17 @@ S = TypeVar("S")
 
 # Modules whose formulas the library has.
 PACKED = {
-    *(Encoder, EncoderLayer, Decoder, DecoderLayer, nn.ModuleList),
+    *(Encoder, EncoderLayer, Decoder, DecoderLayer, CausalDecoder, CausalLayer, nn.ModuleList),
     *(Residual, nn.LayerNorm, Dropout, FeedForward, nn.Linear),
     *(MultiHeadAttention, Dot, ScaledDot, Rotary),
 }
 # Positions for which rotary angles are computed at a time.
 ANGLE_BLOCK = 16
 
+Stack = Encoder | Decoder | CausalDecoder
 
-def has_packed_form(stack: Encoder | Decoder) -> bool:
+
+def has_packed_form(stack: Stack) -> bool:
     """Return whether the packed stack computes what the modules do now: none was replaced, and none has hooks."""
     if stack.training or is_watched():
         return False
@@ -58,7 +60,7 @@ def _is_plain(attention: MultiHeadAttention) -> bool:
     return is_interleaved and is_softmax and isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
 
 
-def pack(stack: Encoder | Decoder) -> PackedStack:
+def pack(stack: Stack) -> PackedStack:
     """Return the packed weights of a stack; they are cached until a parameter changes."""
     layer, attention, feed_forward = stack.layers[0], stack.layers[0].self_attention, stack.layers[0].feed_forward
     heads = attention.heads, attention.key_value_heads, attention.key_width
@@ -68,11 +70,11 @@ def pack(stack: Encoder | Decoder) -> PackedStack:
     return PackedStack(packed_linear.packed_weights(stack, lambda: _packed_tensors(stack)), sizes, (scale, _first_norm(layer).eps))
 
 
-def _first_norm(layer: EncoderLayer | DecoderLayer) -> nn.LayerNorm:
+def _first_norm(layer: EncoderLayer | DecoderLayer | CausalLayer) -> nn.LayerNorm:
     return (layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm
 
 
-def _packed_tensors(stack: Encoder | Decoder) -> Iterator[Tensor]:
+def _packed_tensors(stack: Stack) -> Iterator[Tensor]:
     for layer in stack.layers:
         attention = layer.self_attention
         rotary_width = 0 if attention.position is None else attention.key_width
@@ -161,11 +163,20 @@ def start(decoder: Decoder, memory: Memory, reference: Callable[[], S]) -> Incre
     return transformer.start(_weight(decoder), partial(pack, decoder), memory.features, memory.lengths, reference)
 
 
-def decode_step(decoder: Decoder, embedding: Embedding, state: IncrementalState, tokens: Tensor) -> tuple[Tensor, IncrementalState]:
+def start_without_memory(decoder: CausalDecoder, rows: int, reference: Callable[[], S]) -> IncrementalState | S:
+    """Return the state of so many rows before their first token: of the packed decoder, or the reference."""
+    if not has_packed_form(decoder):
+        return reference()
+    return transformer.start_without_memory(_weight(decoder), partial(pack, decoder), rows, reference)
+
+
+def decode_step(
+    decoder: Decoder | CausalDecoder, embedding: Embedding, state: IncrementalState, tokens: Tensor
+) -> tuple[Tensor, IncrementalState]:
     """Return the features (B, E) of one more token (B,), and the state that includes it."""
     packed = _packed_embedding(embedding, decoder.layers[0].self_attention, state.length, 1, ANGLE_BLOCK)
     return transformer.decode_step(packed, state, tokens)
 
 
-def _weight(stack: Encoder | Decoder) -> Tensor:
+def _weight(stack: Stack) -> Tensor:
     return stack.layers[0].feed_forward.widen.weight

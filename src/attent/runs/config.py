@@ -16,19 +16,34 @@ from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings
 from attent.runs.durable import write_text
 
-Task = Literal["translate", "fill-mask", "classify"]
+Task = Literal["translate", "fill-mask", "classify", "text-generation"]
 FORMAT = 3
 CONFIG = "config.json"
 # Bytes that a config.json may have.
 LARGEST = 2**22
+# The keys by which a config.json of Hugging Face's transformers is known.
+PRETRAINED_KEYS = frozenset(("model_type", "architectures"))
 # A verb for each task, and the command that runs it.
 DOES: dict[Task, tuple[str, str]] = {
     "translate": ("translates", "attent translate {run} TEXT"),
     "fill-mask": ("fills blanks", "attent fill {run} TEXT"),
     "classify": ("classifies", "attent classify {run} FILE"),
+    "text-generation": ("generates text", "attent generate {run} TEXT"),
 }
 # The names of its tokenizers; a run that classifies has none where it reads no texts.
-TOKENIZERS: dict[Task, tuple[str, ...]] = {"translate": ("source", "target"), "fill-mask": ("text",), "classify": ("text",)}
+TOKENIZERS: dict[Task, tuple[str, ...]] = {
+    "translate": ("source", "target"),
+    "fill-mask": ("text",),
+    "classify": ("text",),
+    "text-generation": ("text",),
+}
+# The kinds of models that a task's runs may have.
+MODEL_KINDS: dict[Task, tuple[str, ...]] = {
+    "translate": ("transformer", "rnn"),
+    "fill-mask": ("encoder",),
+    "classify": ("encoder",),
+    "text-generation": ("decoder",),
+}
 
 
 def version_of(package: str, default: str = "unknown") -> str:
@@ -100,7 +115,7 @@ class RunConfig(BaseModel, extra="forbid"):
             raise ValueError(f"a run that {DOES[self.task][0]} has the tokenizers {', '.join(expected)}, got {', '.join(self.tokenizers)}")
         if not self.tokenizers and self.sizes is None:
             raise ValueError("a run without tokenizers must say its sizes")
-        if (self.model.kind == "encoder") is (self.task == "translate"):
+        if self.model.kind not in MODEL_KINDS[self.task]:
             raise ValueError(f"a run that {DOES[self.task][0]} has no model of kind {self.model.kind!r}")
         return self
 
@@ -127,6 +142,8 @@ def read_config(path: Path | str) -> RunConfig:
         raise RunError(f"{path} is no run folder: {file.name} cannot be read ({error.strerror})") from error
     except DataError as error:
         raise RunError(f"{file} is damaged: {error}") from error
+    if _is_pretrained(content):
+        raise RunError(f"{path} is a Hugging Face model and no run folder: attent show, explore and fill take it")
     if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] < 1:
         raise RunError(f"{file} is damaged: it names no format")
     if content["format"] > FORMAT:
@@ -137,6 +154,18 @@ def read_config(path: Path | str) -> RunConfig:
         return RunConfig.model_validate(content)
     except ValidationError as error:
         raise RunError(f"{file} is damaged: {first_fault(error)}") from error
+
+
+def is_pretrained(path: Path | str) -> bool:
+    """Return whether a folder holds a model of Hugging Face's transformers instead of a run."""
+    try:
+        return _is_pretrained(bounded.read_json(Path(path) / CONFIG, LARGEST))
+    except (OSError, DataError):
+        return False
+
+
+def _is_pretrained(content: object) -> bool:
+    return isinstance(content, dict) and "format" not in content and not PRETRAINED_KEYS.isdisjoint(content)
 
 
 def code_in(config: RunConfig) -> dict[str, str]:

@@ -12,6 +12,7 @@ from attent.data.corpus import TextCorpus, encode_lines, line_corpus, open_lines
 from attent.data.masked_lm import MaskedLines
 from attent.data.readers import OVER_LONG
 from attent.data.settings import LinesSettings, limit_length
+from attent.data.tokenizer import Tokenizer
 from attent.data.tokenizers import learn
 from attent.models.encoder import EncoderModel
 from attent.tasks.settings import RunSettings
@@ -20,7 +21,7 @@ from attent.training.loss import masked_lm_cross_entropy, masked_lm_scores
 
 
 @dataclass(frozen=True)
-class MaskedLMCorpus:
+class LinesCorpus:
     """Lines of text; see `attent.tasks.task.TaskCorpus`."""
 
     text: TextCorpus[str]
@@ -40,27 +41,29 @@ class MaskedLMCorpus:
         return self.text.folder.path
 
 
-class MaskedLMTask(Task[MaskedLMCorpus]):
+class MaskedLMTask(Task[LinesCorpus]):
     """Learns to predict masked words from the words around them."""
 
     loss = staticmethod(masked_lm_cross_entropy)
 
-    def corpus(self, settings: RunSettings) -> MaskedLMCorpus:
+    def corpus(self, settings: RunSettings) -> LinesCorpus:
         assert settings.lines is not None
-        return MaskedLMCorpus(line_corpus(settings.lines), settings.lines)
+        return LinesCorpus(line_corpus(settings.lines), settings.lines)
 
-    def learn_vocabularies(self, corpus: MaskedLMCorpus) -> Vocabularies:
+    def learn_vocabularies(self, corpus: LinesCorpus) -> Vocabularies:
         tokenizer = learn(corpus.settings.tokenizer, corpus.text.train, corpus.settings.size)
         return Vocabularies({"text": corpus.settings.tokenizer}, (tokenizer,), sizes=(tokenizer.size + 1, tokenizer.size))
 
-    def encode(self, corpus: MaskedLMCorpus, vocabularies: Vocabularies) -> MaskedLines:
-        return encode_lines(corpus.text, limit_length(corpus.settings, vocabularies.longest), *vocabularies.tokenizers, length_multiple=1)
+    def encode(self, corpus: LinesCorpus, vocabularies: Vocabularies) -> MaskedLines:
+        (tokenizer,), settings = vocabularies.tokenizers, limit_length(corpus.settings, vocabularies.longest)
+        return _masked_lines(encode_lines(corpus.text, tokenizer, settings.maximum_length), tokenizer, settings)
 
     def open_shared(self, settings: RunSettings, folder: Path, vocabularies: Vocabularies) -> MaskedLines:
         assert settings.lines is not None
-        return open_lines(folder, limit_length(settings.lines, vocabularies.longest), *vocabularies.tokenizers, length_multiple=1)
+        (tokenizer,) = vocabularies.tokenizers
+        return _masked_lines(open_lines(folder), tokenizer, settings.lines)
 
-    def evaluator(self, model: EncoderModel, corpus: MaskedLMCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
+    def evaluator(self, model: EncoderModel, corpus: LinesCorpus, vocabularies: Vocabularies, settings: RunSettings) -> Evaluator:
         size = BatchSize(settings.training.batch_pairs, settings.training.batch_tokens)
         return MaskedLMEvaluator(model, corpus, vocabularies, size)
 
@@ -68,14 +71,9 @@ class MaskedLMTask(Task[MaskedLMCorpus]):
 class MaskedLMEvaluator(Evaluator):
     """Evaluates a masked language model on its validation lines."""
 
-    def __init__(self, model: EncoderModel, corpus: MaskedLMCorpus, vocabularies: Vocabularies, size: BatchSize) -> None:
+    def __init__(self, model: EncoderModel, corpus: LinesCorpus, vocabularies: Vocabularies, size: BatchSize) -> None:
         (tokenizer,), settings = vocabularies.tokenizers, limit_length(corpus.settings, model.longest)
-        encoded: list[list[int]] = []
-        for row, line in enumerate(corpus.text.validation):
-            if len(tokens := tokenizer.encode(line)) <= settings.maximum_length:
-                encoded.append(tokens)
-            else:
-                corpus.text.reports[-1].drop(OVER_LONG, corpus.text.validation.line_number(row))
+        encoded = drop_long_lines(corpus, tokenizer, settings.maximum_length)
         self._model, self._size, self._lines = model, size, MaskedLines(Sequences(encoded), tokenizer.size, settings.blanks)
 
     def validate(self, say: Say) -> dict[str, float]:
@@ -86,3 +84,19 @@ class MaskedLMEvaluator(Evaluator):
 
     def results(self, last: Mapping[str, float]) -> Results:
         return {"validation": {"lines": len(self._lines), **last}}
+
+
+def drop_long_lines(corpus: LinesCorpus, tokenizer: Tokenizer, maximum_length: int | None) -> list[list[int]]:
+    """Encode the validation lines, but for those with more tokens than a maximum, which are reported."""
+    encoded: list[list[int]] = []
+    for row, line in enumerate(corpus.text.validation):
+        tokens = tokenizer.encode(line)
+        if maximum_length is None or len(tokens) <= maximum_length:
+            encoded.append(tokens)
+        else:
+            corpus.text.reports[-1].drop(OVER_LONG, corpus.text.validation.line_number(row))
+    return encoded
+
+
+def _masked_lines(lines: Sequences, tokenizer: Tokenizer, settings: LinesSettings) -> MaskedLines:
+    return MaskedLines(lines, tokenizer.size, settings.blanks, length_multiple=1)

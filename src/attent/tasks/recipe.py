@@ -209,7 +209,9 @@ def validate(path: Path | str, model: Model, say: Say) -> Results:
         DataError: a file cannot be read, or the training data have changed.
         RunError: the run folder is damaged.
     """
-    config, hint = read_config(path), "--source FILE --target FILE judges it on other pairs"
+    config = read_config(path)
+    is_text = config.task == "text-generation"
+    hint = "--text FILE judges it on another text" if is_text else "--source FILE --target FILE judges it on other pairs"
     settings, task = _settings_of(config, {}), task_of(config.task)
     if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
         file = "standard input" if missing[0] == STANDARD_INPUT else missing[0]

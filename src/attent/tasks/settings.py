@@ -16,7 +16,7 @@ from attent.data.labelled.settings import ImagesSettings, LabelledSettings
 from attent.data.settings import FILES, LinesSettings, TextSettings, VectorsSettings
 from attent.errors import ArgumentError, AttentError, DataError, UnknownNameError
 from attent.models.settings import SETTINGS, ModelSettings, keys_of
-from attent.runs.config import DOES, Task
+from attent.runs.config import DOES, MODEL_KINDS, Task
 from attent.training.settings import TrainingSettings
 
 # Bytes of a file of settings.
@@ -25,12 +25,18 @@ ENCODER = "encoder"
 # A deeper model takes minutes and gigabytes to build whatever its width.
 MAX_LAYERS = 10_000
 # The tables of each task's corpora; the first one may be left out if its settings have defaults.
-CORPORA: dict[Task, tuple[str, ...]] = {"translate": ("dates", "text"), "fill-mask": ("lines",), "classify": ("images", "labelled")}
+CORPORA: dict[Task, tuple[str, ...]] = {
+    "translate": ("dates", "text"),
+    "fill-mask": ("lines",),
+    "classify": ("images", "labelled"),
+    "text-generation": ("lines",),
+}
 # Model settings that a task requires; they need not be written, and must not differ.
 REQUIRED: dict[str, dict[str, Any]] = {
     "translate": {},
     "fill-mask": {"kind": ENCODER, "input": "tokens", "cls": False},
     "classify": {"kind": ENCODER, "cls": True},
+    "text-generation": {"kind": "decoder"},
 }
 
 
@@ -50,10 +56,10 @@ class RunSettings(BaseModel, extra="forbid", frozen=True):
     """All settings of a run.
 
     Args:
-        task: translation, masked language modelling or classification.
+        task: translation, masked language modelling, classification or text generation.
         dates: the generated corpus of a translator, `[dates]` in TOML.
         text: instead of dates, a corpus in files, `[text]`.
-        lines: the text of a masked language model, `[lines]`.
+        lines: the text of a language model, masked or not, `[lines]`.
         vectors: word vectors to initialize embeddings with, `[vectors]`.
         images: pictures or sequences of vectors to classify, `[images]`.
         labelled: instead of these, texts, `[labelled]`.
@@ -83,12 +89,21 @@ class RunSettings(BaseModel, extra="forbid", frozen=True):
         """Add the settings that the task requires to a table [model]."""
         if not isinstance(values, dict) or not isinstance(model := values.get("model"), dict):
             return values
-        return values | {"model": _required(values) | model} if model.get("kind", ENCODER) == ENCODER else values
+        required = _required(values)
+        return values | {"model": required | model} if model.get("kind") in (None, required.get("kind")) else values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_lines(cls, values: Any) -> Any:
+        """Cut text to be generated into pieces, unless its table [lines] says otherwise: words would lack all that is rare."""
+        if not isinstance(values, dict) or values.get("task") != "text-generation" or not isinstance(lines := values.get("lines"), dict):
+            return values
+        return values | {"lines": {"tokenizer": "bpe"} | lines}
 
     @model_validator(mode="after")
     def _one_corpus(self) -> RunSettings:
         allowed = CORPORA[self.task]
-        names = (name for tables in CORPORA.values() for name in tables)
+        names = dict.fromkeys(name for tables in CORPORA.values() for name in tables)
         present = [name for name in names if name in self.model_fields_set and getattr(self, name) is not None]
         if wrong := [name for name in present if name not in allowed]:
             tables = " or ".join(f"[{name}]" for name in allowed)
@@ -101,7 +116,9 @@ class RunSettings(BaseModel, extra="forbid", frozen=True):
 
     @model_validator(mode="after")
     def _model_can_do_it(self) -> RunSettings:
-        if (self.model.kind == ENCODER) is (self.task == "translate"):
+        if self.lines is not None and self.lines.packing == "text" and self.task != "text-generation":
+            raise ValueError(f'lines: packing = "text" is for task = "text-generation", got {self.task!r}')
+        if self.model.kind not in MODEL_KINDS[self.task]:
             raise ValueError(f"model: a model of kind {self.model.kind!r} does not suit task = {self.task!r}")
         for name, value in self.model:
             if name.endswith("layers") and value > MAX_LAYERS:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 TOKENS = 20
 MIN_UPDATES, MAX_UPDATES = 200, 100_000
 VALIDATIONS = 5
+# Characters of a sentence of so many tokens, and of lines on average that are too long to be texts by themselves.
+SENTENCE, LONG_LINE = 100, 1_000
 # Factor of epochs for masked lines: an epoch learns from a few masks of each line, others each time.
 MASKED_EPOCHS = 3
 # Bounds of small and of medium sets of examples to classify, and examples of an update.
@@ -39,7 +41,7 @@ BY_PAIRS = (
 
 
 def suggest(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
-    """Return the tables [model] and [training] for a number of pairs, of lines for a masked language model, or of texts to classify."""
+    """Return the tables [model] and [training] for a number of pairs, of lines for a language model, or of texts to classify."""
     if task == "classify":
         tables = suggest(pairs)
         return tables | {"model": tables["model"] | {"dropout": min(tables["model"]["dropout"], 0.2), "output_bias": True}}
@@ -58,10 +60,21 @@ def suggest(pairs: int, task: str = "translate") -> dict[str, dict[str, Any]]:
             "schedule": "cosine",
             "warmup": max(updates // 10, 1),
             # predicted probabilities should be calibrated
-            "label_smoothing": 0.0 if task == "fill-mask" else 0.1,
+            "label_smoothing": 0.1 if task == "translate" else 0.0,
             "validate_every": validate_every,
         },
     }
+
+
+def suggest_text(lines: int, characters: int) -> dict[str, dict[str, Any]]:
+    """Return the tables [model] and [training] to learn to generate text, by its length; long lines become running text.
+
+    Args:
+        lines: number of lines.
+        characters: number of characters of all lines.
+    """
+    tables = suggest(max(characters // SENTENCE, 1), "text-generation")
+    return tables | ({"lines": {"packing": "text"}} if characters > LONG_LINE * lines else {})
 
 
 def suggest_pictures(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
@@ -101,7 +114,8 @@ def summary(tables: dict[str, dict[str, Any]], pairs: int) -> str:
     size = training.get("batch_tokens") or training["batch_pairs"]
     preset = f"preset {model['preset']}" + "".join(f", {name} {model[name]}" for name in ("layers", "width") if name in model)
     augmentation = "; pictures shifted, turned and scaled a little" if "images" in tables else ""
+    packing = "; lines as running text" if "packing" in tables.get("lines", {}) else ""
     return (
         f"{pairs:,} {'lines' if unit == 'tokens' else 'examples'}: {preset} with dropout {model['dropout']}, "
-        f"{training['updates']:,} updates of {size * training.get('accumulate', 1):,} {unit}{augmentation}"
+        f"{training['updates']:,} updates of {size * training.get('accumulate', 1):,} {unit}{augmentation}{packing}"
     )

@@ -21,6 +21,7 @@ TASKS = {
     "translate": "attent.tasks.translation:TranslationTask",
     "fill-mask": "attent.tasks.masked_lm:MaskedLMTask",
     "classify": "attent.tasks.classification:ClassificationTask",
+    "text-generation": "attent.tasks.text_generation:TextGenerationTask",
 }
 # Scores by the name of a test set, and by their own.
 Results = dict[str, dict[str, float]]

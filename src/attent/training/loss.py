@@ -10,9 +10,11 @@ from torch import Tensor
 
 from attent.data.batches import Batch, BatchSize, Bitext
 from attent.data.labelled.examples import LabelledBatch
+from attent.data.language_model import LanguageModelBatch, LanguageModelExamples
 from attent.data.masked_lm import MaskedBatch, MaskedLines
 from attent.data.tokenizer import PAD
 from attent.models.encoder import EncoderModel
+from attent.models.language_model import LanguageModel
 from attent.models.model import EncoderDecoder
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.training.autotune import Precision, autocast
@@ -79,6 +81,34 @@ def masked_lm_scores(model: EncoderModel, data: MaskedLines, size: BatchSize) ->
         correct += int((logits.argmax(-1) == batch.labels).sum())
         tokens += batch.tokens
     return total / tokens, 100 * correct / tokens
+
+
+def language_model_cross_entropy(model: LanguageModel, batch: LanguageModelBatch, label_smoothing: float, precision: Precision) -> Tensor:
+    """Return the mean cross entropy of a batch's tokens, each predicted from those before it, in nats. PAD does not count.
+
+    −1/N Σ_t log p(x_t | x_1 … x_{t−1})
+    """
+    with autocast(batch.inputs.device, precision):
+        labels, layer = batch.labels.flatten(), model.to_logits
+        token_index = torch.nonzero_static(labels != PAD, size=batch.tokens)[:, 0]
+        features = model(batch.inputs).flatten(0, 1)[token_index]
+        return linear_cross_entropy(features, layer.weight, layer.bias, labels[token_index], label_smoothing)
+
+
+@torch.no_grad()
+def language_model_loss(model: LanguageModel, data: LanguageModelExamples, size: BatchSize) -> float:
+    """Return the mean cross entropy of all tokens in nats per token, without smoothing and in float32.
+
+    Args:
+        model: in evaluation mode.
+        data: at least one row.
+        size: of the batches.
+    """
+    device, total, tokens = next(model.parameters()).device, 0.0, 0
+    for _, batch in data.sorted_batches(size):
+        total += language_model_cross_entropy(model, batch.to(device), 0.0, "float32").item() * batch.tokens
+        tokens += batch.tokens
+    return total / tokens
 
 
 def classification_cross_entropy(model: EncoderModel, batch: LabelledBatch, label_smoothing: float, precision: Precision) -> Tensor:

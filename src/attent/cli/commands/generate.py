@@ -1,0 +1,77 @@
+"""attent generate: text, continued by a language model."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attent.cli.inputs import decode_lines, open_source
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, generation_settings, loaded
+from attent.cli.output import say, write
+from attent.errors import DataError
+from attent.printable import printable
+
+if TYPE_CHECKING:
+    from attent.decoding.settings import GenerationSettings
+    from attent.decoding.text_generator import TextGenerator
+
+ALIASES = {"--n-best": "--copies", "--num-return-sequences": "--copies", "--maximum-length": "--max-new-tokens"}
+
+
+def generate(
+    run: RunFolder,
+    prompt: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="How the text begins, a file of such lines, or -.")] = "",
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens after the prompt, at most.")] = 64,
+    temperature: Annotated[float | None, typer.Option(help="Draw at random: below 1 likelier tokens more often, above 1 less.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw among so many of the likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw among the fewest tokens that have this probability together.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Draw with this seed; 0 unless given.")] = None,
+    copies: Annotated[int | None, typer.Option(help="Draw so many texts for each prompt.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a text, with its tokens and their probability.")] = False,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
+) -> None:
+    """Continue a text, the likeliest token at every step; or drawn at random, with any of --temperature, --top-k, --top-p and --seed.
+
+    The text is written while it is generated. A prompt that is no file is a text; without one a new text begins. A line of a file with
+    a word that the model does not know is named on standard error and stays empty; then the exit code is 2, once all lines are through.
+    """
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "copies": copies}
+    is_drawn = any(value is not None for value in drawn.values())
+    settings = generation_settings(max_new_tokens=max_new_tokens, sample=is_drawn, **drawn)
+    generator: TextGenerator = loaded(run, device_of(device), "text-generation", trust_code=trust_code)
+    if not prompt:
+        _write(generator, "", settings, as_json=as_json)
+        return
+    with open_source(prompt) as stream:
+        is_complete = True
+        if prompt != "-" and isinstance(stream, io.BytesIO):
+            _write(generator, prompt, settings, as_json=as_json)
+            return
+        for number, line in enumerate(decode_lines(stream, prompt), start=1):
+            try:
+                _write(generator, line, settings, as_json=as_json)
+            except DataError as error:
+                say(f"line {number}: not continued: {error}")
+                write("", flush=True)
+                is_complete = False
+    if not is_complete:
+        raise typer.Exit(2)
+
+
+def _write(generator: TextGenerator, prompt: str, settings: GenerationSettings, *, as_json: bool) -> None:
+    if as_json or settings.copies > 1:
+        for text in generator.generate([prompt], settings):
+            write(json.dumps(asdict(text), ensure_ascii=False) if as_json else text.text, flush=True)
+        return
+    pieces = generator.stream(prompt, settings)
+    # nothing is written of a prompt that cannot be read
+    first = next(pieces, "")
+    print(printable(prompt + first), end="", flush=True)
+    for piece in pieces:
+        print(printable(piece), end="", flush=True)
+    print(flush=True)

@@ -1,0 +1,145 @@
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def test_a_text_is_continued_as_it_is_written(attent, generating_folder: Path) -> None:
+    done = attent("generate", generating_folder, "the dog was", "--max-new-tokens", 5)
+    assert (done.code, done.err) == (0, [])
+    assert done.out[0].startswith("the dog was")
+    found = json.loads(attent("generate", generating_folder, "the dog was", "--max-new-tokens", 5, "--json").out[0])
+    assert found["text"] == "\n".join(done.out) == f"the dog was{found['continuation']}"
+    assert 1 <= len(found["tokens"]) <= 5
+    assert found["log_probability"] < 0
+
+
+def test_without_a_text_a_new_one_begins(attent, generating_folder: Path) -> None:
+    done = attent("generate", generating_folder, "--max-new-tokens", 3)
+    assert (done.code, done.err, len(done.out)) == (0, [], 1)
+
+
+def test_draws_follow_from_the_seed(attent, generating_folder: Path) -> None:
+    def drawn(*options: object) -> list[str]:
+        done = attent("generate", generating_folder, "the dog", "--max-new-tokens", 7, *options)
+        assert (done.code, done.err) == (0, [])
+        return done.out
+
+    assert drawn("--seed", 1) == drawn("--seed", 1, "--temperature", 1)
+    assert drawn("--seed", 1, "--copies", 5)[:1] == drawn("--seed", 1)
+    assert len({*drawn("--seed", 1, "--copies", 9)}) > 1
+    assert drawn("--top-k", 1) == drawn()
+    assert drawn("--n-best", 3) == drawn("--copies", 3)
+
+
+def test_lines_come_from_a_file_or_standard_input(attent, generating_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("the dog\nthe bird\nthe cat\n", encoding="utf-8")
+    done = attent("generate", generating_folder, file, "--max-new-tokens", 2)
+    assert done.code == 2
+    assert done.err == ["line 2: not continued: 'bird' is unknown to this model: its vocabulary lacks the word or sign"]
+    assert (done.out[0][:7], done.out[1], done.out[2][:7]) == ("the dog", "", "the cat")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the dog\n")))
+    assert attent("generate", generating_folder, "-", "--max-new-tokens", 2).out == done.out[:1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["the bird"], "'bird' is unknown to this model: its vocabulary lacks the word or sign"),
+        (["the dog", "--top-p", "2"], "--top-p must be at most 1, got 2.0"),
+        (["the dog", "--temperature", "0"], "--temperature must be above 0, got 0.0"),
+        (["the dog", "--temperature", "nan"], "--temperature must be a finite number, got nan"),
+        (["the dog", "--top-k", "0"], "--top-k must be at least 1, got 0"),
+        (["the dog", "--seed", "-1"], "--seed must be at least 0, got -1"),
+        (["the dog", "--max-new-tokens", "0"], "--max-new-tokens must be at least 1, got 0"),
+        (["the dog", "--copies", "99999999"], "--copies must be at most 10000, got 99999999"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(attent, generating_folder: Path, arguments: list[str], says: str) -> None:
+    done = attent("generate", generating_folder, *arguments)
+    assert (done.code, done.out, done.err) == (2, [], [f"attent: {says}"])
+
+
+@pytest.mark.parametrize("arguments", ["translate text", "fill [MASK]", "classify text", "export --to ctranslate2"])
+def test_other_commands_name_the_right_one(attent, generating_folder: Path, arguments: str) -> None:
+    command, *others = arguments.split()
+    done = attent(command, generating_folder, *others)
+    assert (done.code, done.out) == (2, [])
+    assert done.err[-1] == f"attent: {generating_folder} generates text: attent generate {generating_folder} TEXT"
+
+
+def test_a_run_that_translates_generates_nothing(attent, run_folder: Path) -> None:
+    done = attent("generate", run_folder, "text")
+    assert (done.code, done.err) == (2, [f"attent: {run_folder} translates: attent translate {run_folder} TEXT"])
+
+
+def test_it_is_described_and_shown(attent, generating_folder: Path, tmp_path: Path) -> None:
+    assert attent("describe", generating_folder).out[0].endswith("LanguageModel, 17 text tokens")
+    done = attent("show", generating_folder, "the dog was", "--out", tmp_path / "page.html")
+    assert done.code == 0
+    assert any("a row is about the token read" in line for line in done.out)
+    assert "the dog was" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_it_is_walked_through_to_the_next_token_and_drawn(attent, generating_folder: Path, tmp_path: Path) -> None:
+    done = attent("walk", generating_folder, "the dog was")
+    assert (done.code, done.err) == (0, [])
+    assert "decoder.layers.0.self_attention, head 0, step by step: the dog was" in done.out[0]
+    whole = attent("walk", generating_folder, "the dog was", "--layer", "whole")
+    assert (whole.code, whole.err) == (0, [])
+    assert len(whole.out) > len(done.out)
+    assert attent("describe", generating_folder, "--out", tmp_path / "model.svg").code == 0
+    assert "Causal self-attention" in (tmp_path / "model.svg").read_text(encoding="utf-8")
+
+
+def test_lines_are_scored(attent, generating_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("the dog was tired .\nthe cat\n", encoding="utf-8")
+    done = attent("score", generating_folder, file)
+    assert (done.code, done.err) == (0, [])
+    (total, tokens, mean), (_, fewer, _) = (map(float, line.split("\t")) for line in done.out)
+    assert (tokens, fewer) == (6, 3)
+    assert mean == pytest.approx(total / tokens, abs=1e-5)
+    file.write_text("the dog\nthe bird\n", encoding="utf-8")
+    done = attent("score", generating_folder, file)
+    assert done.code == 2
+    assert done.err[-1] == f"attent: {file}, line 2: 'bird' is unknown to this model: its vocabulary lacks the word or sign"
+
+
+def test_it_is_evaluated_beside_counts(attent, generating_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("the dog was tired .\n\nthe bird slept .\n", encoding="utf-8")
+    done = attent("evaluate", generating_folder, "--text", file)
+    assert (done.code, len(done.out)) == (0, 4)
+    assert [line.split()[0] for line in done.out[:3]] == ["model", "unigram", "trigram"]
+    assert done.out[3] == "11 tokens, 1 of them unknown to the model, and 37 bytes, in 2 lines"
+    scores = json.loads("\n".join(attent("evaluate", generating_folder, "--text", file, "--json").out))
+    assert set(scores["scores"]["model"]) == {"nats", "bits", "bits_per_byte", "perplexity"}
+    against = attent("evaluate", generating_folder, "--text", file, "--against", file)
+    assert against.out[0] == done.out[0]
+    assert against.out[2] != done.out[2]
+    validated = attent("evaluate", generating_folder)
+    assert validated.code == 0
+    assert "nats per token" in validated.out[0]
+    assert attent("evaluate", generating_folder, "--against", file).err == ["attent: --against goes with --text FILE"]
+    file.write_text("\n", encoding="utf-8")
+    assert attent("evaluate", generating_folder, "--text", file).err[-1] == f"attent: {file} has no line that this model can read"
+
+
+def test_a_text_is_learnt_by_either_name_of_the_task(attent, tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("the dog slept .\nthe cat ran .\na man sang .\n" * 7, encoding="utf-8")
+    options = ["--updates", 1, "--set", "model.layers=1", "--set", "model.width=8", "--set", "training.precision=float32"]
+    done = attent("train", "--task", "language-model", "--text", file, "--out", tmp_path / "run", *options)
+    assert done.code == 0
+    assert json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))["tokenizers"] == {"text": "bpe"}
+    assert attent("generate", tmp_path / "run", "the", "--max-new-tokens", 1).code == 0
+    done = attent("train", "--text", file, "--out", tmp_path / "blanks", *options)
+    assert done.code == 0
+    assert "learning to fill blanks (fill-mask); --task text-generation learns to continue a text" in done.err
+    (tmp_path / "none.txt").write_text("", encoding="utf-8")
+    done = attent("train", "--task", "text-generation", "--text", tmp_path / "none.txt", "--out", tmp_path / "none", *options)
+    assert (done.code, done.err[-1]) == (2, f"attent: {tmp_path / 'none.txt'}: empty")
