@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
 import torch
 
-from attent.views.labels import width
+from attent.views.labels import visible, width
 from attent.views.render_walk import format_number, matrices, table
 from attent.views.walk import walk
+from attent.views.walk_run import walk_run
 
 
 def test_every_step_is_named_with_equation_shape_and_words() -> None:
@@ -124,3 +126,11 @@ def test_words_cannot_break_out() -> None:
 def test_weights_are_shaded_by_size() -> None:
     found = walk("a")
     assert re.search(r"background:rgba\(31,119,180,0\.70\)", found._repr_html_())
+
+
+def test_words_stand_before_their_numbers(translator) -> None:
+    found = walk_run(translator, "abc", kind="cross", whole=True)
+    step = found.steps["probabilities"]
+    cell = f"{visible(step.cells[0][0])} {step.values[0, 0, 0]:.2f}"
+    assert cell in found.text(120)
+    assert f">{escape(cell)}<" in found._repr_html_()

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 import attent
-from attent.attention.capture.watch import watch
-from attent.attention.multihead import MultiHeadAttention
 from attent.attention.scores import SCORES
+from attent.data.word_vectors import WordVectors
 from attent.errors import ArgumentError, UnknownNameError
-from attent.views.walk import AttentionTrace, walk, walk_run
+from attent.views.walk import walk
 
 
 def test_a_walk_is_the_formula() -> None:
@@ -68,9 +69,100 @@ def test_every_score_by_name(score: str) -> None:
 
 def test_parameters_of_the_score_are_shown() -> None:
     found = walk("a b c", score="additive", heads=2).parameters
-    assert found["score.query_weight"].shape == (4, 2)
-    assert found["score.query_weight"].rows == ("head0·d1", "head0·d2", "head1·d1", "head1·d2")
-    assert found["score.v"].rows == ("head0", "head1")
+    assert found["W₁"].shape == (4, 2)
+    assert found["W₁"].rows == ("head0·d1", "head0·d2", "head1·d1", "head1·d2")
+    assert found["v"].rows == ("head0", "head1")
+    assert list(found) == ["W_Q", "W_K", "W_V", "W_O", "W₁", "W₂", "b", "v"]
+
+
+def test_the_additive_score_is_the_equation_of_the_matrices_shown() -> None:
+    found = walk("a b c", score="additive")
+    first, second, bias, v = (found.parameters[symbol].values for symbol in ("W₁", "W₂", "b", "v"))
+    query, key = (found.steps[name].values[0, 0] for name in "QK")
+    by_hand = [[(v @ torch.tanh(first @ q + second @ k + bias[0])).item() for k in key] for q in query]
+    torch.testing.assert_close(found.steps["scores"].values[0, 0], torch.tensor(by_hand))
+    assert found.steps["scores"].equation == "scores[i, j] = vᵀhidden[i, j]"
+
+
+def test_the_gate_is_that_of_the_matrix_shown() -> None:
+    found = walk("a b", score="gated")
+    pair = torch.cat((found.steps["Q"].values[0, 0, 1], found.steps["K"].values[0, 0, 0]))
+    gate = torch.sigmoid(found.parameters["W_g"].values[0] @ pair + found.parameters["b_g"].values[0, 0])
+    torch.testing.assert_close(found.steps["gate"].values[0, 0, 1, 0], gate)
+
+
+def test_by_seed_21_sat_looks_at_cat_and_on_and_mat_at_the_and_sat() -> None:
+    # docs/walk.md shows it
+    weights = walk("The cat sat on the mat", seed=21).steps["weights"]
+    words = weights.columns
+    assert {words[place] for place in weights.values[0, 0, 2].topk(2).indices} == {"cat", "on"}
+    assert {words[place] for place in weights.values[0, 0, 5].topk(2).indices} == {"the", "sat"}
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "learned"])
+def test_positions_are_added_to_the_words(position: str) -> None:
+    steps = walk("a b a", position=position).steps
+    assert list(steps)[:3] == ["E", "PE", "X"]
+    torch.testing.assert_close(steps["X"].values, steps["E"].values + steps["PE"].values)
+    assert torch.equal(steps["E"].values[0, 0], steps["E"].values[0, 2])
+    assert not torch.equal(steps["X"].values[0, 0], steps["X"].values[0, 2])
+    if position == "sinusoidal":
+        assert steps["PE"].values[0, 2, 1].item() == pytest.approx(math.cos(2))
+
+
+@pytest.mark.parametrize("position", [None, "sinusoidal", "learned", "rotary", "alibi"])
+def test_only_with_positions_does_the_order_of_words_count(position: str | None) -> None:
+    before, after = (
+        walk(text, position=position).steps["output"].values[0, 0] for text in ("The cat sat on the mat", "The mat sat on the cat")
+    )
+    assert torch.allclose(before[1], after[5]) is (position is None), "what cat takes away"
+    assert torch.allclose(before[2], after[2]) is (position is None), "what sat takes away"
+
+
+def test_positions_inside_attention() -> None:
+    rotary, alibi = walk("a b c", position="rotary").steps, walk("a b c", position="alibi").steps
+    assert rotary["Q"].equation == "Q = X·W_Q, turned by rotary"
+    assert alibi["biased"].equation == "biased[i, j] = scaled[i, j] + alibi(i, j)"
+    offsets = torch.arange(3)
+    bias = (alibi["biased"].values - alibi["scaled"].values)[0, 0]
+    torch.testing.assert_close(bias, -(2.0**-8) * (offsets[:, None] - offsets).abs())
+
+
+def test_a_second_text_is_keys_and_values() -> None:
+    found = walk("a b", cross="c d e", position="sinusoidal")
+    steps = found.steps
+    assert list(steps)[:6] == ["E", "PE", "X", "E_M", "PE_M", "M"]
+    torch.testing.assert_close(steps["K"].values[0, 0], steps["M"].values[0] @ found.parameters["W_K"].values)
+    assert steps["K"].equation == "K = M·W_K"
+    assert (steps["weights"].rows, steps["weights"].columns) == (("a", "b"), ("c", "d", "e"))
+    assert found.title == "Cross-attention, step by step: a b → c d e"
+
+
+def test_word_vectors_are_the_words() -> None:
+    vectors = WordVectors(["the", "cat"], torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    steps = walk("The cat", vectors=vectors).steps
+    assert steps["X"].values.tolist() == [[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]]
+    with pytest.raises(ArgumentError, match="there is no vector of 'dog', 'zebra'"):
+        walk("the dog dog zebra", vectors=vectors)
+    with pytest.raises(ArgumentError, match="leave width out"):
+        walk("the", vectors=vectors, width=3)
+
+
+def test_heads_are_merged_by_w_o() -> None:
+    found = walk(heads=2)
+    assert list(found.steps)[-2:] == ["merged", "result"]
+    torch.testing.assert_close(found.steps["result"].values, found.steps["merged"].values @ found.parameters["W_O"].values)
+
+
+def test_the_whole_layer_is_the_formula_of_a_transformer_layer() -> None:
+    found = walk("a b c", whole=True)
+    steps, parameters = {name: step.values for name, step in found.steps.items()}, found.parameters
+    torch.testing.assert_close(steps["residual"], steps["X"] + steps["result"])
+    torch.testing.assert_close(steps["norm"], torch.nn.functional.layer_norm(steps["residual"], (4,)))
+    torch.testing.assert_close(steps["wide"], (steps["norm"] @ parameters["W₁ of ffn"].values).relu())
+    torch.testing.assert_close(steps["residual_ffn"], steps["norm"] + steps["wide"] @ parameters["W₂ of ffn"].values)
+    torch.testing.assert_close(steps["norm_ffn"].mean(-1), torch.zeros(1, 3))
+    assert str(found)
 
 
 def test_a_mask_gives_no_weight_to_what_it_hides() -> None:
@@ -101,89 +193,3 @@ def test_what_cannot_be_walked_through(how: dict, says: str) -> None:
 def test_an_unknown_score() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'additive'"):
         walk(score="aditive")
-
-
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-@pytest.mark.parametrize(
-    "settings", [{}, {"score": "additive", "position": "alibi"}, {"position": "rotary", "key_value_heads": 1, "width": 6}]
-)
-def test_a_run_is_walked_through_with_the_numbers_that_watch_sees(untrained, kind: str, settings: dict) -> None:
-    translator = untrained(**settings)
-    found = walk_run(translator, "abc", kind=kind, layer=0, head=2)
-    target = translator.translate(["abc"])[0]
-    name = {"encoder": "encoder.layers.0.self_attention", "decoder": "decoder.layers.0.self_attention"}.get(kind)
-    seen = translator.map("abc", target)[name or "decoder.layers.0.cross_attention"]
-    torch.testing.assert_close(found.steps["weights"].values, seen.weights.dense())
-    assert found.steps["weights"].rows == seen.rows
-    assert found.steps["weights"].columns == seen.columns
-    assert ("M" in found.steps) is (kind == "cross")
-    assert f"head 2, step by step: abc → {target}" in f"{found.title} "
-
-
-def test_what_a_run_does_not_have(translator) -> None:
-    with pytest.raises(ArgumentError, match="layer must be from 0 to 1, got 2"):
-        walk_run(translator, "abc", layer=2)
-    with pytest.raises(ArgumentError, match="head must be from 0 to 2, got 3"):
-        walk_run(translator, "abc", head=3)
-    with pytest.raises(ArgumentError, match="empty source"):
-        walk_run(translator, "")
-
-
-T, M = ("t0", "t1", "t2"), ("m0", "m1", "m2", "m3", "m4")
-
-
-def heard(attention: MultiHeadAttention, given: torch.Tensor, *memory: torch.Tensor, **how: object):
-    attention.eval()
-    with torch.no_grad(), AttentionTrace(attention) as listening, watch(attention) as seen:
-        result = attention(given, *memory, **how)
-    return listening.steps(seen[""], T, M if memory else T), result
-
-
-def test_the_last_step_is_what_the_attention_returned() -> None:
-    steps, result = heard(MultiHeadAttention(12, 3), torch.randn(1, 3, 12))
-    torch.testing.assert_close(steps["result"].values, result)
-    assert list(steps) == ["X", "Q", "K", "V", "scores", "scaled", "weights", "output", "merged", "result"]
-
-
-def test_the_steps_follow_from_each_other() -> None:
-    attention = MultiHeadAttention(12, 3)
-    steps, _ = heard(attention, torch.randn(1, 3, 12), mask="causal")
-    projected = attention.query_projection(steps["X"].values).unflatten(-1, (3, 4)).transpose(1, 2)
-    torch.testing.assert_close(steps["Q"].values, projected)
-    torch.testing.assert_close(steps["scores"].values, steps["Q"].values @ steps["K"].values.mT)
-    torch.testing.assert_close(steps["weights"].values, steps["masked"].values.softmax(-1))
-    torch.testing.assert_close(steps["output"].values, steps["weights"].values @ steps["V"].values)
-
-
-def test_a_memory_is_a_step_of_its_own() -> None:
-    steps, _ = heard(MultiHeadAttention(12, 3, memory_width=8), torch.randn(1, 3, 12), torch.randn(1, 5, 8))
-    assert steps["M"].shape == (1, 5, 8)
-    assert steps["K"].equation == "K = M·W_K + b_K, cut into 3 heads"
-    assert steps["K"].rows == M
-
-
-def test_shared_heads_are_shown_for_each_head() -> None:
-    steps, _ = heard(MultiHeadAttention(12, 4, key_value_heads=2), torch.randn(1, 3, 12))
-    assert steps["K"].shape == (1, 4, 3, 3)
-    assert steps["K"].equation.endswith("cut into 2 heads, each for 2 heads of queries")
-
-
-@pytest.mark.parametrize("score", ["scaled_dot", "additive", "general", "gaussian", "gated"])
-@pytest.mark.parametrize("position", [None, "rotary", "alibi"])
-def test_what_is_recalled_from_a_cache_has_the_steps_of_what_is_not(score: str, position: str | None) -> None:
-    attention = MultiHeadAttention(12, 2, score=score, position=position).eval()
-    given = torch.randn(1, 3, 12)
-    direct, _ = heard(attention, given)
-    with torch.no_grad(), AttentionTrace(attention) as listening, watch(attention) as seen:
-        attention.recall(given, attention.remember(given))
-    cached = listening.steps(seen[""], T, T)
-    torch.testing.assert_close(cached["result"].values, direct["result"].values)
-    torch.testing.assert_close(cached["weights"].values, direct["weights"].values)
-    if position != "rotary":
-        assert list(cached) == list(direct)
-
-
-def test_hooks_are_taken_away_again() -> None:
-    attention = MultiHeadAttention(4, 1)
-    heard(attention, torch.randn(1, 3, 4))
-    assert not any(module._forward_hooks for module in attention.modules())

@@ -19,6 +19,7 @@ READING: dict[str, str] = {
     "cross": "a row is about the token produced · columns: the source",
     "encoder": "a row is about the token itself · columns: the source",
     "decoder": "a row is about the token produced · columns: what was read before it",
+    "self": "a row is about the token read · columns: that token and those before it",
 }
 Map = TypeVar("Map")
 
@@ -128,13 +129,18 @@ def choose(maps: Mapping[str, Map], kind: str = "cross", layer: int | None = Non
 def panel_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None, head: int | None = None) -> Panel:
     """Build the panel of one attention of a model; arguments and errors as for `choose` and `panel`."""
     name, labelled = choose(maps, kind, layer)
-    return panel(labelled.weights, labelled.rows, labelled.columns, head=head, title=name, reading=READING[kind])
+    return panel(labelled.weights, labelled.rows, labelled.columns, head=head, title=name, reading=_reading(kind, labelled))
 
 
 def head_panels_of(maps: Mapping[str, LabelledMap], kind: str = "cross", layer: int | None = None) -> dict[str, Panel]:
     """Build the panels of every head of one attention of a model; arguments and errors as for `choose` and `panel`."""
     name, labelled = choose(maps, kind, layer)
-    return head_panels(labelled.weights, labelled.rows, labelled.columns, title=name, reading=READING[kind])
+    return head_panels(labelled.weights, labelled.rows, labelled.columns, title=name, reading=_reading(kind, labelled))
+
+
+def _reading(kind: str, labelled: LabelledMap) -> str:
+    # a language model's rows are the tokens that it reads
+    return READING["self" if kind == "decoder" and labelled.rows == labelled.columns else kind]
 
 
 def panels(scene: Scene, group: str = "", layer: int = -1, head: int | Literal["mean", "all"] = "mean") -> dict[str, Panel]:

@@ -29,7 +29,7 @@ MAX_HTML = 64
 CELL_STYLE = "padding:1px 6px;text-align:right;border:none;font-variant-numeric:tabular-nums"
 MATRIX_DIV = '<div style="margin-right:2em">'
 # Steps whose cells are shaded by their value.
-SHADED = ("weights", "dropped")
+SHADED = ("weights", "dropped", "probabilities")
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,11 @@ class Walk:
             blocks = MAX_BLOCKS if step.axes.endswith("Tk)") else 1
             for name, matrix, sums in matrices(step, self.head):
                 lines += ["", *([f"{INDENT}{name}"] if name else [])]
-                rendered = table(matrix, step.rows, step.columns, width_limit=columns - len(INDENT), sums=sums, blocks=blocks)
+                rendered = table(
+                    matrix, step.rows, step.columns, width_limit=columns - len(INDENT), sums=sums, blocks=blocks, words=step.cells
+                )
                 lines += [INDENT + line for line in rendered]
-            if number == 1 and self.parameters:
+            if step.name == "X" and self.parameters:
                 lines += ["", f"{INDENT}The matrices, random here, learnt in a model:", "", *_side_by_side(self.parameters, columns)]
         weights = self.steps["weights"]
         panels = {name: panel(matrix, weights.rows, weights.columns, title=name) for name, matrix, _ in matrices(weights, self.head)}
@@ -77,7 +79,10 @@ class Walk:
         sections = [_html_section(number, step, self.head) for number, step in enumerate(self.steps.values(), start=1)]
         if self.parameters:
             tables = "".join(f"{MATRIX_DIV}{escape(name)}{_html_tables(step, self.head)}</div>" for name, step in self.parameters.items())
-            sections[1:1] = [f'<p>The matrices, random here, learnt in a model:</p><div style="display:flex;flex-wrap:wrap">{tables}</div>']
+            after_given = 1 + list(self.steps).index("X")
+            sections[after_given:after_given] = [
+                f'<p>The matrices, random here, learnt in a model:</p><div style="display:flex;flex-wrap:wrap">{tables}</div>'
+            ]
         heading = f'<div style="font-weight:bold" dir="auto">{escape(self.title)}</div><div>{escape(self.parts)}</div>'
         return f'<div style="font-family:sans-serif;line-height:1.4">{heading}{"".join(sections)}</div>'
 
@@ -109,6 +114,7 @@ def table(
     sums: Tensor | None = None,
     blocks: int = 1,
     digits: int = 2,
+    words: Sequence[Sequence[str]] = (),
 ) -> list[str]:
     """Return a matrix with its labels, line by line.
 
@@ -123,10 +129,15 @@ def table(
         sums: of each row, for one more column.
         blocks: the most blocks.
         digits: after the decimal point.
+        words: one before each number, by row; none by default.
     """
     row_labels = [cut(visible(label), MAX_LABEL) for label in rows]
     headings = [cut(visible(label), MAX_LABEL) for label in columns]
     cells = [[format_number(value, digits) for value in row] for row in matrix.tolist()]
+    if words:
+        cells = [
+            [f"{cut(visible(word), MAX_LABEL)} {cell}" for word, cell in zip(*row, strict=True)] for row in zip(words, cells, strict=True)
+        ]
     totals = [] if sums is None else [format_number(value, 3) for value in sums.tolist()]
     margin = max(map(width, row_labels), default=0)
     cell_width = max(map(width, [*headings, *(cell for row in cells for cell in row)]), default=0) + 2
@@ -202,7 +213,11 @@ def _html_table(step: WalkStep, matrix: Tensor, sums: Tensor | None) -> str:
     headings = ["", *map(visible, step.columns[:MAX_HTML]), *([] if sums is None else ["Σ"])]
     lines = [f"<tr>{''.join(_html_cell(heading, 'th') for heading in headings)}</tr>"]
     for number, (label, row) in enumerate(zip(step.rows[:MAX_HTML], matrix.tolist(), strict=False)):
-        cells = "".join(_html_cell(format_number(value, 2), shade=value if step.name in SHADED else 0.0) for value in row[:MAX_HTML])
+        texts = [format_number(value, 2) for value in row[:MAX_HTML]]
+        if step.cells:
+            texts = [f"{visible(word)} {text}" for word, text in zip(step.cells[number], texts, strict=False)]
+        shades = row[:MAX_HTML] if step.name in SHADED else [0.0] * len(texts)
+        cells = "".join(_html_cell(text, shade=shade) for text, shade in zip(texts, shades, strict=True))
         total = "" if sums is None else _html_cell(format_number(sums[number].item(), 3))
         lines.append(f"<tr>{_html_cell(visible(label), 'th')}{cells}{total}</tr>")
     is_cut = len(step.rows) > MAX_HTML or len(step.columns) > MAX_HTML

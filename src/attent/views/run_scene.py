@@ -1,4 +1,4 @@
-"""Scenes of runs: the attention of a translator, a filler or a classifier on one text or picture."""
+"""Scenes of runs: the attention of a translator, a language model, masked or not, or a classifier on one text or picture."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from attent.data.labelled.inputs import PictureInputs, TextInputs
 from attent.data.labelled.pictures import Pictures
 from attent.decoding.classifier import Classifier
 from attent.decoding.fill_mask import FillMask
+from attent.decoding.text_generator import TextGenerator
 from attent.decoding.translator import Translator
 from attent.layers.patches import patch_grid
 from attent.views.build_scene import build_scene
@@ -15,8 +16,8 @@ from attent.views.scene import Picture, Scene
 from attent.views.scene_labels import CLS
 
 
-def scene_of_text(run: Translator | FillMask, text: str) -> Scene:
-    """Build the scene of a translator that translates a text, or of a filler that reads one with blanks.
+def scene_of_text(run: Translator | FillMask | TextGenerator, text: str) -> Scene:
+    """Build the scene of a translator that translates a text, of a filler that reads one with blanks, or of a language model.
 
     Raises:
         ArgumentError, DataError: as the run's `map`.

@@ -22,8 +22,14 @@ TEXTS = {
     "query_half": ("query_half[i] = W₁·Q[i] + b", "The query's part of the network that compares."),
     "key_half": ("key_half[j] = W₂·K[j]", "The key's part of it."),
     "hidden": ("hidden[i, j] = tanh(query_half[i] + key_half[j])", "Where the two meet, for every pair."),
+    "pairs": ("pairs[i, j] = [Q[i]; K[j]]", "Query and key, one below the other, for every pair."),
+    "unit_query": ("unit_query[i] = Q[i] / |Q[i]|", "The queries' directions, each of length 1."),
+    "unit_key": ("unit_key[j] = K[j] / |K[j]|", "The keys' directions."),
+    "cosines": ("cosines = unit_query·unit_keyᵀ", "1 where the two point the same way, 0 at right angles, −1 where they are opposite."),
+    "difference": ("difference[i, j] = (Q[i] − K[j]) / σ", "How far apart the two are in each feature, for every pair."),
+    "squared_distance": ("squared_distance[i, j] = Σ_d difference[i, j, d]²", "The square of their distance."),
+    "products": (PRODUCT.replace("scores", "products"), "The products of query and key."),
     "gate": ("gate[i, j] = σ(W_g·[Q[i]; K[j]] + b_g)", "Whether the score behind the gate is let through, from 0 to 1."),
-    "inner": ("inner[i, j] = the score behind the gate", "How well they would fit if the gate were open."),
     "biased": ("biased[i, j] = {before}[i, j] + bias(i, j)", "A term for where the two stand, or one that was given."),
     "masked": (
         "masked[i, j] = {before}[i, j] where i may look at j, else -∞",
@@ -47,6 +53,7 @@ class WalkStep:
         rows: a label for each row.
         columns: a label for each column.
         example: the calculation of one number; empty where that would be too long.
+        cells: a word for each number, shown before it, where the columns differ from row to row; none by default.
     """
 
     name: str
@@ -57,6 +64,7 @@ class WalkStep:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     example: str = ""
+    cells: tuple[tuple[str, ...], ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -109,7 +117,7 @@ def formula_steps(
         head: the head of the examples, from 0.
     """
     steps: list[WalkStep] = []
-    textbook = TEXTBOOK if "products" in tensors else {}
+    textbook = TEXTBOOK if "products" in tensors and "gate" not in tensors else {}
     for tensor_name, values in tensors.items():
         if tensor_name == "masked" and not torch.isneginf(values).any():
             continue  # the mask hides nothing
@@ -131,6 +139,10 @@ def _axes(name: str, values: Tensor, rows: Sequence[str], columns: Sequence[str]
         "query_half": ("(B, H, Tq, hidden)", rows),
         "key_half": ("(B, H, Tk, hidden)", columns),
         "hidden": ("(B, H, Tq, Tk, hidden)", columns),
+        "pairs": ("(B, H, Tq, Tk, Dq + Dk)", columns),
+        "unit_query": ("(B, H, Tq, Dk)", rows),
+        "unit_key": ("(B, H, Tk, Dk)", columns),
+        "difference": ("(B, H, Tq, Tk, Dk)", columns),
         "output": ("(B, H, Tq, Dv)", rows),
     }
     if name not in vector_axes and values.shape[-2:] == (len(rows), len(columns)):
@@ -153,6 +165,13 @@ def _text(call: Call, name: str, before: str, names: set[str]) -> tuple[str, str
             return equation, "The same, kept at one size however wide the vectors are; large scores would let one key take it all."
         case "capped":
             return f"capped = {call.soft_cap:g} · tanh({before} / {call.soft_cap:g})", "No score grows beyond the cap."
+        case "hidden" if "pairs" in names:
+            return "hidden[i, j] = tanh(W·pairs[i, j])", "What a layer makes of the pair."
+        case "inner" if isinstance(inner := getattr(call.score, "inner", None), Score):
+            return f"inner[i, j] = {equation_of(inner).partition(' = ')[2]}", "How well they would fit if the gate were open."
+        case "biased" if call.bias is None and call.position is not None:
+            meaning = re.sub(r"\s+", " ", (type(call.position).__doc__ or "").strip().split("\n")[0])
+            return f"biased[i, j] = {before}[i, j] + {name_of(call.position)}(i, j)", meaning
         case "weights" if before == "normalised":
             equation = f"weights[i, j] = normalised[i, j] · {name_of(call.weighting)}(i, j)"
             return equation, "More for some keys than for others; no row need sum to 1."
@@ -164,12 +183,16 @@ def _text(call: Call, name: str, before: str, names: set[str]) -> tuple[str, str
 
 
 def _score(call: Call, names: set[str]) -> str:
+    if "gate" in names:
+        return "scores = gate ⊙ inner"
     if "products" in names or equation_of(call.score) == "score(q, k) = qᵀk":
         return PRODUCT
     if "hidden" in names:
-        return "scores[i, j] = v·hidden[i, j]"
-    if "gate" in names:
-        return "scores = gate ⊙ inner"
+        return "scores[i, j] = vᵀhidden[i, j]"
+    if "cosines" in names:
+        return f"scores = cosines / τ = cosines / {call.score.temperature:g}"  # pyright: ignore[reportAttributeAccessIssue]
+    if "squared_distance" in names:
+        return "scores[i, j] = −squared_distance[i, j] / 2"
     return f"scores[i, j] = score(Q[i], K[j]),  {equation_of(call.score)}"
 
 

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
-from typing import Self
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from attent.attention import reference
-from attent.attention.base import LoweredSide, Mask, Normalizer, Score
+from attent import registry
+from attent.attention.base import Mask, Normalizer, Position, Score
 from attent.attention.capture.watch import watch
-from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.multihead import MultiHeadAttention
+from attent.attention.positions.learned import Learned
+from attent.attention.positions.sinusoidal import Sinusoidal
 from attent.attention.scores import ScaledDot
-from attent.decoding.translator import Translator
-from attent.errors import ArgumentError, check_index
+from attent.data import word_vectors
+from attent.data.word_vectors import WordVectors
+from attent.errors import ArgumentError
+from attent.layers.feed_forward import FeedForward
+from attent.layers.residual import Residual
 from attent.registry import keyword_aliases
-from attent.views.panel import choose
+from attent.views.attention_trace import AttentionTrace, parts_of
+from attent.views.layer_steps import feed_forward_steps, residual_steps
 from attent.views.render_walk import Walk
-from attent.views.step import WalkStep, equation_of, features, formula_steps, name_of, vectors
+from attent.views.step import WalkStep, features, name_of
+from attent.views.step import vectors as vector_step
+from attent.views.walk_run import walk_run
+
+__all__ = ["AttentionTrace", "walk", "walk_run"]
+
+# The numbers of a word that are few enough to follow.
+WIDTH = 4
+# Features inside the feed-forward network, for each of a word's: a model has four.
+WIDENING = 2
+# The positions that are added to words before attention, with their equations and meanings.
+ADDED: dict[type[nn.Module], tuple[str, str]] = {
+    Sinusoidal: (
+        "PE[p, 2i] = sin(p / 10000^(2i/E)), PE[p, 2i + 1] = cos(p / 10000^(2i/E))",
+        "A row of sines and cosines for each position p, from 0, which no two positions share.",
+    ),
+    Learned: ("PE = a learned row for each position", "Learnt in a trained model; here it is random."),
+}
 
 
 @torch.no_grad()
@@ -37,7 +56,11 @@ def walk(
     normalizer: str | Normalizer = "softmax",
     mask: str | Mask | None = None,
     seed: int = 0,
-    width: int = 4,
+    width: int | None = None,
+    position: str | Position | None = None,
+    cross: str | None = None,
+    vectors: WordVectors | Path | str | None = None,
+    whole: bool = False,
 ) -> Walk:
     """Walk through the self-attention of a sentence, with invented numbers that are small enough to follow.
 
@@ -48,154 +71,123 @@ def walk(
         text: the sentence.
         score: by name, built for the widths here, or a Score.
         scale: False leaves the division by √Dk out of the scaled dot product.
-        heads: the number of heads that share the width.
+        heads: the number of heads that share the width; W_O follows several.
         normalizer: scores → weights.
         mask: "causal", or a Mask.
         seed: of the matrices.
-        width: the numbers of a word.
+        width: the numbers of a word; 4 if not given, or as many as a word vector has.
+        position: "sinusoidal" or "learned", added to the words; or "rotary", "alibi", "relative_bias" or a Position, inside attention.
+        cross: a second text, whose words are keys and values: cross-attention.
+        vectors: word vectors, or their file, in place of the invented ones.
+        whole: whether to go on through a Transformer's layer: residual connections, layer normalization, feed-forward network.
 
     Raises:
-        ArgumentError: there is no word, heads do not divide the width, or there is no scale to leave out.
+        ArgumentError: there is no word, heads do not divide the width, there is no scale to leave out, or a word has no vector.
+        DataError: the file cannot be read.
         UnknownNameError: a part does not exist.
     """
-    words = tuple(text.split())
-    if not words:
+    words, memory_words = (tuple((sentence or "").split()) for sentence in (text, cross))
+    if not words or (cross is not None and not memory_words):
         raise ArgumentError("a walk needs a text of at least one word")
+    if isinstance(vectors, Path | str):
+        vectors = word_vectors.read(vectors, _forms((*words, *memory_words)))
+    width = _checked_width(width, heads, vectors)
+    score = score if scale else _without_scale(score)
+    added = registry.with_aliases({"sinusoidal": Sinusoidal, "learned": Learned}).get(position) if isinstance(position, str) else None
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        attention = MultiHeadAttention(
+            width, heads, bias=False, output=None, score=score, normalizer=normalizer, position=None if added else position
+        ).eval()
+        _initialize(attention.query_projection, attention.key_projection, attention.value_projection)
+        if heads > 1 or whole:
+            attention.output = nn.Linear(width, width, bias=False)
+            _initialize(attention.output)
+        feed_forward = FeedForward(width, WIDENING * width) if whole else None
+        if feed_forward is not None:
+            _initialize(feed_forward.widen, feed_forward.narrow)
+        positions = None
+        if added is not None:
+            positions = Sinusoidal(width) if added is Sinusoidal else Learned(width, max(len(words), len(memory_words)))
+    inputs = _input_steps("X", words, width, vectors, positions)
+    memory = _input_steps("M", memory_words, width, vectors, positions) if memory_words else []
+    with AttentionTrace(attention) as trace, watch(attention) as maps:
+        attention(inputs[-1].values, memory[-1].values if memory else None, mask=mask, query_start=0)
+    attention_steps = trace.steps(maps[""], words, memory_words or words)
+    steps = {step.name: step for step in (*inputs, *memory)}
+    steps |= {name: step for name, step in attention_steps.items() if name not in ("X", "M")}
+    if feed_forward is not None:
+        after = residual_steps(steps["X"], steps["result"], Residual(width, "post"))
+        after += feed_forward_steps(after[-1], feed_forward)
+        after += residual_steps(after[1], after[-1], Residual(width, "post"), "_ffn")
+        steps |= {step.name: step for step in after}
+    kind = "Cross-attention" if cross is not None else "Self-attention"
+    title = f"{kind}, step by step: {' → '.join(filter(None, (' '.join(words), ' '.join(memory_words))))}"
+    position_name = position if isinstance(position, str) else name_of(position)
+    parts = [parts_of(attention), f"mask {_mask_name(mask)}", f"position {position_name}" if position else "", f"seed {seed}"]
+    return Walk(title, " · ".join(filter(None, parts)), _parameters(attention, feed_forward), steps)
+
+
+def _checked_width(width: int | None, heads: int, vectors: WordVectors | None) -> int:
+    """Return the numbers of a word: those of the vectors, as given, or few."""
+    if vectors is not None and width is not None:
+        raise ArgumentError("word vectors have their own width; leave width out")
+    width = vectors.width if vectors is not None else WIDTH if width is None else width
     if width < 1:
         raise ArgumentError(f"width must be ≥ 1, got {width}")
     if heads < 1 or width % heads:
         raise ArgumentError(f"heads must divide the width, {width}, got {heads}")
-    if not scale:
-        if not isinstance(score, str) or score not in ("dot", "scaled_dot", *ScaledDot.aliases):
-            name = score if isinstance(score, str) else name_of(score)
-            raise ArgumentError(f"only the scaled dot product has a scale to leave out, got score {name!r}")
-        score = "dot"
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        attention = MultiHeadAttention(width, heads, bias=False, output=None, score=score, normalizer=normalizer).eval()
-        for projection in (attention.query_projection, attention.key_projection, attention.value_projection):
-            # variance 1 in, variance 1 out: the weights come out neither uniform nor one-hot
-            nn.init.normal_(projection.weight, std=width**-0.5)
-    embeddings = torch.stack([_vector(word, width) for word in words])[None]  # (1, T, E)
-    with AttentionTrace(attention) as trace, watch(attention) as maps:
-        attention(embeddings, mask=mask)
-    steps = trace.steps(maps[""], words, words)
-    steps["X"] = replace(
-        steps["X"], equation="X", meaning=f"Each word is a row of {width} numbers: made up, but the same word always has the same row."
-    )
-    parts = f"{_parts(attention)} · mask {mask if isinstance(mask, str) else type(mask).__name__ if mask else 'none'} · seed {seed}"
-    return Walk(f"Self-attention, step by step: {' '.join(words)}", parts, _parameters(attention), steps)
+    return width
 
 
-@torch.no_grad()
-def walk_run(translator: Translator, text: str, *, kind: str = "encoder", layer: int | None = None, head: int = 0) -> Walk:
-    """Walk through an attention of a trained model while it translates a text.
-
-    Args:
-        translator: as `attent.load` returns it.
-        text: the source.
-        kind: "encoder" or "decoder" (self-attention), or "cross" (target to source).
-        layer: from 0; the last if not given.
-        head: the head to show, from 0; the steps have all of them.
-
-    Raises:
-        UnknownNameError: there is no such kind.
-        ArgumentError: the model has no such layer or head, or the translator refuses the text.
-    """
-    modules = {name: module for name, module in translator.model.named_modules() if name.endswith(("self_attention", "cross_attention"))}
-    name, attention = choose(modules, kind, layer)
-    if not isinstance(attention, MultiHeadAttention):
-        raise ArgumentError(f"{name} is a {type(attention).__name__}; a walk needs a MultiHeadAttention")
-    check_index("head", head, attention.heads)
-    if reason := translator.refusal(text):
-        raise ArgumentError(reason)
-    target = translator.translate(text)
-    with AttentionTrace(attention) as trace:
-        labelled = translator.map(text, target)[name]
-    steps = trace.steps(labelled.weights, labelled.rows, labelled.columns, head=head)
-    return Walk(f"{name}, head {head}, step by step: {text} → {target}", _parts(attention), {}, steps, head)
+def _without_scale(score: str | Score) -> str:
+    """Return the dot product in the place of the scaled one."""
+    if not isinstance(score, str) or score not in ("dot", "scaled_dot", *ScaledDot.aliases):
+        name = score if isinstance(score, str) else name_of(score)
+        raise ArgumentError(f"only the scaled dot product has a scale to leave out, got score {name!r}")
+    return "dot"
 
 
-class AttentionTrace:
-    """Records the inputs and outputs of an attention's projections, of its last call within the block.
+def _initialize(*layers: nn.Linear) -> None:
+    for layer in layers:
+        # variance 1 in, variance 1 out: the weights come out neither uniform nor one-hot
+        nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+
+
+def _input_steps(
+    name: str,
+    words: Sequence[str],
+    width: int,
+    vectors: WordVectors | None,
+    positions: Sinusoidal | Learned | None,
+) -> list[WalkStep]:
+    """Return the steps up to what the attention is given: the vectors of the words, and positions that are added to them.
 
     Args:
-        attention: the module, whose map `watch` has.
+        name: of the result, "X" or "M".
+        words: of the text.
+        width: the numbers of a word.
+        vectors: word vectors; invented ones if None.
+        positions: added to them; None for none.
     """
-
-    def __init__(self, attention: MultiHeadAttention) -> None:
-        self.attention = attention
-        self.inputs: dict[str, Tensor] = {}
-        self.outputs: dict[str, Tensor] = {}
-        self._hooks = ExitStack()
-
-    def __enter__(self) -> Self:
-        for name in ("query_projection", "key_projection", "value_projection", "output"):
-            module = getattr(self.attention, name)
-            if module is not None:
-                self._hooks.callback(module.register_forward_hook(partial(self._record, name)).remove)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._hooks.close()
-
-    def steps(self, weights: AttentionMap, rows: Sequence[str], columns: Sequence[str], *, head: int = 0) -> dict[str, WalkStep]:
-        """Return every step by name, in order; the numbers are those of `attent.attention.reference`.
-
-        Args:
-            weights: the map of the recorded call.
-            rows: a label for each query.
-            columns: a label for each key.
-            head: the head of the examples, from 0.
-        """
-        attention, call, query, key = self.attention, weights.call, weights.query, weights.key
-        raw_key, value = (
-            self.outputs[name].unflatten(-1, (attention.key_value_heads, -1)).transpose(1, 2)
-            for name in ("key_projection", "value_projection")
-        )  # (B, G, Tk, D)
-        has_rotation = attention.position is not None and attention.position.rotates
-        if call.lowered and (call.score.lowers_exactly or not has_rotation):
-            # a cache holds lowered keys; the score shows more of its steps when it gets the keys themselves
-            call, key = replace(call, lowered=False), key if call.score.lowers_exactly else LoweredSide(raw_key)
-        keys = call.repeat_kv(raw_key if call.lowered else key.features)
-        inputs, memory = self.inputs["query_projection"], self.inputs["key_projection"]
-        steps = [vectors("X", "X = what the attention is given", "A row of numbers for each query.", "(B, Tq, E)", inputs, rows)]
-        if memory is not inputs:
-            equation = "M = what the encoder made of the source"
-            steps.append(vectors("M", equation, "A row of numbers for each key.", "(B, Tk, E)", memory, columns))
-        steps += [
-            self._projected("Q", query, rows, "(B, H, Tq, Dk)", "The queries: what each row looks for.", has_rotation=has_rotation),
-            self._projected("K", keys, columns, "(B, H, Tk, Dk)", "The keys: what each row can be found by.", has_rotation=has_rotation),
-            self._projected(
-                "V", call.repeat_kv(value), columns, "(B, H, Tk, Dv)", "The values: what each row gives to those that look at it."
-            ),
-            *formula_steps(call, reference.steps(call, query, key, value), query, keys, rows, columns, head=head),
-        ]
-        if call.heads > 1:
-            merged = steps[-1].values.transpose(1, 2).flatten(2)
-            heads = "; ".join(f"head {number}" for number in range(call.heads))
-            steps.append(vectors("merged", f"merged = [{heads}]", "The heads' outputs side by side.", "(B, Tq, H·Dv)", merged, rows))
-        if "output" in self.outputs:
-            equation = f"result = {steps[-1].name}·W_O" + (" + b_O" if getattr(attention.output, "bias", None) is not None else "")
-            steps.append(vectors("result", equation, "What the attention passes on.", "(B, Tq, E)", self.outputs["output"], rows))
-        return {step.name: step for step in steps}
-
-    def _projected(
-        self, letter: str, values: Tensor, labels: Sequence[str], axes: str, meaning: str, *, has_rotation: bool = False
-    ) -> WalkStep:
-        attention = self.attention
-        source = "M" if letter != "Q" and self.inputs["key_projection"] is not self.inputs["query_projection"] else "X"
-        is_shared = letter != "Q" and attention.key_value_heads < attention.heads
-        parts = [
-            f"{letter} = {source}·W_{letter}" + (f" + b_{letter}" if attention.query_projection.bias is not None else ""),
-            f"cut into {attention.key_value_heads if is_shared else attention.heads} heads" if attention.heads > 1 else "",
-            f"each for {attention.heads // attention.key_value_heads} heads of queries" if is_shared else "",
-            f"turned by {name_of(attention.position)}" if has_rotation else "",
-        ]
-        return vectors(letter, ", ".join(filter(None, parts)), meaning, axes, values, labels)
-
-    def _record(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        self.inputs[name], self.outputs[name] = inputs[0], output
+    if vectors is None:
+        embeddings = torch.stack([_vector(word, width) for word in words])[None]  # (1, T, E)
+        origin = "made up, but the same word always has the same row"
+    else:
+        embeddings, origin = torch.stack(_look_up(words, vectors)).float()[None], "its word vector"
+    meaning = f"Each word is a row of {width} numbers: {origin}."
+    letters = "(B, Tq, E)" if name == "X" else "(B, Tk, E)"
+    if positions is None:
+        return [vector_step(name, name, meaning, letters, embeddings, words)]
+    suffix = "" if name == "X" else f"_{name}"
+    equation, position_meaning = ADDED[type(positions)]
+    return [
+        vector_step(f"E{suffix}", f"E{suffix}", meaning, letters, embeddings, words),
+        vector_step(f"PE{suffix}", equation, position_meaning, letters, positions(torch.zeros_like(embeddings)), words),
+        vector_step(name, f"{name} = E{suffix} + PE{suffix}", "The word and its position.", letters, positions(embeddings), words),
+    ]
 
 
 def _vector(word: str, width: int) -> Tensor:
@@ -204,11 +196,28 @@ def _vector(word: str, width: int) -> Tensor:
     return torch.randn(width, generator=torch.Generator().manual_seed(seed))
 
 
-def _parameters(attention: MultiHeadAttention) -> dict[str, WalkStep]:
-    """Return the matrices of a walk: of the projections, transposed as Q = X·W_Q has them, then of the score."""
+def _forms(words: Sequence[str]) -> set[str]:
+    """Return the words, and in lower case, as vectors often have them."""
+    return {form for word in words for form in (word, word.lower())}
+
+
+def _look_up(words: Sequence[str], vectors: WordVectors) -> list[Tensor]:
+    missing = [word for word in dict.fromkeys(words) if word not in vectors and word.lower() not in vectors]
+    if missing:
+        raise ArgumentError(f"there is no vector of {', '.join(map(repr, missing))}")
+    return [vectors[word if word in vectors else word.lower()] for word in words]
+
+
+def _parameters(attention: MultiHeadAttention, feed_forward: FeedForward | None) -> dict[str, WalkStep]:
+    """Return the matrices of a walk: of the projections, transposed as Q = X·W_Q has them, then of the score and of the layer."""
     projections = zip("QKV", (attention.query_projection, attention.key_projection, attention.value_projection), strict=True)
-    matrices = {f"W_{letter}": (projection.weight.T, features(projection.in_features)) for letter, projection in projections}
-    for name, parameter in attention.score.named_parameters():
+    linear = {f"W_{letter}": projection for letter, projection in projections}
+    if isinstance(attention.output, nn.Linear):
+        linear["W_O"] = attention.output
+    if feed_forward is not None:
+        linear |= {"W₁ of ffn": feed_forward.widen, "W₂ of ffn": feed_forward.narrow}
+    matrices = {name: (layer.weight.T, features(layer.in_features)) for name, layer in linear.items()}
+    for symbol, parameter in attention.score.symbols().items():
         matrix = parameter.reshape(-1, parameter.shape[-1])
         rows_per_head = matrix.shape[0] // attention.heads if attention.score.heads is not None else matrix.shape[0]
         # a vector is one row without a label
@@ -216,7 +225,7 @@ def _parameters(attention: MultiHeadAttention) -> dict[str, WalkStep]:
         if attention.heads > 1:
             repeated = labels * (matrix.shape[0] // rows_per_head)
             labels = tuple(f"head{row // rows_per_head}" + (f"·{label}" if label else "") for row, label in enumerate(repeated))
-        matrices[f"score.{name}"] = (matrix, labels)
+        matrices[symbol] = (matrix, labels)
     return {
         name: WalkStep(
             name, name, "Learnt in a trained model; here it is random.", "(rows, columns)", matrix.detach(), rows, features(matrix.shape[1])
@@ -225,6 +234,9 @@ def _parameters(attention: MultiHeadAttention) -> dict[str, WalkStep]:
     }
 
 
-def _parts(attention: MultiHeadAttention) -> str:
-    heads = f"{attention.heads} head{'s' if attention.heads > 1 else ''} of width {attention.key_width}"
-    return f"{equation_of(attention.score)} · {name_of(attention.normaliser)} · {heads}"
+def _mask_name(mask: str | Mask | None) -> str:
+    if isinstance(mask, Mask):
+        text = repr(mask)
+        # a table of pairs is no name
+        return name_of(mask) if text.endswith("()") else text if len(text) < 40 and "\n" not in text else type(mask).__name__
+    return mask or "none"

@@ -6,6 +6,9 @@ import { Hypothesis } from "./hypothesis.js";
 import { Viewed } from "./viewed.js";
 import { direction, number, visible } from "./words.js";
 
+// Where tokens come from one by one, and the group of maps whose last row shades what is read.
+const STREAMS = { translate: { path: "/api/translate", group: "cross" }, "text-generation": { path: "/api/generate", group: "self" } };
+
 export class Run {
   constructor(server, which, about) {
     this.server = server;
@@ -20,7 +23,8 @@ export class Run {
     this.written = new Hypothesis((prefix, more) => this.ask({ ...this.asked, prefix, more }), (place) => this.point(place));
     this.found = element("div", { class: "guesses" });
     this.root = element("div");
-    const made = about.task === "translate" ? [this.stop, this.read, this.written.node] : [this.found];
+    this.writes = about.task in STREAMS;
+    const made = this.writes ? [this.stop, this.read, this.written.node] : [this.found];
     this.node = element("section", { class: "run", "aria-label": about.name },
       element("section", { class: "card" }, element("h2", {}, element("bdi", { text: about.name })), this.status, ...made), this.root);
     this.viewed = new Viewed(server, this.root);
@@ -34,7 +38,7 @@ export class Run {
     const { signal } = (this.request = new AbortController());
     this.say("…");
     try {
-      const scene = this.about.task === "translate" ? await this.translate(asked, signal) : await this.tell(asked, signal);
+      const scene = this.writes ? await this.write(asked, signal) : await this.tell(asked, signal);
       if (!signal.aborted) await this.viewed.open(scene);
     } catch (error) {
       if (!signal.aborted) this.say(error.message, true);
@@ -44,16 +48,18 @@ export class Run {
     }
   }
 
-  async translate({ text, beam, prefix = [], more = "" }, signal) {
+  /** Translate or continue a text, token by token. */
+  async write({ text, beam, prefix = [], more = "" }, signal) {
+    const { path, group } = STREAMS[this.about.task];
     if (!text.trim()) {
       this.read.replaceChildren();
       this.written.begin();
-      throw new Error("Type a text to translate.");
+      throw new Error(this.about.task === "translate" ? "Type a text to translate." : "Type how a text begins.");
     }
     const chosen = this.viewed.state?.values;
-    const where = chosen?.group === "cross" ? { group: "cross", layer: chosen.layer, head: chosen.head } : { group: "cross", layer: 999, head: "mean" };
+    const where = chosen?.group === group ? { group, layer: chosen.layer, head: chosen.head } : { group, layer: 999, head: "mean" };
     let end = null;
-    for await (const event of this.server.events("/api/translate", { run: this.which, text, beam, prefix, more, where }, signal)) {
+    for await (const event of this.server.events(path, { run: this.which, text, beam, prefix, more, where }, signal)) {
       if (signal.aborted) return null;
       if (event.kind === "start") {
         this.source = event.source;
