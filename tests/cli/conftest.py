@@ -65,12 +65,22 @@ precision = "float32"
 @pytest.fixture(scope="session")
 def filling_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run folder of a masked language model, with its train.txt and captions.toml beside it."""
+    return _train_on_captions(tmp_path_factory.mktemp("filling"), CAPTIONS)
+
+
+@pytest.fixture(scope="session")
+def generating_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a language model, with its train.txt and captions.toml beside it."""
+    settings = CAPTIONS.replace("fill-mask", "text-generation").replace('"train.txt"', '"train.txt"\ntokenizer = "word"')
+    return _train_on_captions(tmp_path_factory.mktemp("generating"), settings)
+
+
+def _train_on_captions(folder: Path, settings: str) -> Path:
     from attent.cli.settings import resolve_corpus
     from attent.tasks.recipe import follow
     from attent.tasks.settings import read
 
-    folder = tmp_path_factory.mktemp("filling")
-    (folder / "captions.toml").write_text(CAPTIONS, encoding="utf-8")
+    (folder / "captions.toml").write_text(settings, encoding="utf-8")
     states = (("tired", "slept"), ("happy", "ran"))
     lines = [f"the {noun} was {state} , so it {verb} ." for noun in ("dog", "cat") for state, verb in states]
     (folder / "train.txt").write_text("\n".join([*lines, *(f"{line} yes" for line in lines)]) + "\n", encoding="utf-8")

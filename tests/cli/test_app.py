@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
-COMMANDS = ("demo", "train", "translate", "fill", "score", "evaluate", "export", "show", "describe", "walk", "data", "bench")
+COMMANDS = ("demo", "train", "translate", "fill", "generate", "score", "evaluate", "export", "show", "describe", "walk", "data", "bench")
 
 
 def python(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:

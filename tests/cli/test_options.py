@@ -18,7 +18,7 @@ from attent.runs.config import CONFIG
 from attent.tasks.recipe import follow
 from attent.tasks.settings import read
 
-COMPUTES = {"translate", "fill", "classify", "score", "align", "evaluate", "show", "explore", "walk", "train", "demo"}
+COMPUTES = {"translate", "fill", "generate", "classify", "score", "align", "evaluate", "show", "explore", "walk", "train", "demo"}
 READS = (COMPUTES - {"demo"}) | {"average", "export", "vectors", "describe"}
 
 
@@ -99,6 +99,7 @@ def _settings(folder: Path) -> Path:
     [
         ["translate", "nowhere", "a"],
         ["fill", "nowhere", "[MASK]"],
+        ["generate", "nowhere", "a"],
         ["classify", "nowhere", "a"],
         ["score", "nowhere", "-"],
         ["align", "nowhere", "-"],

@@ -215,7 +215,7 @@ def test_a_task_without_its_files_is_told_which(attent, tmp_path: Path) -> None:
         (["--labelled", "nowhere.tsv"], "nowhere.tsv cannot be read"),
         (
             ["--task", "clasify", "--labelled", "a.tsv"],
-            "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill-mask, translate)",
+            "unknown task 'clasify'; did you mean 'classify'? (known: classify, fill-mask, language-model, text-generation, translate)",
         ),
     ],
 )

@@ -6,8 +6,11 @@ import torch
 
 from attent.data.labelled.inputs import Inputs, PictureInputs, TextInputs
 from attent.data.labelled.pictures import Pictures
+from attent.data.tokenizer import EOS
 from attent.data.tokenizers import learn
 from attent.decoding.classifier import Classifier
+from attent.decoding.settings import GenerationSettings
+from attent.decoding.text_generator import TextGenerator
 from attent.errors import ArgumentError, DataError
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings
@@ -48,6 +51,34 @@ def test_too_many_tokens_are_refused(explorer: Explorer) -> None:
         next(explorer.translate(TranslateRequest(text="abcdea")))
     with pytest.raises(DataError, match="more than the 5"):
         explorer.fill(TextRequest(run=1, text="the dog was [MASK] , so it slept"))
+
+
+def test_a_text_is_continued_and_a_token_is_gone_on_from(generator: TextGenerator) -> None:
+    explorer = Explorer([LoadedRun("captions", "text-generation", generator)])
+    view = HeadRequest(group="self", layer=1, head=None)
+    start, *steps, end = explorer.generate(TranslateRequest(text="the dog", where=view))
+    assert start == {"kind": "start", "source": ("<s>", " the", " dog"), "unknown": []}
+    written = generator.generate("the dog", GenerationSettings(max_new_tokens=64))
+    assert [step["said"]["token"] for step in steps] == list(written.tokens)
+    assert end["text"] == written.text
+    assert all(len(step["weights"]) == 3 and len(step["best"]) == 8 for step in steps)
+    scene = explorer.scenes[end["scene"]]
+    assert [(group.name, group.rows) for group in scene.groups] == [("self", "tokens")]
+    assert scene.texts["tokens"].labels[:3] == ("<s>", " the", " dog")
+    second = steps[0]["best"][1]["token"]
+    _, first, *_, changed = explorer.generate(TranslateRequest(text="the dog", prefix=(second,)))
+    assert (first["said"]["token"], first["forced"], first["weights"]) == (second, True, None)
+    rest = generator.generate(f"the dog{generator.tokenizer.piece(second)}", GenerationSettings(max_new_tokens=63))
+    assert changed["tokens"] == [second, *(token for token in rest.tokens if token != EOS)]
+    with pytest.raises(ArgumentError, match="a prefix is of ids of words from 1 to"):
+        next(explorer.generate(TranslateRequest(text="the dog", prefix=(10_000,))))
+    with pytest.raises(ArgumentError, match="captions is for the task text-generation, not for translate"):
+        next(explorer.translate(TranslateRequest(text="the dog")))
+    with pytest.raises(DataError, match="'bird' is unknown to this model"):
+        next(explorer.generate(TranslateRequest(text="the bird")))
+    explorer.longest = 5
+    with pytest.raises(DataError, match="the text has 6 tokens, more than the 5"):
+        next(explorer.generate(TranslateRequest(text="the dog was happy ,", more="so")))
 
 
 @pytest.fixture

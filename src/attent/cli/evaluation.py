@@ -24,8 +24,10 @@ from attent.data.tokenizer import Tokenizer
 from attent.decoding.classifier import Classifier
 from attent.decoding.fill_mask import FillMask
 from attent.decoding.settings import SearchSettings
+from attent.decoding.text_generator import TextGenerator
 from attent.decoding.translator import Translator
 from attent.errors import ArgumentError, DataError, RunError
+from attent.evaluation.language_model import LanguageModelReport, evaluate_language_model
 from attent.evaluation.masked_lm import MaskedLMReport, evaluate_masked_lm
 from attent.evaluation.metrics import bleu, chrf, exact_match, loss
 from attent.evaluation.ngrams import Trigrams
@@ -37,7 +39,7 @@ from attent.tasks.task import Results
 from attent.tasks.translation import evaluate_generated
 
 # The units of the size of a test set.
-SIZE_KEYS = ("pairs", "lines", "examples")
+SIZE_KEYS = ("pairs", "lines", "windows", "examples")
 # The scores of a line of results, if it has them: key, title, format and unit.
 SCORES = (
     ("exact_match", "exact match", "5.1f", " %"),
@@ -149,6 +151,39 @@ def masked_lm_lines(report: MaskedLMReport) -> list[str]:
     return [*scores, "; ".join([size, *(f"{number:,} {kind} left out" for number, kind in left_out if number)])]
 
 
+def evaluate_next_tokens(run: Path, generator: TextGenerator, text: Path | None, against: Path | None, *, as_json: bool) -> None:
+    """Evaluate a run on every token of a text, beside n-grams of the text that it was trained on; without a text on its validation.
+
+    Raises:
+        ArgumentError: the text has no line that the model can read.
+        DataError: a file cannot be read.
+    """
+    if text is None:
+        results = validate(run, generator.model, say)
+        _write(results, result_lines(results), as_json=as_json)
+        return
+    lines = [line for line in read_lines(text) if line.strip()]
+    trigrams = _count_trigrams(run, against, generator.tokenizer)
+    say(f"predicting every token of {len(lines):,} lines of {text}")
+    report = evaluate_language_model(generator, lines, trigrams)
+    if report is None:
+        raise ArgumentError(f"{text} has no line that this model can read")
+    _write(asdict(report), language_model_lines(report), as_json=as_json)
+
+
+def language_model_lines(report: LanguageModelReport) -> list[str]:
+    """Return the scores of next tokens for a person."""
+    width = max(map(len, report.scores))
+    scores = [
+        f"{name:{width}}  {score.nats:6.3f} nats and {score.bits:6.3f} bits per token  {score.bits_per_byte:6.3f} bits per byte"
+        f"  perplexity {score.perplexity:8.2f}"
+        for name, score in report.scores.items()
+    ]
+    left_out = f"; {report.long:,} lines that it cannot read left out" if report.long else ""
+    unknown = f", {report.unknown:,} of them unknown to the model" if report.unknown else ""
+    return [*scores, f"{report.tokens:,} tokens{unknown}, and {report.bytes:,} bytes, in {report.lines:,} lines{left_out}"]
+
+
 def _count_trigrams(run: Path, against: Path | None, tokenizer: Tokenizer) -> Trigrams | None:
     """Count the n-grams of the training text; None, with a message, if it is not available."""
     try:
@@ -173,7 +208,7 @@ def training_texts(run: Path, tokenizer: Tokenizer) -> Iterator[list[int]] | Non
         return None
     settings = LinesSettings.model_validate(table)
     encoded = (tokenizer.encode(line) for line in line_corpus(settings).train)
-    return (tokens for tokens in encoded if len(tokens) <= settings.maximum_length)
+    return (tokens for tokens in encoded if len(tokens) <= settings.maximum_length or settings.packing == "text")
 
 
 def evaluate_classes(run: Path, classifier: Classifier, images: str | None, labelled: Path | None, *, as_json: bool) -> None:

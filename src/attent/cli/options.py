@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -15,9 +16,11 @@ from attent.errors import ArgumentError
 if TYPE_CHECKING:
     import torch
 
-    from attent.decoding.settings import SearchSettings
+    from attent.decoding.settings import GenerationSettings, SearchSettings
+    from attent.integrations.pretrained import PretrainedModel
     from attent.runs.config import Task
 
+Settings = TypeVar("Settings", bound="SearchSettings | GenerationSettings")
 # The number of a head or layer; no model has more digits.
 NUMBER = re.compile(r"[0-9]{1,9}")
 # The bounds of a number in messages.
@@ -25,6 +28,8 @@ BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 AUTO = devices.AUTO
 DEVICES = "auto|cpu|cuda|cuda:N|mps"
 RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
+RunOrModel = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder; or a Hugging Face model, its folder or its name.")]
+Download = Annotated[bool, typer.Option("--download", help="Fetch a Hugging Face model given by its name, unless it was before.")]
 Device = Annotated[str, typer.Option(metavar=DEVICES, help="Where the model computes; auto takes a GPU through CUDA where there is one.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")]
 
@@ -50,7 +55,7 @@ def device_of(name: str) -> torch.device:
 
 
 def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, trust_code: bool) -> Any:
-    """Return the translator, FillMask or classifier of a run folder.
+    """Return the translator, FillMask, TextGenerator or classifier of a run folder.
 
     Args:
         run: the folder.
@@ -64,6 +69,22 @@ def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, t
     from attent.decoding.loading import LOADERS, load
 
     return (load if task is None else LOADERS[task])(run, device, trust_code=trust_code)
+
+
+def pretrained(model: Path, device: torch.device, *, download: bool) -> PretrainedModel | None:
+    """Return the Hugging Face model of a folder or a name; None for what is no such model, as a run folder is not.
+
+    Raises:
+        RunError: it cannot be loaded, or there is neither a folder nor a model of this name.
+    """
+    from attent.runs.config import is_pretrained
+
+    if model.exists() and not is_pretrained(model):
+        return None
+    from attent.integrations.pretrained import find, load
+
+    folder = find(model, download=download)
+    return None if folder is None else load(folder, device)
 
 
 def head_number(head: str | None, choices: str) -> int | None:
@@ -85,12 +106,27 @@ def search_settings(**options: Any) -> SearchSettings:
     Raises:
         ArgumentError: a value cannot be used, or two do not go together.
     """
-    from pydantic import ValidationError
-
     from attent.decoding.settings import SearchSettings
 
+    return _validated(SearchSettings, options)
+
+
+def generation_settings(**options: Any) -> GenerationSettings:
+    """Return the settings of text generation, of those options that are not None.
+
+    Raises:
+        ArgumentError: as `search_settings`.
+    """
+    from attent.decoding.settings import GenerationSettings
+
+    return _validated(GenerationSettings, options)
+
+
+def _validated(kind: type[Settings], options: Mapping[str, Any]) -> Settings:
+    from pydantic import ValidationError
+
     try:
-        return SearchSettings(**{name: value for name, value in options.items() if value is not None})
+        return kind(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
         context = first.get("ctx", {})

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 UNCOUNTED = 20_000
 # The task of each table of files.
 TASKS = {"text": "translate", "lines": "fill-mask", "images": "classify", "labelled": "classify"}
+# The tasks that a table of files serves if the command names them, and other names of tasks.
+OTHER_TASKS = {"lines": "text-generation"}
+ALIASES = {"language-model": "text-generation"}
 
 
 def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | None) -> tuple[str, dict[str, str]]:
@@ -31,20 +34,25 @@ def select_table(options: Mapping[str, Mapping[str, str | None]], task: str | No
         ArgumentError: the files are for two tables, or not for the task.
         UnknownNameError: there is no such task.
     """
-    check_known("task", task, set(TASKS.values()))
+    check_known("task", task, {*TASKS.values(), *OTHER_TASKS.values(), *ALIASES})
     named = {table: {key: file for key, file in files.items() if file is not None} for table, files in options.items()}
     tables = [table for table, files in named.items() if files]
     if len(tables) > 1:
         raise ArgumentError(f"files for {' and for '.join(f'[{table}]' for table in tables)} are for two runs")
     if not tables:
         return "text", {}
-    if task not in (None, TASKS[tables[0]]):
+    if task not in (None, TASKS[tables[0]], OTHER_TASKS.get(tables[0])):
         raise ArgumentError(f"these files are for --task {TASKS[tables[0]]}, not for --task {task}")
     return tables[0], named[tables[0]]
 
 
 def corpus_settings(
-    files: Mapping[str, str], start: RunSettings | None, preset: str | None = None, folder: Path | None = None, table: str = "text"
+    files: Mapping[str, str],
+    start: RunSettings | None,
+    preset: str | None = None,
+    folder: Path | None = None,
+    table: str = "text",
+    task: str | None = None,
 ) -> RunSettings:
     """Return the settings of a run on these files.
 
@@ -54,21 +62,27 @@ def corpus_settings(
         preset: of the model, in the place of the suggested sizes.
         folder: of the files, to count their lines; the settings keep the names as given.
         table: of the files.
+        task: what to learn from them; the table's first task unless given.
 
     Raises:
         ArgumentError, DataError: the files do not go together or cannot be read.
     """
     from attent.tasks.settings import parse
-    from attent.tasks.suggestions import SIZES, suggest, summary
+    from attent.tasks.suggestions import SIZES, suggest, suggest_text, summary
     from attent.training.distributed import is_main_process
 
     if start is not None:
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     else:
         paths = files if folder is None else resolve_files(files, folder)
-        tables = {"task": TASKS[table]} if table != "text" else {}
-        examples, suggest_settings = _count_images(paths) if table == "images" else (_count_lines(paths), suggest)
-        tables |= suggest_settings(examples, TASKS[table])
+        task = task or TASKS[table]
+        tables = {"task": task} if table != "text" else {}
+        if table == "images":
+            examples, suggest_settings = _count_images(paths)
+            tables |= suggest_settings(examples, task)
+        else:
+            examples, characters = _count_lines(paths)
+            tables |= suggest_text(examples, characters) if task == "text-generation" else suggest(examples, task)
         if preset is not None:
             tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {"preset": preset}
         if is_main_process():
@@ -212,10 +226,17 @@ def _count_images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], d
     return examples, suggest_pictures if pictures else suggest_vectors
 
 
-def _count_lines(files: Mapping[str, str]) -> int:
+def _count_lines(files: Mapping[str, str]) -> tuple[int, int]:
+    """Return the number of lines, and of their characters."""
     from attent.data.readers import STANDARD_INPUT, read_lines
+    from attent.tasks.suggestions import SENTENCE
 
     file = files.get("train") or files.get("train_source")
     if file is None:
         raise ArgumentError("there is nothing to train on: give --train, --train-source and --train-target, --text, --images or --labelled")
-    return UNCOUNTED if file == STANDARD_INPUT else sum(1 for _ in read_lines(file))
+    if file == STANDARD_INPUT:
+        return UNCOUNTED, UNCOUNTED * SENTENCE
+    lines = characters = 0
+    for line in read_lines(file):
+        lines, characters = lines + 1, characters + len(line)
+    return lines, characters

@@ -62,7 +62,8 @@ def application(explorer: Explorer, *, hosts: frozenset[str], token: str) -> Gua
         ),
         *(_route(f"{scene}/{name}", partial(_map_region, explorer, kind)) for name, kind in regions.items()),
         _route(f"{scene}/picture", lambda request, body: _binary(explorer.pixels(_scene_number(request)))),
-        Route("/api/translate", partial(_stream_translation, explorer), methods=["POST"]),
+        Route("/api/translate", partial(_stream_steps, explorer.translate), methods=["POST"]),
+        Route("/api/generate", partial(_stream_steps, explorer.generate), methods=["POST"]),
         _route("/api/fill", lambda request, body: _json(explorer.fill(TextRequest.model_validate_json(body))), "POST"),
         _route("/api/classify", lambda request, body: _json(explorer.classify(EXAMPLE_OR_TEXT.validate_json(body))), "POST"),
     ]
@@ -111,9 +112,9 @@ def _binary(content: bytes, headers: dict[str, str] | None = None) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-async def _stream_translation(explorer: Explorer, request: Request) -> StreamingResponse:
+async def _stream_steps(answer: Callable[[TranslateRequest], Iterator[dict[str, Any]]], request: Request) -> StreamingResponse:
     """Send server-sent events, each a JSON object; an error after the first event is the last event."""
-    events = explorer.translate(TranslateRequest.model_validate_json(await request.body()))
+    events = answer(TranslateRequest.model_validate_json(await request.body()))
     # before the response begins, so that a wrong request gets an error status
     first = await _in_thread(request, lambda: next(events, None))
     assert first is not None

@@ -14,6 +14,7 @@ import torch
 from attent.data.tokenizer import EOS, respell
 from attent.decoding.settings import SearchSettings
 from attent.decoding.stepwise import StepwiseDecoding
+from attent.decoding.stepwise_generation import StepwiseGeneration
 from attent.errors import ArgumentError, DataError, check_index
 from attent.serve.loaded_run import LoadedRun
 from attent.serve.lru_cache import LRUCache
@@ -164,6 +165,27 @@ class Explorer:
         translation = translator.target_tokenizer.decode(decoding.tokens)
         yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": translation, "tokens": decoding.tokens}
 
+    def generate(self, request: TranslateRequest) -> Iterator[dict[str, Any]]:
+        """Iterate over the events of a continuation: BOS and the prompt, then each token, then the scene of the whole; greedily.
+
+        Raises:
+            ArgumentError, DataError: the run does not generate text, or the text or the prefix is not valid for it or too long.
+        """
+        generator = self._run_for_task(request.run, "text-generation").tool
+        more = generator.encode(request.more) if request.more else []
+        generation = StepwiseGeneration(generator, request.text, [*request.prefix, *more], top_k=request.best)
+        self._check_length(len(generation.prompt) + len(generation.prefix))
+        labels = generation.labels
+        yield {"kind": "start", "source": labels, "unknown": []}
+        steps = iter(generation)
+        while (step := self._now(lambda: next(steps, None))) is not None:
+            weights = self._now(partial(_weights_of_prompt, generation, request.view))
+            best = [asdict(candidate) for candidate in step.candidates]
+            yield {"kind": "token", "said": asdict(step.chosen), "best": best, "forced": step.is_forced, "weights": weights}
+        text = request.text + generation.continuation
+        scene = self._now(lambda: build_scene(generation.map(), title=text[:MAX_TITLE]))
+        yield {"kind": "end", "scene": self.scenes.add(scene, request.run), "text": text, "tokens": generation.tokens}
+
     def fill(self, request: TextRequest) -> dict[str, Any]:
         """Return guesses for the blanks of a text, and its scene.
 
@@ -225,11 +247,23 @@ class Explorer:
             raise DataError(f"the {name} has {tokens:,} tokens, more than the {self.longest:,} that are read at once here")
 
 
+def _weights_of_prompt(generation: StepwiseGeneration, view: HeadRequest | None) -> list[float] | None:
+    """Return the weights of BOS and the prompt in the last row, for the head that the page shows."""
+    if view is None or len(generation.prompt) + len(generation.tokens) > MAX_TOKENS_WITH_WEIGHTS:
+        return None
+    weights = _last_row(build_scene(generation.map()), view)
+    return None if weights is None else weights[: len(generation.prompt) + 1]
+
+
 def _last_step_weights(decoding: StepwiseDecoding, view: HeadRequest | None, *, has_ended: bool) -> list[float] | None:
     """Return the weights of the step that wrote the last token, for the head that the page shows."""
     if view is None or max(len(decoding.sources), len(decoding.tokens)) > MAX_TOKENS_WITH_WEIGHTS:
         return None
-    group = next((group for group in build_scene(decoding.map(with_eos=has_ended)).groups if group.name == view.group), None)
+    return _last_row(build_scene(decoding.map(with_eos=has_ended)), view)
+
+
+def _last_row(scene: Scene, view: HeadRequest) -> list[float] | None:
+    group = next((group for group in scene.groups if group.name == view.group), None)
     if group is None or (view.head or 0) >= group.shape[0]:
         return None
     weights = group.layers[min(view.layer, len(group.layers) - 1)].rows(torch.tensor([group.shape[1] - 1]))[:, 0]  # (H, Tk)

@@ -67,12 +67,12 @@ class ExampleRequest(RequestModel):
 
 
 class TranslateRequest(TextRequest):
-    """A text to translate.
+    """A text to translate, or to continue.
 
     Args:
-        prefix: ids of the tokens that the translation begins with.
+        prefix: ids of the tokens that the translation or continuation begins with.
         more: text that follows the prefix.
-        beam: beam size; with more than one the translation arrives all at once.
+        beam: beam size; with more than one the translation arrives all at once. A continuation is greedy.
         best: candidates reported at each step.
         view: the head whose weights are sent with each token; none unless given. JSON calls it "where".
     """

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,21 @@ def test_dates_are_labelled_with_their_language(tmp_path: Path, capsys: pytest.C
     assert {line.split("\t")[1] for line in lines} == {"fr", "nb"}
     assert run(["data", "date-languages", "--out", str(tmp_path), "--locales", "nowhere", *few]) == 2
     assert "unknown locale 'nowhere'" in capsys.readouterr().err
+
+
+def test_stories_come_with_their_supporting_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--stories", "11", "--held-out", "5"]
+    assert run(["data", "stories", "--to", str(tmp_path / "new"), "--kinds", "one, count", *few]) == 0
+    assert capsys.readouterr().out == f"11 stories to train on, 5 to validate on and 5 to judge by, in {tmp_path / 'new'}\n"
+    (*_, last) = (tmp_path / "new" / "test.jsonl").read_text(encoding="utf-8").splitlines()
+    story = json.loads(last)
+    assert story["kind"] == "one"
+    assert story["answer"] in story["sentences"][story["support"][0]]
+    assert (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()[-1].endswith(f"{story['question']}\t{story['answer']}")
+    assert run(["data", "stories", "--out", str(tmp_path), "--kinds", "four"]) == 2
+    assert "unknown kind of question 'four'" in capsys.readouterr().err
+    assert run(["data", "stories", "--out", str(tmp_path), "--kinds", "one,one"]) == 2
+    assert "--kinds names a kind twice: one,one" in capsys.readouterr().err
 
 
 def test_the_corpora_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,3 +20,14 @@ def test_no_line_is_wrapped_where_there_is_no_terminal(attent, run_folder: Path,
     shutil.copytree(run_folder, folder)
     title = attent("describe", folder).out[0]
     assert title.startswith(f"{folder}: ") and title.endswith(" tokens")
+
+
+def test_the_architecture_is_drawn(attent, run_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.svg"
+    done = attent("describe", run_folder, "--out", file)
+    assert done.code == 0
+    assert done.err == [f"drawn into {file}"]
+    assert f"{run_folder.name}: " in file.read_text(encoding="utf-8")
+    refused = attent("describe", run_folder, "--out", "model.pdf")
+    assert (refused.code, refused.out) == (2, [])
+    assert "must end in .svg" in refused.err[0]

@@ -74,7 +74,7 @@ def test_what_cannot_be_filled_is_said_in_one_line(attent, filling_folder: Path,
     assert (done.code, done.out, done.err) == (2, [], [f"attent: {says}"])
 
 
-@pytest.mark.parametrize("arguments", ["translate text", "score -", "walk text", "export --to onnx", "translate --engine onnx"])
+@pytest.mark.parametrize("arguments", ["translate text", "score -", "export --to onnx", "translate --engine onnx"])
 def test_other_commands_name_the_right_one(attent, filling_folder: Path, arguments: str) -> None:
     command, *others = arguments.split()
     done = attent(command, filling_folder, *others)

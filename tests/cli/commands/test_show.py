@@ -68,3 +68,10 @@ def test_a_run_that_fills_blanks_is_shown(attent, filling_folder: Path, tmp_path
     assert done.code == 0
     assert done.out[0] == "encoder.layers.0.self_attention, mean over 2 heads"
     assert '"self-attention"' in (tmp_path / "map.html").read_text(encoding="utf-8")
+
+
+def test_another_translation_is_shown_where_given(attent, run_folder: Path, filling_folder: Path) -> None:
+    done = attent("show", run_folder, TEXT, "--translation", "2026-03-05")
+    assert done.code == 0
+    assert done.out == heat_map(panel_of(load(run_folder).map(TEXT, "2026-03-05"))).splitlines()
+    assert "--translation is for runs that translate" in attent("show", filling_folder, "a [MASK]", "--translation", "b").err[0]

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from attent.attention.masks import Prefix, Window
+from attent.decoding import fill_mask
 from attent.decoding.translator import load
-from attent.views.walk import walk, walk_run
+from attent.views.walk import walk
+from attent.views.walk_run import walk_run
 
 
 def test_a_text_is_walked_through_with_the_options_given(attent) -> None:
@@ -14,6 +17,23 @@ def test_a_text_is_walked_through_with_the_options_given(attent) -> None:
     )
     assert done.code == 0
     assert done.out == str(walk("a b c", heads=2, score="general", mask="causal", seed=3, width=6, normalizer="sparsemax")).splitlines()
+
+
+def test_a_position_a_mask_a_second_text_vectors_and_the_whole_layer(attent, tmp_path: Path) -> None:
+    done = attent("walk", "a b c", "--position", "sinusoidal", "--mask", "window:0,1|prefix:1", "--layer", "whole")
+    assert done.out == str(walk("a b c", position="sinusoidal", mask=Window(0, 1) | Prefix(1), whole=True)).splitlines()
+    done = attent("walk", "a b c", "--position", "alibi", "--cross", "d e")
+    assert done.out == str(walk("a b c", position="alibi", cross="d e")).splitlines()
+    file = tmp_path / "vectors.txt"
+    file.write_text("a 1 2 3\nb 4 5 6\n", encoding="utf-8")
+    assert attent("walk", "A b", "--vectors", file).out == str(walk("A b", vectors=file)).splitlines()
+
+
+def test_runs_of_every_task(attent, filling_folder: Path) -> None:
+    done = attent("walk", filling_folder, "the dog was [MASK] .", "--layer", "whole")
+    assert done.out == str(walk_run(fill_mask.load(filling_folder), "the dog was [MASK] .", whole=True)).splitlines()
+    assert done.code == 0
+    assert any("probabilities = softmax(logits)" in line for line in done.out)
 
 
 def test_without_a_text_the_cat_sits_on_the_mat(attent) -> None:
@@ -36,13 +56,21 @@ def test_a_run_and_a_text(attent, run_folder: Path) -> None:
         (["a b", "--normalizer", "sotfmax"], "did you mean 'softmax'"),
         (["a b", "--normalizer", "topk"], "--normalizer topk needs values that a command cannot give; it takes entmax15, hard, "),
         (["a b", "--normalizer", "top_k"], "in Python: attent.walk(TEXT, normalizer=TopK(k))"),
-        (["a b", "--mask", "padding"], "it takes causal; or in Python: attent.walk(TEXT, mask=Padding(lengths))"),
+        (["a b", "--mask", "padding"], "--mask padding needs numbers: padding:5"),
+        (["a b", "--mask", "selected"], "in Python: attent.walk(TEXT, mask=Selected(indices))"),
         (["a b", "--mask", "casual"], "did you mean 'causal'"),
+        (["a b", "--position", "sinus"], "did you mean 'sinusoidal'"),
+        (["a b", "--position", "rotary", "--width", 3], "the width must be even, got 3"),
+        (["a b", "--cross", " "], "at least one word"),
+        (["a b", "--vectors", "nowhere.txt"], "nowhere.txt"),
+        (["RUN", "a", "--cross", "b"], "--cross is for a text without a run"),
+        (["a b", "--layer", "whole:0"], "--layer needs a run"),
+        (["a b", "--layer", "half"], "--layer must be a number from 0, whole, or whole:0, got 'half'"),
         (["RUN"], "is a run folder, of which a walk needs a text too"),
         (["RUN", "a", "--score", "dot"], "--score is for a text without a run"),
         (["RUN", "a", "--no-scale"], "--no-scale is for a text without a run"),
-        (["RUN", "a", "--layer", 9], "layer must be from 0 to 1, got 9"),
-        (["RUN", "a", "--head", 9], "head must be from 0 to 1, got 9"),
+        (["RUN", "3 mars 2026", "--layer", 9], "layer must be from 0 to 1, got 9"),
+        (["RUN", "3 mars 2026", "--head", 9], "head must be from 0 to 1, got 9"),
         (["RUN", ""], "empty source"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attent.cli.output import say
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, check_known
 
 ALIASES = {"--to": "--out"}
 
@@ -55,4 +55,30 @@ def date_languages(
     print(
         f"{len(corpus.train):,} texts in {languages} languages to train on, "
         f"{len(corpus.validation):,} to validate on and {len(corpus.test):,} to judge by, in {out}"
+    )
+
+
+@data.command()
+def stories(
+    out: Annotated[Path, typer.Option(help="The folder to put it in.")],
+    kinds: Annotated[str, typer.Option(help="Of questions, with commas between: one, two, three, yes-no, count, list.")] = "all",
+    stories: Annotated[int, typer.Option(min=1, help="How many to train on.")] = 20_000,
+    held_out: Annotated[int, typer.Option(min=1, help="How many to validate on, and how many to judge by.")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same stories.")] = 0,
+) -> None:
+    """Small stories with a question each, whose supporting sentences are known: train, valid and test, each .tsv and .jsonl."""
+    from attent.data.stories import KINDS, StoriesSettings
+    from attent.data.stories import stories as make
+
+    names = list(KINDS) if kinds == "all" else [name.strip() for name in kinds.split(",")]
+    for name in names:
+        check_known("kind of question", name, KINDS)
+    if len(set(names)) != len(names):
+        raise ArgumentError(f"--kinds names a kind twice: {kinds}")
+    values = {"kinds": names, "training_stories": stories, "held_out_stories": held_out, "seed": seed}
+    corpus = make(StoriesSettings.model_validate(values))
+    corpus.write(out)
+    print(
+        f"{len(corpus.train):,} stories to train on, {len(corpus.validation):,} to validate on "
+        f"and {len(corpus.test):,} to judge by, in {out}"
     )

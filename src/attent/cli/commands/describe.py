@@ -1,20 +1,33 @@
-"""attent describe: the model of a run as a tree."""
+"""attent describe: the model of a run as a tree, or drawn as a diagram."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from attent.cli.options import RunFolder, TrustCode
+from attent.cli.output import say
 
 # Columns, more than any line needs.
 UNWRAPPED = 10_000
 
 
-def describe(run: RunFolder, trust_code: TrustCode = False) -> None:
+def describe(
+    run: RunFolder,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw the architecture into this file too.")] = None,
+    trust_code: TrustCode = False,
+) -> None:
     """Draw a run's model as a tree of parts, with their equations, shapes and parameter counts."""
     from rich.console import Console
 
     from attent.runs.folder import read
+    from attent.views.architecture_svg import architecture, check_svg
     from attent.views.describe import describe as tree
 
+    if out is not None:
+        check_svg(out)
     loaded_run = read(run, trust_code=trust_code)
     sizes = [f"{tokenizer.size} {name}" for name, tokenizer in loaded_run.tokenizers.items()]
     title = ", ".join([f"{run}: {type(loaded_run.model).__name__}", *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
@@ -23,3 +36,6 @@ def describe(run: RunFolder, trust_code: TrustCode = False) -> None:
         # a file or a pipe has no width
         console.width = UNWRAPPED
     console.print(tree(loaded_run.model, title))
+    if out is not None:
+        architecture(loaded_run.model, out, f"{run.resolve().name}: {type(loaded_run.model).__name__}")
+        say(f"drawn into {out}")

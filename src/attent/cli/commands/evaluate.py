@@ -19,7 +19,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     source: Annotated[Path | None, typer.Option(help="Lines to translate, also .gz; the corpus' held-out sets unless given.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
-    text: Annotated[Path | None, typer.Option(help="Of a run that fills blanks: lines whose words it guesses one by one.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Of a language model: lines whose tokens it predicts, each blank or next one.")] = None,
     against: Annotated[Path | None, typer.Option(help="The text to count words in beside it; what it was trained on unless given.")] = None,
     images: Annotated[str | None, typer.Option(help="Of a run that classifies: pictures or vectors with their labels.")] = None,
     labelled: Annotated[Path | None, typer.Option(help="The same, texts with their labels, a .tsv.")] = None,
@@ -41,8 +41,9 @@ def evaluate(
     and the loss of its references in nats per token.
 
     A run that fills blanks is judged on a text, of which every word in turn is hidden in its line: by how often its first guess is right
-    and by perplexity, beside counts of one and of three words in its training text. A run that classifies is judged by accuracy and
-    macro F1, with the table of which class was taken for which.
+    and by perplexity, beside counts of one and of three words in its training text. A run that generates text is judged by the
+    probability of every next token, in nats and bits a token, bits a byte and perplexity, beside the same counts; without a text on
+    its validation. A run that classifies is judged by accuracy and macro F1, with the table of which class was taken for which.
     """
     settings = search_settings(beam=beam, length_penalty=length_penalty)
     from attent.runs.config import DOES, must_do, read_config
@@ -50,29 +51,42 @@ def evaluate(
     options: dict[Task, dict[str, object]] = {
         "translate": {"--source": source, "--target": target, "--beam": beam, "--length-penalty": length_penalty},
         "fill-mask": {"--text": text, "--against": against},
+        "text-generation": {"--text": text, "--against": against},
         "classify": {"--images": images, "--labelled": labelled},
     }
     task: Task = "translate"
     if text is not None:
-        task = "fill-mask"
+        task = "text-generation" if read_config(run).task == "text-generation" else "fill-mask"
     elif images is not None or labelled is not None or read_config(run).task == "classify":
         task = "classify"
+    elif read_config(run).task == "text-generation":
+        task = "text-generation"
     else:
         config = read_config(run)
         if config.task == "fill-mask":
             raise RunError(f"{run} fills blanks, and is judged on a text: attent evaluate {run} --text FILE")
         must_do(run, config, task)
     for other_task, values in options.items():
-        if other_task != task and (names := [name for name, value in values.items() if value is not None]):
+        if other_task != task and (names := [name for name, value in values.items() if value is not None and name not in options[task]]):
             raise ArgumentError(f"{names[0]} is for a run that {DOES[other_task][0]}, not for one that {DOES[task][0]}")
     if task == "translate" and (source is None) != (target is None):
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
     if task == "translate" and source is None and (beam is not None or length_penalty is not None or lowercase):
         raise ArgumentError("--beam, --length-penalty and --lowercase are for --source FILE --target FILE")
-    from attent.cli.evaluation import evaluate_classes, evaluate_held_out, evaluate_mask_filling, evaluate_translations
+    if task == "text-generation" and text is None and against is not None:
+        raise ArgumentError("--against goes with --text FILE")
+    from attent.cli.evaluation import (
+        evaluate_classes,
+        evaluate_held_out,
+        evaluate_mask_filling,
+        evaluate_next_tokens,
+        evaluate_translations,
+    )
 
     model = loaded(run, device_of(device), task, trust_code=trust_code)
-    if text is not None:
+    if task == "text-generation":
+        evaluate_next_tokens(run, model, text, against, as_json=as_json)
+    elif text is not None:
         evaluate_mask_filling(run, model, text, against, as_json=as_json)
     elif task == "classify":
         evaluate_classes(run, model, images, labelled, as_json=as_json)

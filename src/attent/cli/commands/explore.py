@@ -11,11 +11,13 @@ import typer
 
 from attent import registry
 from attent.cli.inputs import check_utf8, decode_lines, open_source, read_examples
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of
+from attent.cli.options import AUTO, Device, Download, RunOrModel, TrustCode, device_of, pretrained
 from attent.cli.output import say
-from attent.errors import ArgumentError
+from attent.errors import ArgumentError, refuse
 
 if TYPE_CHECKING:
+    import torch
+
     from attent.data.labelled.corpus import Data
     from attent.serve.loaded_run import LoadedRun
 
@@ -26,7 +28,7 @@ PATIENCE = 3.0
 
 
 def explore(
-    run: RunFolder,
+    run: RunOrModel,
     second_run: Annotated[Path | None, typer.Argument(metavar="[RUN2]", help="Another run, asked the same beside it.")] = None,
     text: Annotated[str, typer.Option(help="The text to begin with.")] = "",
     file: Annotated[str | None, typer.Option(help="A file of it; of pictures or vectors those to choose from, or digits.")] = None,
@@ -36,6 +38,7 @@ def explore(
     host: Annotated[str, typer.Option(help="The address to listen on, that of this machine alone unless given.")] = HOST,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for one that is free.")] = PORT,
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+    download: Download = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -43,6 +46,7 @@ def explore(
 
     A server of this machine, which answers only the page that it gave: behind # in the address stands a token, new at each start.
     Weights are computed when they are looked at, so that a text of tens of thousands of tokens can be zoomed into. Ctrl-C ends it.
+    Of a Hugging Face model the page shows one text, or one picture: that of --text.
     """
     import webbrowser
 
@@ -52,19 +56,20 @@ def explore(
     registry.check("score", score)
     registry.check("normalizer", normalizer)
     from attent.serve.explorer import Explorer
-    from attent.serve.loaded_run import load_run, with_examples
     from attent.serve.server import ExploreServer
 
     torch_device = device_of(device)
-    first = load_run(run, device=torch_device, trust_code=trust_code)
-    examples, file_text = _read_file(first, file)
-    if text and file_text:
-        raise ArgumentError("--text and --file are two texts to begin with: one of them")
-    loaded_runs = [first]
-    if second_run or score or normalizer:
-        loaded_runs.append(load_run(second_run or run, score=score, normalizer=normalizer, device=torch_device, trust_code=trust_code))
-    loaded_runs = [with_examples(loaded_run, examples) for loaded_run in loaded_runs]
-    server = ExploreServer(Explorer(loaded_runs, text=text or file_text, longest=longest), host=host, port=port)
+    model = pretrained(run, torch_device, download=download)
+    if model is None:
+        loaded_runs, text = _load_runs((run, second_run), text, file, score, normalizer, device=torch_device, trust_code=trust_code)
+        explorer = Explorer(loaded_runs, text=text, longest=longest)
+    else:
+        refuse(
+            (second_run or score or normalizer, "a Hugging Face model is explored by itself, without RUN2, --score and --normalizer"),
+            (bool(text) is (file is not None), "a Hugging Face model reads one text: that of --text, or of --file"),
+        )
+        explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
+    server = ExploreServer(explorer, host=host, port=port)
     try:
         print(server.address, flush=True)
         say("Ctrl-C ends it" if server.is_local else f"every machine that reaches {host} can ask; Ctrl-C ends it")
@@ -81,6 +86,30 @@ def explore(
         signal.signal(signal.SIGINT, handler)
 
 
+def _load_runs(
+    runs: tuple[Path, Path | None],
+    text: str,
+    file: str | None,
+    score: str | None,
+    normalizer: str | None,
+    *,
+    device: torch.device,
+    trust_code: bool,
+) -> tuple[list[LoadedRun], str]:
+    """Return the runs to explore side by side, with the examples of a file, and the text to begin with."""
+    from attent.serve.loaded_run import load_run, with_examples
+
+    run, second_run = runs
+    first = load_run(run, device=device, trust_code=trust_code)
+    examples, file_text = _read_file(first, file)
+    if text and file_text:
+        raise ArgumentError("--text and --file are two texts to begin with: one of them")
+    loaded_runs = [first]
+    if second_run or score or normalizer:
+        loaded_runs.append(load_run(second_run or run, score=score, normalizer=normalizer, device=device, trust_code=trust_code))
+    return [with_examples(loaded_run, examples) for loaded_run in loaded_runs], text or file_text
+
+
 def _read_file(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:
     """Return the examples of a file to choose from, or its text, by the kind that a run reads."""
     kind = run.describe()["reads"]
@@ -88,9 +117,11 @@ def _read_file(run: LoadedRun, file: str | None) -> tuple[Data | None, str]:
         if file is None:
             raise ArgumentError(f"this run reads {kind}: --file names those to choose from, as for attent classify")
         return read_examples(run.tool, file, invert=False)[1], ""
-    if file is None:
-        return None, ""
+    return None, "" if file is None else _text_of(file)
+
+
+def _text_of(file: str) -> str:
     if file != "-" and not Path(file).is_file():
         raise ArgumentError(f"--file {file} is no file; a text is given by --text")
     with open_source(file) as stream:
-        return None, " ".join(line.strip() for line in decode_lines(stream, file))
+        return " ".join(line.strip() for line in decode_lines(stream, file))

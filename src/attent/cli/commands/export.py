@@ -1,4 +1,4 @@
-"""attent export: a translator for another engine."""
+"""attent export: a translator or a language model for another engine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from attent.cli.inputs import check_utf8
 from attent.cli.options import RunFolder, TrustCode
 from attent.cli.output import say, write
+from attent.errors import ArgumentError
 
 ALIASES = {"--quantisation": "--quantization", "--sample": "--source"}
 # The engines that a run can be exported to.
@@ -19,7 +20,9 @@ Target = StrEnum("Target", ("ctranslate2", "onnx"))
 
 def export(
     run: RunFolder,
-    to: Annotated[Target, typer.Option(help="ctranslate2, for Transformers of its own parts; onnx, for every translator.")],
+    to: Annotated[
+        Target, typer.Option(help="ctranslate2, for Transformers of its own parts; onnx, for all translators and language models.")
+    ],
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
     quantization: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
     source: Annotated[Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")] = None,
@@ -28,15 +31,30 @@ def export(
     """Write a translator as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
 
     The lines of --source are translated by both, greedily and with a beam of 5; how many differ is said, with the first of them. Then
-    `attent translate RUN --engine ENGINE` translates with it.
+    `attent translate RUN --engine ENGINE` translates with it. Of a language model one graph is written, from tokens to logits.
     """
     from attent.export.exporting import export as export_run
     from attent.runs.config import must_do, read_config
 
-    must_do(run, read_config(run), "translate")
+    if (config := read_config(run)).task == "text-generation" and to is Target.onnx:
+        if quantization is not None:
+            raise ArgumentError(f"{run} is written as ONNX in float32 alone: a language model takes no --quantization")
+        _export_language_model(run, out, source, trust_code=trust_code)
+        return
+    must_do(run, config, "translate")
     # the engines take UTF-8 names alone
     check_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for {to}, and comparing")
     folder, comparison = export_run(run, to.name, out, quantization=quantization, sample=source, trust_code=trust_code)
     write("\n".join(comparison.report(to.name)))
+    print(folder)
+
+
+def _export_language_model(run: Path, out: Path | None, sample: Path | None, *, trust_code: bool) -> None:
+    from attent.export.onnx_language_model import export as export_run
+
+    check_utf8(str(out or run), "--out" if out else "the run's name")
+    say(f"writing {run} for onnx, and comparing")
+    folder, difference = export_run(run, out, sample=sample, trust_code=trust_code)
+    write(f"log-probabilities differ from attent's own by {difference:.1e} nats at most")
     print(folder)

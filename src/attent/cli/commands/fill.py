@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import decode_lines, open_source
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, Device, Download, RunOrModel, TrustCode, device_of, loaded, pretrained
 from attent.cli.output import say, write
 from attent.errors import DataError
 
 if TYPE_CHECKING:
     from attent.decoding.fill_mask import FillMask, MaskPrediction
+    from attent.integrations.pretrained import PretrainedModel
 
 ALIASES = {"--best": "--top-k"}
 # Pieces listed of those that a blank attended to.
@@ -24,12 +25,13 @@ ATTENDED = 5
 
 
 def fill(
-    run: RunFolder,
+    run: RunOrModel,
     text: Annotated[str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it, a file of lines, or -.")] = "-",
     top_k: Annotated[int, typer.Option(min=1, help="Words for each blank.")] = 5,
     layer: Annotated[int | None, typer.Option(min=0, help="Where it looked in this layer, from 0; the mean of all unless given.")] = None,
     head: Annotated[int | None, typer.Option(min=0, help="The same of one head, from 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with the weight of every piece.")] = False,
+    download: Download = False,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -40,7 +42,9 @@ def fill(
     error, and no more than a word to it. A line of a file that cannot be filled, since it has no blank or is too long, is named there
     too and stays empty; then the exit code is 2, once all lines are through.
     """
-    filler: FillMask = loaded(run, device_of(device), "fill-mask", trust_code=trust_code)
+    torch_device = device_of(device)
+    model = pretrained(run, torch_device, download=download)
+    filler: FillMask | PretrainedModel = model or loaded(run, torch_device, "fill-mask", trust_code=trust_code)
     with open_source(text) as stream:
         # the argument itself, with no line number for a message
         is_literal, is_complete = isinstance(stream, io.BytesIO), True

@@ -1,4 +1,4 @@
-"""attent score: probabilities of given translations."""
+"""attent score: probabilities of given translations and texts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from attent.data.readers import display_name
 from attent.errors import DataError
 
 if TYPE_CHECKING:
+    from attent.decoding.text_generator import TextGenerator
     from attent.decoding.translator import Translator
 
 # Pairs scored at once: enough to sort them by length, few enough to see results soon.
@@ -21,18 +22,25 @@ LINES = 2048
 
 def score(
     run: RunFolder,
-    pairs: Annotated[str, typer.Argument(metavar="[FILE.tsv|-]", help="Lines of source, tab, target; or - for standard input.")] = "-",
+    pairs: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="Lines of source, tab, target, or of text; or - for standard input.")
+    ] = "-",
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
-    """Score translations that are there: one pair in, one line out, in order.
+    """Score translations or texts that are there: one pair or text in, one line out, in order.
 
     A line holds, parted by tabs, the log-probability of the target given the source in nats, the number of target tokens
-    (the one that ends it included), and the log-probability per token.
+    (the one that ends it included), and the log-probability per token. A run that generates text scores lines of text, each with its end.
     """
     check_file(pairs)
+    torch_device = device_of(device)
+    from attent.runs.config import read_config
 
-    translator: Translator = loaded(run, device_of(device), "translate", trust_code=trust_code)
+    if read_config(run).task == "text-generation":
+        _score_texts(loaded(run, torch_device, "text-generation", trust_code=trust_code), pairs)
+        return
+    translator: Translator = loaded(run, torch_device, "translate", trust_code=trust_code)
     with open_source(pairs) as stream:
         lines = enumerate(decode_lines(stream, pairs), start=1)
         read = (_read_pair(line, f"{display_name(pairs)}, line {number}", translator) for number, line in lines)
@@ -40,6 +48,19 @@ def score(
             for scores in translator.score(chunk):
                 print(f"{scores.log_probability:.6f}\t{scores.tokens}\t{scores.per_token:.6f}")
             sys.stdout.flush()
+
+
+def _score_texts(generator: TextGenerator, file: str) -> None:
+    from attent.data.tokenizer import EOS
+
+    with open_source(file) as stream:
+        for number, line in enumerate(decode_lines(stream, file), start=1):
+            try:
+                tokens = [*generator.encode(line), EOS]
+            except DataError as error:
+                raise DataError(f"{display_name(file)}, line {number}: {error}") from error
+            log_prob = float(generator.log_probs(tokens).sum())
+            print(f"{log_prob:.6f}\t{len(tokens)}\t{log_prob / len(tokens):.6f}", flush=True)
 
 
 def _read_pair(line: str, location: str, translator: Translator) -> TextPair:

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from attent.cli.inputs import check_utf8
 from attent.cli.options import AUTO, DEVICES, TrustCode, device_of
 from attent.cli.output import say, write
-from attent.cli.settings import corpus_settings, override, resolve_corpus, select_table
+from attent.cli.settings import ALIASES, corpus_settings, override, resolve_corpus, select_table
 from attent.errors import ArgumentError, check_known
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ RUNS = Path("runs")
 DATA_OPTIONS = {
     "translate": ("--train FILE", "--corpus dates"),
     "fill-mask": ("--text FILE",),
+    "text-generation": ("--text FILE",),
     "classify": ("--images SOURCE", "--labelled FILE"),
 }
 # The options of a corpus' files, by table and key, unless they are called by the key.
@@ -46,7 +47,9 @@ class Command(TyperCommand):
 
 def train(
     config: Annotated[Path | None, typer.Option(help="The settings, a TOML file.")] = None,
-    task: Annotated[str | None, typer.Option(help="What to learn: translate, fill-mask or classify; by the files unless given.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="What to learn: translate, fill-mask, text-generation or classify; by the files unless given.")
+    ] = None,
     corpus: Annotated[str | None, typer.Option(help="dates, with the settings of the demo.")] = None,
     train: Annotated[str | None, typer.Option(help="Pairs of your own: a .tsv or .jsonl, also .gz, or - for standard input.")] = None,
     train_source: Annotated[str | None, typer.Option(help="Instead of --train: sources, one a line.")] = None,
@@ -54,7 +57,7 @@ def train(
     valid: Annotated[str | None, typer.Option(help="Pairs to validate on; split off unless given.")] = None,
     valid_source: Annotated[str | None, typer.Option(help="Instead of --valid: sources, one a line.")] = None,
     valid_target: Annotated[str | None, typer.Option(help="Their targets, line for line.")] = None,
-    text: Annotated[str | None, typer.Option(help="Plain text, in which blanks are learnt to be guessed; also .gz, or -.")] = None,
+    text: Annotated[str | None, typer.Option(help="Plain text, for fill-mask unless --task says text-generation; also .gz, or -.")] = None,
     valid_text: Annotated[str | None, typer.Option(help="Text to validate on; split off unless given.")] = None,
     source_vectors: Annotated[str | None, typer.Option(help="Word vectors that the source's embedding starts from.")] = None,
     target_vectors: Annotated[str | None, typer.Option(help="The same for the target's.")] = None,
@@ -109,10 +112,13 @@ def train(
     }
     if device is not None:
         device_of(device)
+    task = ALIASES.get(task or "", task)
     table, files = select_table(corpus_files, task)
     if resume is not None and files:
         raise ArgumentError(f"a run that goes on keeps its corpus: --resume takes no {_option(table, next(iter(files)))}")
     has_files_alone = bool(files) and config is None
+    if has_files_alone and table == "lines" and "train" in files and task is None:
+        say("learning to fill blanks (fill-mask); --task text-generation learns to continue a text")
     if (config is not None) + (corpus is not None) + (resume is not None) + has_files_alone != 1:
         data_options = [option for name, options in DATA_OPTIONS.items() if task in (None, name) for option in options]
         raise ArgumentError(f"say what to train: one of {', '.join(data_options)}, --config FILE.toml and --resume RUN")
@@ -151,7 +157,7 @@ def train(
         first, main = _option(table, next(iter(files))), _option(table, "source" if table == "images" else "train")
         raise ArgumentError(f"{first} goes with {main}, or with a --config of [{table}]")
     if files:
-        start = corpus_settings(files, start, preset, data, table)
+        start = corpus_settings(files, start, preset, data, table, task)
     assert start is not None
     if task not in (None, start.task):
         raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")

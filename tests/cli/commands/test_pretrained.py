@@ -1,0 +1,96 @@
+"""attent show, fill and explore on Hugging Face models, and what other commands say of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attent.serve.server import ExploreServer
+
+os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
+
+TEXT = "the dog was [MASK]"
+WORDS = ["[PAD]", "[UNK]", "[MASK]", "[CLS]", "[SEP]", "the", "dog", "was"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small BERT that fills blanks."""
+    transformers: Any = pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = tmp_path_factory.mktemp("models") / "bert"
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), hidden_size=6, num_hidden_layers=2, num_attention_heads=3, intermediate_size=5, max_position_embeddings=11
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+    transformers.BertTokenizer(vocab={word: number for number, word in enumerate(WORDS)}).save_pretrained(folder)
+    return folder
+
+
+def test_its_attention_is_shown(attent, folder: Path, tmp_path: Path) -> None:
+    done = attent("show", folder, TEXT, "--out", tmp_path / "page.html")
+    assert (done.code, done.err) == (0, [f"drawn into {tmp_path / 'page.html'}"])
+    assert done.out[0] == "bert.encoder.layer.1.attention.self, mean over 3 heads"
+    assert f"<title>{TEXT}</title>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    heads = attent("show", folder, TEXT, "--layer", 0, "--head", "all").out
+    assert [line for line in heads if "attention" in line] == [f"bert.encoder.layer.0.attention.self, head {head}" for head in range(3)]
+
+
+def test_its_blanks_are_filled(attent, folder: Path) -> None:
+    done = attent("fill", folder, "the cat was [MASK]", "--top-k", 3)
+    assert (done.code, done.err) == (0, ["line 1: unknown to this model: 'cat'"])
+    assert len([line for line in done.out if " %  " in line]) == 3
+    (blank,) = json.loads(attent("fill", folder, TEXT, "--json").out[0])["blanks"]
+    assert (blank["place"], [look["piece"] for look in blank["looks"]]) == (4, ["[CLS]", *TEXT.split(), "[SEP]"])
+
+
+def test_a_text_is_explored(attent, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenes: list[Any] = []
+    monkeypatch.setattr(ExploreServer, "wait", lambda server: scenes.extend(server.explorer.scenes.fixed))
+    assert attent("explore", folder, "--text", TEXT, "--port", 0, "--no-open").code == 0
+    (tmp_path / "text.txt").write_text("the dog\nwas\n", encoding="utf-8")
+    assert attent("explore", folder, "--file", tmp_path / "text.txt", "--port", 0, "--no-open").code == 0
+    assert [[*scene.texts["tokens"].labels] for scene in scenes] == [
+        ["[CLS]", *TEXT.split(), "[SEP]"],
+        ["[CLS]", "the", "dog", "was", "[SEP]"],
+    ]
+    assert "one text: that of --text, or of --file" in attent("explore", folder, "--no-open").err[0]
+    assert "explored by itself" in attent("explore", folder, folder, "--text", TEXT, "--no-open").err[0]
+
+
+@pytest.mark.parametrize("command", [["describe"], ["translate", "text"], ["walk", "text"], ["evaluate"], ["average"]])
+def test_other_commands_say_which_take_it(attent, folder: Path, command: list[str]) -> None:
+    done = attent(command[0], folder, *command[1:])
+    assert done[:2] == (2, [])
+    assert done.err == [f"attent: {folder} is a Hugging Face model and no run folder: attent show, explore and fill take it"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--kind", "cross"], "no group 'cross'; there are self"),
+        (["--layer", 2], "layer must be from 0 to 1, got 2"),
+        (["--head", 3], "head must be from 0 to 2, got 3"),
+        (["--translation", "le chien"], "is no encoder–decoder"),
+    ],
+)
+def test_what_it_does_not_have(attent, folder: Path, arguments: list[object], says: str) -> None:
+    done = attent("show", folder, TEXT, *arguments)
+    assert done[:2] == (2, [])
+    assert says in done.err[0]
+
+
+@pytest.mark.parametrize("command", ["show", "fill"])
+def test_a_name_that_is_nowhere(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    hub: Any = pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    done = attent(command, "no-such/model", TEXT)
+    assert done[:2] == (2, [])
+    assert done.err == ["attent: no-such/model is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"]
+    assert "no-such/model is no run folder, and cannot be fetched" in attent(command, "no-such/model", TEXT, "--download").err[0]
+    assert "is no run folder: config.json" in attent(command, tmp_path / "nothing", TEXT).err[0]

@@ -1,0 +1,36 @@
+"""The page of `attent explore` with a language model, in a browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attent.decoding.settings import GenerationSettings
+from attent.decoding.text_generator import TextGenerator
+from attent.serve.explorer import Explorer
+from attent.serve.loaded_run import LoadedRun
+from attent.serve.server import ExploreServer
+
+
+def ended(page: Any, text: str) -> None:
+    """Wait until a text is there, and the view of it."""
+    for _ in range(600):
+        # playwright's own way is what the page's policy forbids, to evaluate text
+        if page.evaluate("text => document.querySelector('.status')?.textContent === text", text):
+            break
+        page.wait_for_timeout(100)
+    page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+
+
+def test_a_text_is_continued_and_another_token_is_gone_on_from(window: Any, generator: TextGenerator) -> None:
+    short = TextGenerator(generator.model, generator.tokenizer, context=8)
+    with ExploreServer(Explorer([LoadedRun("captions", "text-generation", short)], text="the dog"), port=0) as exploring:
+        page = window.open(exploring.address)
+        ended(page, short.generate("the dog", GenerationSettings(max_new_tokens=6)).text)
+        assert page.locator(".read li bdi").count() == 3
+        page.locator(".written button").nth(0).click()
+        offer = page.locator(".offers button bdi").nth(1).inner_text()
+        page.locator(".offers button").nth(1).click()
+        page.wait_for_selector(".written .forced")
+        ended(page, short.generate(f"the dog{offer.replace('␣', ' ')}", GenerationSettings(max_new_tokens=5)).text)
+        page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
+        window.check()
