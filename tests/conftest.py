@@ -23,6 +23,7 @@ install_import_hook(TYPED, "beartype.beartype")
 
 if TYPE_CHECKING:
     from attent.decoding.fill_mask import FillMask
+    from attent.decoding.text_generator import TextGenerator
 
 ROOT = Path(__file__).parents[1]
 TEXT = ["the dog was tired , so it slept .", "the cat was happy .", "the dog slept ."] * 3
@@ -70,6 +71,21 @@ def filler() -> FillMask:
     tokenizer = learn("word", TEXT)
     settings = EncoderSettings(layers=2, width=8, feed_forward=7, heads=2, position="rotary")
     return FillMask(EncoderModel(settings, tokenizer.size + 1, tokenizer.size), tokenizer)
+
+
+@pytest.fixture
+def generator() -> TextGenerator:
+    """A small, untrained language model."""
+    # after the import hook
+    from attent.data.tokenizers import learn
+    from attent.decoding.text_generator import TextGenerator
+    from attent.models.language_model import LanguageModel
+    from attent.models.settings import DecoderSettings
+
+    torch.manual_seed(3)
+    tokenizer = learn("word", TEXT)
+    settings = DecoderSettings(layers=2, width=12, feed_forward=7, heads=2, position="rotary")
+    return TextGenerator(LanguageModel(settings, tokenizer.size, tokenizer.size), tokenizer)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -39,3 +39,28 @@ def test_a_salary_is_expected_of_those_nearby(tmp_path: Path, monkeypatch: pytes
     assert shown["3.5"] > max(shown["3.4"], shown["3.6"]) > 0.1
     assert max(shown["3.0"], shown["4.0"]) < 1e-6
     assert (tmp_path / "salary.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_word_of_two_uses_has_two_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    monkeypatch.setattr("sys.argv", ["context.py", str(tmp_path / "context.png")])
+    runpy.run_path(str(ROOT / "examples" / "context.py"), run_name="__main__")
+    rows = dict(line.split(" use ") for line in capsys.readouterr().out.splitlines() if " use " in line)
+    for word in ("bank", "date", "bat"):
+        same, other = ([float(value) for value in rows[f"{word}, {use}"].split()] for use in ("same", "other"))
+        assert same[0] == other[0] == 1
+        assert other[-1] < same[-1] < 1
+    assert (tmp_path / "context.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_not_too_bad_is_good(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["not_bad.py"])
+    runpy.run_path(str(ROOT / "examples" / "not_bad.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-2] for line in lines[:4]] == ["negative", "positive", "positive", "negative"]
+    embeddings, _, products = lines[-3:]
+    assert abs(float(embeddings.split("not ")[1].split(",")[0])) < 0.5
+    joined, others = (float(part.split()[-1]) for part in products.split(","))
+    assert joined > others + 1

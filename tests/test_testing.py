@@ -189,6 +189,16 @@ class Added(Position):
         return self.function(pairs)
 
 
+class Apart(Added):
+    """A penalty of the distance, whose bias by offset has another sign for keys before the query."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda pairs: -apart(pairs))
+
+    def bias_by_offset(self, offsets: Tensor) -> Tensor:
+        return -offsets[None].double()
+
+
 class Turned(Position):
     rotates: ClassVar[bool] = True
 
@@ -295,6 +305,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a position of nothing": (Position(), "it must say turns or biases"),
     "a bias that is infinite": (Added(lambda pairs: apart(pairs).masked_fill(apart(pairs) > 2, -torch.inf)), "bias must be finite numbers"),
     "a bias of tiles": (Added(lambda pairs: apart(pairs) - apart(pairs).mean()), "bias of some rows and keys must be those of all"),
+    "a bias by offset": (Apart(), "bias_by_offset must be what bias adds to pairs so far apart"),
     "a turn's dtype": (Turned(lambda features, places: features.float()), "turn of float64 must be torch.float64, got torch.float32"),
     "a turn by neighbours": (
         Turned(lambda features, places: features - features.mean(-2, keepdim=True)), "a token must turn by its own position",

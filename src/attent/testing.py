@@ -234,7 +234,7 @@ def _mask(trial: _Trial) -> None:
         visible = mask.visible_keys(call.pairs(rows))
         if visible is not None and (allowed[:, :, rows] & ~trial.shaped("visible_keys", visible, (trial.keys,), torch.bool)).any():
             trial.fail("visible_keys leaves out keys that one of its queries may see")
-    for sequence in range(trial.batch if can_split_by_sequence(mask, pairs) else 0):
+    for sequence in range(trial.batch if can_split_by_sequence(replace(call, mask=mask)) else 0):
         keys = int(allowed[sequence].any(0).any(0).cumsum(0).argmax()) + 1
         positions = pairs.query_position[sequence : sequence + 1] if len(pairs.query_position) > 1 else pairs.query_position
         sequence_pairs = replace(pairs, key_index=pairs.key_index[:keys], query_position=positions)
@@ -251,6 +251,11 @@ def _position(trial: _Trial) -> None:
         bias = _tile(trial, "bias", position.bias, None)
         if not bias.is_floating_point() or not bias.isfinite().all():
             trial.fail(f"bias must be finite numbers, got {bias.dtype}")
+        query, key = trial.prepared().call.pairs().broadcast_positions()
+        by_offset = position.with_heads(trial.heads).bias_by_offset((key - query).flatten())
+        if by_offset is not None:
+            by_offset = trial.shaped("bias_by_offset", by_offset, (trial.heads, trial.queries * trial.keys), None)
+            trial.equal("bias_by_offset must be what bias adds to pairs so far apart", by_offset.reshape(bias.shape[1:]), bias[0])
     if position.rotates:
         features, positions = trial.sides()[0], torch.arange(trial.queries)[None]
         rotated = trial.shaped("turn of float64", position.rotate(features, positions), tuple(features.shape))

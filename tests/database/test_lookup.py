@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,13 @@ def test_exact_weights_are_one_hot_and_equal_keys_share() -> None:
     twice = lookup([3, 4], [3, 4, 3, 5], [1.0, 2.0, 4.0, 9.0])
     assert twice.weights.dense().tolist() == [[0.5, 0, 0.5, 0], [0, 1, 0, 0]]
     assert twice.values.tolist() == [2.5, 2.0]
+
+
+@pytest.mark.parametrize("query", [date(2020, 1, 2), Decimal("0.1"), np.datetime64("2020-01-02"), frozenset])
+def test_a_single_thing_is_looked_up_as_in_a_list(query: Any) -> None:
+    alone, listed = (lookup(each, [query, date(2021, 3, 4)], ["a", "b"]) for each in (query, [query]))
+    assert alone.values == listed.values == ["a"]
+    assert lookup(date(1999, 1, 1), query, ["a"]).values == [None]
 
 
 def test_a_missing_key_is_said_and_nothing_invented() -> None:

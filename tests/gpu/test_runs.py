@@ -153,7 +153,7 @@ def test_commands_say_the_device_first(gpu: torch.device, settings_file: Path, t
         ["show", run, "fr | 3 mars 2026"],
         ["walk", run, "fr | 3 mars 2026"],
     ):
-        for device in ("auto", "cuda"):
+        for device in ("auto", "cuda") if words[0] in ("train", "translate") else ("auto",):
             # an untrained model's answer is no date
             assert command([*words, "--device", device]) in (0, 2)
             said = capsys.readouterr().err.splitlines()

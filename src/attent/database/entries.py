@@ -98,13 +98,13 @@ def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tup
 
 
 def to_list(name: str, data: Any) -> list[Any]:
-    """Return the entries as a list; a number or a string is a single entry."""
+    """Return the entries as a list; a number, a string or another thing that is no sequence, such as a date, is a single entry."""
     if isinstance(data, Tensor):
         data = data.detach().cpu().numpy()
     data = _to_python(data)
-    if isinstance(data, str | bytes | Real) or data is None:
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         return [data]
-    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+    if isinstance(data, Mapping):
         raise ArgumentError(f"{name} must be a number, a string or a sequence of them, got {type(data).__name__}")
     return list(data)
 

@@ -45,7 +45,7 @@ def lookup(
     - "soft": the weights are the softmax of the scores; with the Gaussian of numbers this is the regression of Nadaraya and Watson 1964.
 
     Args:
-        queries: a number, a string, a vector, or a sequence of them; with "exact" any hashable things.
+        queries: a number, a string, a vector, or a sequence of them; with "exact" any hashable things, such as a date.
         keys: the keys, of the same kind; or a dict of keys and values.
         values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not given with a dict.
         method: "exact", "nearest" or "soft".
