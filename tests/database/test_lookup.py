@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -63,8 +63,29 @@ def test_keys_may_come_as_what_holds_numbers(keys: Any) -> None:
 
 def test_things_that_are_only_equal() -> None:
     assert lookup([True, ("a", 1)], [("a", 1), True], ["x", "y"]).values == ["y", "x"]
-    with pytest.raises(ArgumentError, match=r'^only numbers, vectors and strings can be similar; other things compare by method="exact"'):
+    with pytest.raises(
+        ArgumentError, match=r'^only numbers, dates, vectors and strings can be similar; other things compare by method="exact"'
+    ):
         lookup(True, [True, False], ["a", "b"], method="soft")
+
+
+def test_dates_are_near_by_their_days() -> None:
+    days, profits = [date(2020, 1, 1), date(2020, 1, 2), date(2020, 1, 5)], [10.0, 30.0, 60.0]
+    softly = lookup(date(2020, 1, 3), days, profits, method="soft", bandwidth=2.0)
+    assert softly.value == lookup(3, [1, 2, 5], profits, method="soft", bandwidth=2.0).value
+    assert lookup(date(2020, 1, 4), days, profits, method="nearest").value == 60.0
+    noon = datetime(2020, 1, 2, 12)
+    assert lookup(noon, [datetime(2020, 1, 1), datetime(2020, 1, 3, 6)], ["a", "b"], method="nearest").value == "b"
+    east = timezone(timedelta(hours=12))
+    assert (
+        lookup(noon.replace(tzinfo=UTC), [datetime(2020, 1, 3, tzinfo=east), noon.replace(tzinfo=east)], [1, 2], method="nearest").value
+        == 1
+    )
+    # beside other things they only compare by equality
+    assert lookup([date(2020, 1, 2), True], [True, date(2020, 1, 2)], ["x", "y"]).values == ["y", "x"]
+    assert lookup(date(2020, 1, 2), [True, date(2020, 1, 2)], ["x", "y"]).value == "y"
+    with pytest.raises(ArgumentError, match="needs a bandwidth"):
+        lookup(date(2020, 1, 3), days, profits, method="soft")
 
 
 def test_the_nearest_takes_all_and_a_tie_goes_to_the_first() -> None:
@@ -151,7 +172,12 @@ def test_the_former_name_of_method() -> None:
         (("a", STUDENTS, [1]), {}, ArgumentError, "^a dict has its values with it"),
         (("a", STUDENTS), {"method": "fuzzy"}, UnknownNameError, "^unknown lookup method 'fuzzy'"),
         (("a", STUDENTS), {"bandwidth": 1}, ArgumentError, "an exact lookup compares by equality$"),
-        (("a", STUDENTS), {"method": "soft", "bandwidth": 1}, ArgumentError, "^bandwidth is for numbers; strings have a temperature$"),
+        (
+            ("a", STUDENTS),
+            {"method": "soft", "bandwidth": 1},
+            ArgumentError,
+            "^bandwidth is for numbers and dates; strings have a temperature$",
+        ),
         (("a", STUDENTS), {"method": "soft", "temperature": 0}, ArgumentError, "^temperature must be a number > 0, got 0$"),
         (("a", STUDENTS), {"method": "soft", "score": "dot"}, ArgumentError, "^a score of strings must be a function"),
         (([1], [1], [1]), {"method": "soft"}, ArgumentError, '^method="soft" needs a bandwidth'),

@@ -1,10 +1,11 @@
-"""Reading the queries, keys and values of a database: numbers, vectors, strings, or other things that compare by equality."""
+"""Reading the queries, keys and values of a database: numbers, dates, vectors, strings, or other things that compare by equality."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from numbers import Real
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from attent.errors import ArgumentError, ShapeError
 
 # The largest number below which float64 represents all whole numbers.
 MAX_EXACT_INTEGER = 2**53
-Kind = Literal["numbers", "vectors", "strings", "things"]
+Kind = Literal["numbers", "dates", "vectors", "strings", "things"]
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,14 @@ class Entries:
         return len(self.items)
 
     def features(self) -> Tensor:
-        """Return numbers and vectors as (n, D), in float64.
+        """Return numbers, vectors, and dates as days, as (n, D), in float64.
 
         Raises:
             ArgumentError: an entry is not a finite number.
             ShapeError: vectors of different widths.
         """
-        rows = [item if isinstance(item, tuple) else (item,) for item in self.items]
+        items: list[Any] = [_days(item) if isinstance(item, date) else item for item in self.items]
+        rows = [item if isinstance(item, tuple) else (item,) for item in items]
         for index, row in enumerate(rows):
             if len(row) != len(rows[0]):
                 raise ShapeError(f"{self.name} must be vectors of one width, got {len(rows[0])} numbers at first and {len(row)} later")
@@ -64,6 +66,8 @@ def read_entries(name: str, data: Any) -> Entries:
     kinds: dict[Kind, Any] = {}
     for item in items:
         kinds.setdefault(_kind(item), item)
+    if set(kinds) == {"dates", "things"}:
+        return Entries(name, items, "things")
     if len(kinds) > 1:
         (kind, item), (other_kind, other_item) = list(kinds.items())[:2]
         raise ArgumentError(f"{name} must be of one kind, got {kind} such as {item!r} and {other_kind} such as {other_item!r}")
@@ -115,6 +119,8 @@ def common_kind(queries: Entries, keys: Entries) -> Kind | None:
     Raises:
         ArgumentError: they are of different kinds.
     """
+    if {queries.kind, keys.kind} == {"dates", "things"}:
+        return "things"
     if queries.kind is not None and keys.kind is not None and queries.kind != keys.kind:
         query, key = (f"{entries.kind} such as {entries.items[0]!r}" for entries in (queries, keys))
         raise ArgumentError(f"queries and keys must be of one kind, got {query} and {key}")
@@ -193,12 +199,24 @@ def _item(name: str, item: Any) -> Any:
     return item
 
 
+def _days(item: date) -> float:
+    """Return the days from the beginning of the year 1; a time is a fraction, in UTC if it has a time zone."""
+    if not isinstance(item, datetime):
+        return float(item.toordinal())
+    if item.tzinfo is not None:
+        item = item.astimezone(UTC)
+    midnight = item.replace(hour=0, minute=0, second=0, microsecond=0)
+    return item.toordinal() + (item - midnight) / timedelta(days=1)
+
+
 def _kind(item: Any) -> Kind:
     def is_number(part: Any) -> bool:
         return isinstance(part, Real) and not isinstance(part, bool)
 
     if isinstance(item, str):
         return "strings"
+    if isinstance(item, date):
+        return "dates"
     if is_number(item):
         return "numbers"
     return "vectors" if isinstance(item, tuple) and item and all(map(is_number, item)) else "things"

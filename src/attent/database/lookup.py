@@ -45,14 +45,14 @@ def lookup(
     - "soft": the weights are the softmax of the scores; with the Gaussian of numbers this is the regression of Nadaraya and Watson 1964.
 
     Args:
-        queries: a number, a string, a vector, or a sequence of them; with "exact" any hashable things, such as a date.
+        queries: a number, a date, a string, a vector, or a sequence of them; with "exact" any hashable things.
         keys: the keys, of the same kind; or a dict of keys and values.
         values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not given with a dict.
         method: "exact", "nearest" or "soft".
-        bandwidth: for numbers, in their unit, > 0, one or one per feature: a key at one bandwidth counts e^(−1/2) times as much as an
-            equal one. Required with "soft".
-        score: unless "exact": for numbers any score of `attend` instead of the Gaussian; for strings a function (query, key) → number
-            instead of the cosine of their character trigrams.
+        bandwidth: for numbers in their unit, for dates in days, > 0, one or one per feature: a key at one bandwidth counts
+            e^(−1/2) times as much as an equal one. Required with "soft".
+        score: unless "exact": for numbers and dates any score of `attend` instead of the Gaussian; for strings a function (query, key) →
+            number instead of the cosine of their character trigrams.
         temperature: for strings with "soft", > 0: divides the scores; 0.1 if not given.
         inverse: look up the keys of values.
 
@@ -141,7 +141,7 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
     """Raise ArgumentError where options do not go together."""
     options = {"bandwidth": bandwidth, "score": score, "temperature": temperature}
     names = [name for name, value in options.items() if value is not None]
-    is_numeric, is_function = kind in ("numbers", "vectors"), callable(score) and not isinstance(score, nn.Module)
+    is_numeric, is_function = kind in ("numbers", "dates", "vectors"), callable(score) and not isinstance(score, nn.Module)
     is_valid_temperature = isinstance(temperature, int | float) and 0 < temperature < math.inf
     refuse(
         (
@@ -150,9 +150,9 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
         ),
         (
             method != "exact" and kind == "things",
-            f'only numbers, vectors and strings can be similar; other things compare by method="exact", not {method!r}',
+            f'only numbers, dates, vectors and strings can be similar; other things compare by method="exact", not {method!r}',
         ),
-        (kind == "strings" and bandwidth is not None, "bandwidth is for numbers; strings have a temperature"),
+        (kind == "strings" and bandwidth is not None, "bandwidth is for numbers and dates; strings have a temperature"),
         (
             kind == "strings" and score is not None and not is_function,
             f"a score of strings must be a function (query, key) → number, got {score!r}",
