@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,9 +16,12 @@ from attent.experiments.compare_why import (
     layers,
     model_entropy,
     random_entropy,
+    random_gradient,
     time_figure,
     training_step,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_all_four_answers(options, silent, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +36,9 @@ def test_all_four_answers(options, silent, monkeypatch: pytest.MonkeyPatch) -> N
     assert gradients.rows[0].keys() == {"x", "tanh RNN", "GRU", "LSTM", "LSTM, forget bias 1", "attention, causal"}
     assert [row["x"] for row in times.rows] == ["4", "8"]
     assert [(row["score"], row["width"]) for row in scales.rows] == [("dot", 8), ("dot", 16), ("scaled_dot", 8), ("scaled_dot", 16)]
-    assert all(row["loss"] > 0 and row["entropy_random"] > 0 and row["entropy_model"] > 0 for row in scales.rows)
+    assert all(
+        row["loss"] > 0 and row["entropy_random"] > 0 and row["entropy_model"] > 0 and row["gradient_random"] > 0 for row in scales.rows
+    )
     assert [row["heads"] for row in heads.rows] == ["1", "2"]
     assert [figure.name for figure in found.figures] == ["why-gradients", "why-speed", "why-widths", "why-heads"]
 
@@ -81,6 +88,34 @@ def test_without_the_scale_a_wide_query_looks_at_one_key() -> None:
     # scores of variance 1 whatever the width
     assert scaled[0] == pytest.approx(scaled[1], abs=0.05)
     assert scaled[1] < math.log(KEYS)
+
+
+def test_without_the_scale_hardly_any_gradient_reaches_a_wide_query() -> None:
+    dots, scaled = ([random_gradient(score, width) for width in (16, 256)] for score in ("dot", "scaled_dot"))
+    assert dots[1] < 0.2 * dots[0]
+    assert scaled[0] == pytest.approx(scaled[1], rel=0.2)
+
+
+def test_the_page_has_these_gradients() -> None:
+    """Their column was added to a page that was recorded before."""
+    tables = json.loads((ROOT / "docs" / "compare" / "why.json").read_text(encoding="utf-8"))["tables"]
+    rows = next(table["rows"] for table in tables if table["title"] == "Dot and scaled dot product by width")
+    assert len(rows) == 10
+    for row in rows:
+        assert random_gradient(row["score"], row["width"]) == pytest.approx(row["gradient_random"], rel=1e-3)
+
+
+def test_the_gradient_of_a_query_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_why, "QUERIES", 1)
+    monkeypatch.setattr(compare_why, "KEYS", 2)
+    generator = torch.Generator().manual_seed(0)
+    query, direction, *pairs = (torch.randn(count, 3, generator=generator) for count in (1, 1, 2, 2))
+    key, value = pairs
+    first, second = torch.softmax((query @ key.T)[0], -1)
+    # of two keys: the derivative of a weight by the difference of the scores, times what the weight moves
+    moved = (value[0] - value[1]) @ (direction[0] / direction[0].norm())
+    expected = first * second * moved.abs() * (key[0] - key[1]).norm()
+    assert random_gradient("dot", 3) == pytest.approx(expected.item(), rel=1e-4)
 
 
 def test_the_entropy_of_a_model_is_that_of_its_sources(small: None) -> None:

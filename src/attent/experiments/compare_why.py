@@ -111,6 +111,7 @@ def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: O
             "losses": losses,
             "updates": float(np.mean([outcome.updates for outcome in outcomes])),
             "entropy_random": random_entropy(score, width),
+            "gradient_random": random_gradient(score, width),
             "entropy_model": model_entropy(settings.model, trainings.dates_corpus(settings.dates).validation[:SENTENCES]),
         }
         rows.append(row)
@@ -119,6 +120,7 @@ def _compare_widths(plans: dict[tuple[str, int], list[TrainingPlan]], options: O
         Column("score", "score"),
         Column("width", "Dk", "d"),
         Column("entropy_random", f"entropy, random queries and {KEYS} keys, nats", ".2f"),
+        Column("gradient_random", f"gradient of a random query over {KEYS} keys, median norm", ".3f"),
         Column("entropy_model", "entropy, first layer before training, nats", ".2f"),
         Column("loss", "loss after training, nats/token", ".4f"),
         Column("updates", "updates", ",.0f"),
@@ -256,6 +258,19 @@ def random_entropy(score: str, width: int, seed: int = 0) -> float:
     generator = torch.Generator().manual_seed(seed)
     query, key = (torch.randn(1, count, width, generator=generator) for count in (QUERIES, KEYS))
     return float(attend(query, key, key, score=score, return_map=True)[1].entropy().mean())
+
+
+def random_gradient(score: str, width: int, seed: int = 0) -> float:
+    """Return the median of ‖∂(u·z)/∂q‖ over random queries q with KEYS keys and values, z being their answers and u directions of length 1.
+
+    A softmax that is saturated passes no gradient back (Vaswani et al. 2017, §3.2.1, arXiv:1706.03762).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    query, direction = (torch.randn(1, QUERIES, width, generator=generator) for _ in range(2))
+    key, value = (torch.randn(1, KEYS, width, generator=generator) for _ in range(2))
+    answer = attend(query.requires_grad_(), key, value, score=score)
+    (gradient,) = torch.autograd.grad((answer * nn.functional.normalize(direction, dim=-1)).sum(), query)
+    return float(gradient.norm(dim=-1).median())
 
 
 def model_entropy(settings: ModelSettings, pairs: Sequence[Pair], seed: int = 1) -> float:
