@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 from torch import nn
 
 from attent.attention.multihead import MultiHeadAttention
 from attent.layers.feed_forward import FeedForward
+from attent.layers.residual import Norm
 from attent.models.rnn import RNN
-from attent.models.settings import RnnSettings
+from attent.models.settings import EncoderSettings, RnnSettings
+from attent.models.transformer_layers import EncoderLayer
 from attent.views.describe import describe, equation
 
 
@@ -54,3 +57,12 @@ def test_attention_shows_its_parts() -> None:
 def test_equations_come_from_docstrings() -> None:
     assert equation(FeedForward(2, 3)) == "FFN(x) = max(0, x W₁ + b₁) W₂ + b₂"
     assert equation(nn.LayerNorm(3)) == ""
+
+
+@pytest.mark.parametrize(
+    ("norm", "expected"), [("post", "LayerNorm(X + MultiHead(X, X, X))"), ("pre", "N = LayerNorm(X);  Z = X + MultiHead(N, N, N)")]
+)
+def test_the_equation_of_a_layer_is_that_of_its_norm(norm: Norm, expected: str) -> None:
+    layer = EncoderLayer(EncoderSettings(width=8, feed_forward=8, heads=2, norm=norm))
+    assert expected in equation(layer)
+    assert "post" not in equation(layer)

@@ -101,9 +101,10 @@ class SelfAttentionLayer(nn.Module):
 class EncoderLayer(SelfAttentionLayer):
     """Self-attention and feed-forward, each with its residual connection.
 
-        Z = LayerNorm(X + MultiHead(X, X, X));  LayerNorm(Z + FFN(Z))
+        post: Z = LayerNorm(X + MultiHead(X, X, X));  LayerNorm(Z + FFN(Z))
+        pre: N = LayerNorm(X);  Z = X + MultiHead(N, N, N);  Z + FFN(LayerNorm(Z))
 
-    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762 (here with norm = "post").
+    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762.
     """
 
     def forward(self, stream: Stream, lengths: Lengths) -> Stream:
@@ -117,9 +118,10 @@ class EncoderLayer(SelfAttentionLayer):
 class DecoderLayer(nn.Module):
     """Causal self-attention to the target, attention to the source, and feed-forward.
 
-        Z = LayerNorm(Y + MultiHead(Y, Y, Y)), causal;  Z' = LayerNorm(Z + MultiHead(Z, M, M));  LayerNorm(Z' + FFN(Z'))
+        post: Z = LayerNorm(Y + MultiHead(Y, Y, Y)), causal;  Z' = LayerNorm(Z + MultiHead(Z, M, M));  LayerNorm(Z' + FFN(Z'))
+        pre: N = LayerNorm(Y);  Z = Y + MultiHead(N, N, N), causal;  Z' = Z + MultiHead(LayerNorm(Z), M, M);  Z' + FFN(LayerNorm(Z'))
 
-    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762 (here with norm = "post"; M is the encoder's output).
+    Source: Vaswani et al. (2017), §3.1, arXiv 1706.03762; M is the encoder's output.
     """
 
     def __init__(self, settings: TransformerSettings) -> None:
@@ -167,7 +169,8 @@ class DecoderLayer(nn.Module):
 class CausalLayer(SelfAttentionLayer):
     """Causal self-attention and feed-forward: a decoder's layer without a source.
 
-        Z = LayerNorm(X + MultiHead(X, X, X)), causal;  LayerNorm(Z + FFN(Z))
+        post: Z = LayerNorm(X + MultiHead(X, X, X)), causal;  LayerNorm(Z + FFN(Z))
+        pre: N = LayerNorm(X);  Z = X + MultiHead(N, N, N), causal;  Z + FFN(LayerNorm(Z))
 
     Source: Liu et al. (2018), §4.2.2, arXiv 1801.10198; Radford et al. (2018), §3.1.
     """

@@ -11,6 +11,7 @@ from rich.tree import Tree
 from torch import nn
 
 from attent.attention.multihead import MultiHeadAttention
+from attent.layers.residual import Residual
 from attent.views.step import equation_of
 
 
@@ -31,12 +32,16 @@ def describe(model: nn.Module, title: str = "") -> RenderableType:
 
 
 def equation(part: object) -> str:
-    """Return the first equation in the docstring of a part's class; empty where there is none."""
+    """Return the equation in the docstring of a part's class, empty where there is none; of those named post and pre the part's own."""
     if type(part).__module__.startswith("torch."):
         return ""
     text = inspect.cleandoc(type(part).__doc__ or "").split("\nArgs:")[0]
-    match = re.search(r"^ +(\S.* = .*)$", text, re.MULTILINE)
-    return re.sub(r" {2,}", "  ", match[1]) if match else ""
+    lines = [re.sub(r" {2,}", "  ", line) for line in re.findall(r"^ +(\S.* = .*)$", text, re.MULTILINE)]
+    norm = (
+        "pre: " if isinstance(part, nn.Module) and any(isinstance(child, Residual) and child.pre for child in part.children()) else "post: "
+    )
+    of_norm = [line.removeprefix(norm) for line in lines if line.startswith(norm)]
+    return next(iter([*of_norm, *lines]), "")
 
 
 def _add(tree: Tree, name: str, module: nn.Module, drawn_ids: set[int], note: str = "") -> None:
