@@ -13,20 +13,25 @@ ROOT = Path(__file__).parents[2]
 # A mark before a block, in a comment that the page does not show.
 MARK = re.compile(r"<!-- (not run|slow|varies|tolerance): (.+?) -->")
 FENCE = re.compile(r"(`{3,})(\S*)")
+# A cell of a table, in which a bar is written \|.
+CELL = re.compile(r"\|((?:[^|\\]|\\.)*)(?=\|)")
+# The last headings of a table whose rows are tried.
+TRIED = ["type", "result"]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block.
+    """A fenced block, or a row of a table that is tried.
 
     Args:
         page: relative to the repository.
         line: number of its first line of text, from 1.
-        language: python, console, text, …
-        text: of the block, without the fence.
+        language: python, console, text, …; row of a row.
+        text: of the block, without the fence; of a row what to type.
         marks: reasons or values by kind: `not run` and `slow` for code that quick tests skip, `varies` for output that is not compared,
             `tolerance` for the share by which numbers of the output may differ.
         output: whether only blank lines and marks separate it from the block before.
+        result: of a row, what comes of it.
     """
 
     page: str
@@ -35,6 +40,7 @@ class Block:
     text: str
     marks: dict[str, str]
     output: bool
+    result: str = ""
 
     @property
     def location(self) -> str:
@@ -49,6 +55,7 @@ class Page:
         self.blocks: list[Block] = []
         marks: dict[str, str] = {}
         fence, language, first, text_lines, adjoining = "", "", 0, list[str](), False
+        is_tried = False
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             if fence and line.strip() != fence:
                 text_lines.append(line)
@@ -60,8 +67,14 @@ class Page:
                 first, text_lines = number + 1, []
             elif mark := MARK.fullmatch(line.strip()):
                 marks[mark[1]] = mark[2]
+            elif line.startswith("|"):
+                cells = [cell.strip() for cell in CELL.findall(line)]
+                if is_tried and set(line) - set("|- "):
+                    self.blocks.append(Block(self.name, number, "row", cells[-2], marks, False, cells[-1]))
+                is_tried, adjoining = is_tried or cells[-2:] == TRIED, False
+                marks = marks if is_tried else {}
             elif line.strip():
-                marks, adjoining = {}, False
+                marks, adjoining, is_tried = {}, False, False
 
     def __repr__(self) -> str:
         return self.name
@@ -77,3 +90,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "slow_page" in metafunc.fixturenames:
         slow = [page for page in PAGES if any("slow" in block.marks for block in page.blocks)]
         metafunc.parametrize("slow_page", slow, ids=repr)
+
+
+@pytest.fixture
+def statements() -> Page:
+    """The page whose tables try statements of introductions."""
+    return next(page for page in PAGES if page.name == "docs/statements.md")

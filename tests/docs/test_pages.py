@@ -4,6 +4,8 @@ Each page is run from top to bottom, in one namespace and in a folder of its own
 
 - `python` runs; a `text` block that follows must be what was printed;
 - `console` runs where output stands below its `$ attent …`, else its commands must be known, as those of any other block must;
+- a row of a table whose last headings are `type` and `result` runs, as Python would take it at its prompt or as a command, and prints what
+  stands in the last cell; a row that names a page instead quotes that page;
 - a line `…` of an output stands for any number of lines; numbers with a decimal point may differ by one in their last digit.
 
 Comments that do not show on the page make exceptions: see `Block.marks`.
@@ -43,6 +45,9 @@ INVENTED = "scaled_cosine"
 # A command in running text, and the choices that it may show behind bars.
 INLINE = re.compile(r"(?<!`)`(attent [^`\n]+)`(?!`)")
 CHOICES = re.compile(r"\\?\|[\w.-]+")
+# Code in a cell of a table, and a cell that is a link to a page.
+CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\[[^\]]+\]\(([^)#]+)[^)]*\)")
 PATHS = re.compile(r"`((?:src/attent|configs|examples|benchmarks|scripts|tests|docs)/[\w./-]+)`")
 
 
@@ -106,6 +111,35 @@ def execute(command: str) -> str:
     return out.getvalue()
 
 
+def collapsed(text: str) -> str:
+    """The text with single spaces for all white space, which a cell of a table does not keep."""
+    return " ".join(text.split())
+
+
+def typed(lines: list[str], names: dict[str, Any]) -> str:
+    """What Python prints of lines at its prompt."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        for line in lines:
+            exec(compile(line, "<prompt>", "single", dont_inherit=True), names)
+    return out.getvalue()
+
+
+def try_row(block: Any, names: dict[str, Any]) -> None:
+    """Run a row of a table, or find what it quotes in the page that it names."""
+    lines, expected = ([code.replace("\\|", "|") for code in CODE.findall(cell)] for cell in (block.text, block.result))
+    assert expected, f"{block.location}: nothing comes of it"
+    if link := LINK.fullmatch(block.text):
+        page = collapsed(((ROOT / block.page).parent / link[1]).read_text(encoding="utf-8"))
+        assert not [text for text in expected if collapsed(text) not in page], f"{block.location}: not in {link[1]}"
+    elif lines[0].startswith("attent "):
+        (command,) = lines
+        parts = [part for text in expected for part in (SKIPPED, collapsed(text))]
+        check(block, "\n".join([*parts, SKIPPED]), "\n".join(map(collapsed, execute(command).splitlines())), block.line)
+    else:
+        check(block, "\n".join(expected), typed(lines, names), block.line)
+
+
 def read_aloud(page: Any, *, slow: bool) -> None:
     """Run the blocks of a page, from top to bottom."""
     names: dict[str, Any] = {"__name__": page.name}
@@ -120,6 +154,8 @@ def read_aloud(page: Any, *, slow: bool) -> None:
             with contextlib.redirect_stdout(out):
                 exec(compile("\n" * (block.line - 1) + block.text, str(ROOT / page.name), "exec", dont_inherit=True), names)
             printed = out.getvalue()
+        elif block.language == "row" and kept:
+            try_row(block, names)
         elif block.language == "console" and kept:
             for line, command, output in commands(block):
                 if output.strip() or "slow" in block.marks:
