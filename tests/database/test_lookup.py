@@ -84,8 +84,21 @@ def test_dates_are_near_by_their_days() -> None:
     # beside other things they only compare by equality
     assert lookup([date(2020, 1, 2), True], [True, date(2020, 1, 2)], ["x", "y"]).values == ["y", "x"]
     assert lookup(date(2020, 1, 2), [True, date(2020, 1, 2)], ["x", "y"]).value == "y"
-    with pytest.raises(ArgumentError, match="needs a bandwidth"):
+    with pytest.raises(ArgumentError, match="needs a bandwidth, in days,"):
         lookup(date(2020, 1, 3), days, profits, method="soft")
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_dates_of_numpy_are_dates(unit: str) -> None:
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-05"], dtype=f"datetime64[{unit}]")
+    assert lookup(days[1], days, ["a", "b", "c"]).value == "b"
+    softly = lookup(np.datetime64("2020-01-03", unit), days, [10.0, 30.0, 60.0], method="soft", bandwidth=2.0)
+    assert softly.value == lookup(3, [1, 2, 5], [10.0, 30.0, 60.0], method="soft", bandwidth=2.0).value
+
+
+def test_nanoseconds_of_numpy_are_not_rounded() -> None:
+    moments = np.array([1, 2], dtype="datetime64[ns]")
+    assert lookup(moments[1], moments, ["a", "b"]).value == "b"
 
 
 def test_the_nearest_takes_all_and_a_tie_goes_to_the_first() -> None:

@@ -172,6 +172,10 @@ def to_hashable(value: Any) -> Any:
 
 
 def _to_python(data: Any) -> Any:
+    if isinstance(data, np.ndarray | np.datetime64) and data.dtype.kind == "M":
+        # of nanoseconds, as pandas has them, numpy makes whole numbers
+        microseconds = data.astype("datetime64[us]") if np.datetime_data(data.dtype)[0] == "ns" else data
+        data = microseconds if bool(np.all(microseconds == data)) else data
     return data.tolist() if hasattr(data, "tolist") else data
 
 

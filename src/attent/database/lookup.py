@@ -162,6 +162,6 @@ def _check_options(method: Method, kind: str | None, bandwidth: object, score: o
         (bandwidth is not None and score is not None, "bandwidth is for the Gaussian, and score replaces it: give one of them"),
         (
             method == "soft" and is_numeric and bandwidth is None and score is None,
-            'method="soft" needs a bandwidth, in the unit of the keys, such as bandwidth=0.1',
+            f'method="soft" needs a bandwidth, in {"days" if kind == "dates" else "the unit of the keys"}, such as bandwidth=0.1',
         ),
     )
