@@ -38,6 +38,7 @@ def test_a_module_of_an_old_package() -> None:
     assert len(warnings) == 2  # of the package, and of its module
 
 
+@pytest.mark.filterwarnings("ignore:.* is now:DeprecationWarning")
 @pytest.mark.parametrize("target", sorted(moved.OBJECTS))
 def test_old_names_of_objects_are_the_new_objects(target: str) -> None:
     new = importlib.import_module(target)
@@ -47,6 +48,7 @@ def test_old_names_of_objects_are_the_new_objects(target: str) -> None:
         assert all(getattr(module, before) is getattr(new, now) for module in old)
 
 
+@pytest.mark.filterwarnings("ignore:.* is now:DeprecationWarning")
 @pytest.mark.parametrize("name", ["attent.attention.nothing", "attent.attention.normalisers.nothing", "attent.config.nothing"])
 def test_what_never_was_is_not_found(name: str) -> None:
     with pytest.raises(ModuleNotFoundError):
