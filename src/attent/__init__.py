@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attent.decoding.loading import load
     from attent.integrations.block_mask import create_block_mask
     from attent.integrations.flex_attention import flex_attention
+    from attent.regression.classifier import AttentionClassifier
     from attent.regression.estimator import AttentionRegressor
     from attent.serve.server import explore
     from attent.views.pages.page import load_ipython_extension
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AttentionClassifier",
     "AttentionMap",
     "AttentionRegressor",
     "KeyValueCache",
@@ -54,6 +56,7 @@ moved.install()
 
 _MODULES = ("attention", "errors", "models", "views")
 _HOMES = {
+    "AttentionClassifier": "attent.regression.classifier",
     "AttentionMap": "attent.attention.maps.attention_map",
     "AttentionRegressor": "attent.regression.estimator",
     "KeyValueCache": "attent.attention.cache",

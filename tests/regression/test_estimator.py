@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from attent.errors import ArgumentError, AttentError, UnknownNameError
+from attent.regression import smoother
 from attent.regression.bandwidth import rule_of_thumb
 from attent.regression.estimator import AttentionRegressor
 from attent.regression.kernels import KERNELS
@@ -40,7 +41,12 @@ def theirs(x: np.ndarray, y: np.ndarray, bandwidth: Any) -> Any:
         return regression.KernelReg(y, x, "c" * x.shape[1], "lc", bw=bandwidth, rng=0)
 
 
-@parametrize_with_checks([AttentionRegressor(), AttentionRegressor(0.7, kernel="exponential")])
+def no_repetition(estimator: Any) -> dict[str, str]:
+    """Name the check that a learnt bandwidth fails: a sample given twice would predict itself, one of weight 2 is left out whole."""
+    return {"check_sample_weight_equivalence_on_dense_data": "leaves whole samples out"} if estimator.bandwidth == "loo" else {}
+
+
+@parametrize_with_checks([AttentionRegressor(), AttentionRegressor(0.7, kernel="exponential")], expected_failed_checks=no_repetition)
 @pytest.mark.slow
 def test_it_is_an_estimator(estimator: AttentionRegressor, check: Callable[[AttentionRegressor], None]) -> None:
     with warnings.catch_warnings():
@@ -113,6 +119,78 @@ def test_the_weights_are_those_of_the_prediction(kernel: str) -> None:
     assert weights.shape == (5, 70)
     np.testing.assert_allclose(weights.sum(1), 1.0)
     np.testing.assert_allclose(weights @ y, model.predict(x[:5]), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("features", [1, 2])
+def test_a_sample_of_weight_three_is_three_samples(kernel: str, features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = np.random.RandomState(features)
+    x, y, query = dice.normal(size=(900, features)), dice.normal(size=900), dice.uniform(-0.5, 0.5, (60, features))
+    times = dice.randint(0, 4, len(x))
+    repeated = AttentionRegressor(0.5, kernel=kernel).fit(x.repeat(times, 0), y.repeat(times))
+    for small in (smoother.SMALL, 0):  # at once; by boxes, and the Gauss transform
+        monkeypatch.setattr(smoother, "SMALL", small)
+        weighted = AttentionRegressor(0.5, kernel=kernel).fit(x, y, sample_weight=1e-9 * times)
+        np.testing.assert_allclose(weighted.predict(query), repeated.predict(query), rtol=1e-9, atol=1e-11)
+    weights = weighted.weights(query[:3]).dense().numpy()
+    assert not weights[:, times == 0].any()
+    np.testing.assert_allclose(weights @ y, weighted.predict(query[:3]), rtol=1e-9, atol=1e-11)
+
+
+def test_a_sample_that_weighs_far_more_is_seen_from_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smoother, "SMALL", 0)
+    x = np.linspace(0.0, 12.0, 6001)[:, None]
+    weight = np.where(x[:, 0] == 12.0, 1e40, 1.0)
+    scores = -0.5 * x[:, 0] ** 2 + np.log(weight)
+    shares = np.exp(scores - scores.max())
+    found = AttentionRegressor(1.0).fit(x, x[:, 0], weight).predict(np.zeros((7, 1)))
+    np.testing.assert_allclose(found, shares @ x[:, 0] / shares.sum(), rtol=1e-9)
+    assert found[0] > 11.9
+
+
+@pytest.mark.parametrize("bandwidth", ["loo", "rule"])
+def test_learnt_bandwidths_depend_on_the_ratio_of_weights(bandwidth: str) -> None:
+    dice = np.random.RandomState(0)
+    x, y = dice.uniform(-2, 2, (60, 2)), dice.normal(size=60)
+    plain, even = (AttentionRegressor(bandwidth).fit(x, y, sample_weight=weight).bandwidth_ for weight in (None, np.full(60, 0.3)))
+    np.testing.assert_allclose(even, plain, rtol=1e-5)
+    weight = np.where(np.arange(60) < 40, 2.0, 0.0)
+    half, weighted = AttentionRegressor(bandwidth).fit(x[:40], y[:40]), AttentionRegressor(bandwidth).fit(x, y, weight)
+    np.testing.assert_allclose(weighted.bandwidth_, half.bandwidth_, rtol=1e-5)
+
+
+def test_one_weighted_mean_by_hand() -> None:
+    # two keys as near as each other: (1·3 + 3·7) / 4
+    assert AttentionRegressor(1.0).fit([[-1.0], [1.0]], [3.0, 7.0], [1, 3]).predict([[0.0]])[0] == pytest.approx(6.0, rel=1e-15)
+    with pytest.raises(ValueError, match="Negative values"):
+        AttentionRegressor(1.0).fit([[-1.0], [1.0]], [3.0, 7.0], [1, -3])
+
+
+@pytest.mark.parametrize("bandwidth", ["loo", "rule", 0.3])
+def test_arrays_that_cannot_be_written_to(bandwidth: Any) -> None:
+    # warnings are errors, but PyTorch gives this one once in a process: hence a process of its own
+    code = f"""import warnings; warnings.simplefilter("error")
+import attent, numpy as np
+frozen = [np.linspace(0.0, 1.0, 8) ** power for power in (1, 2, 0)]
+x, y, weight = (array.setflags(write=False) or array for array in frozen)
+for model in (attent.AttentionRegressor({bandwidth!r}), attent.AttentionClassifier({bandwidth!r})):
+    model.fit(x[:, None], (y > 0.3) * 1, weight).predict(x[:, None])
+attent.AttentionRegressor({bandwidth!r}).fit(x[:, None], y[::-1]).predict(x[:, None])
+attent.lookup(x, x, y, method="soft", bandwidth=x[1:2])
+try: import pandas
+except ImportError: raise SystemExit
+table = pandas.DataFrame({{"x": x, "y": y}})
+model = attent.AttentionRegressor({bandwidth!r}).fit(table[["x"]], table["y"], table["x"])
+assert list(model.feature_names_in_) == ["x"]
+model.predict(table[["x"]])"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_model_keeps_its_data() -> None:
+    x, y = np.arange(4.0)[:, None], np.arange(4.0)
+    model = AttentionRegressor(0.1).fit(x, y)
+    x[:], y[:] = 9, 9
+    assert model.y_.tolist() == model.X_[:, 0].tolist() == [0, 1, 2, 3]
 
 
 def test_where_no_key_is_near_the_answer_is_nan() -> None:

@@ -33,13 +33,18 @@ class BandwidthTrial(NamedTuple):
     log: np.ndarray  # (D,)
 
 
-def rule_of_thumb(x: np.ndarray) -> np.ndarray:
+def rule_of_thumb(x: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     """Return 1.06 σ_d n^(−1/(4 + D)) for data (n, D), 1 for a constant feature.
 
-    The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2.
+    The normal reference rule: Silverman 1986, "Density Estimation for Statistics and Data Analysis", §3.4.2. With weights (n,), σ is
+    weighted, and n is Kish's effective number (Σw)²/Σw² (1965, "Survey Sampling"), as in SciPy's `gaussian_kde`.
     """
+    deviation, count = x.std(0), float(len(x))
+    if weight is not None:
+        deviation = np.sqrt(np.average((x - np.average(x, 0, weight)) ** 2, 0, weight))
+        count = weight.sum() ** 2 / np.square(weight).sum()
     # the mean of a constant rounds, so that its standard deviation may exceed zero
-    return np.where(np.ptp(x, 0) > 0, 1.06 * x.std(0) * len(x) ** (-1.0 / (4 + x.shape[1])), 1.0)
+    return np.where(np.ptp(x, 0) > 0, 1.06 * deviation * count ** (-1.0 / (4 + x.shape[1])), 1.0)
 
 
 class LeaveOneOut:
@@ -52,22 +57,29 @@ class LeaveOneOut:
         y: (n, outputs).
         kernel: the kernel.
         points: the indices of the points to leave out.
+        weight: (n,) > 0 of each point, as a key and in the mean of the errors; 1 if not given.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, kernel: Kernel, points: np.ndarray) -> None:
+    def __init__(self, x: np.ndarray, y: np.ndarray, kernel: Kernel, points: np.ndarray, weight: np.ndarray | None = None) -> None:
         self.x, self.y = (torch.from_numpy(np.ascontiguousarray(data, dtype=np.float64)) for data in (x - x.mean(0), y))
         self.kernel, self.points = kernel, torch.from_numpy(points)
-        # outputs weigh the same, whatever their units
-        variance = self.y.var(0, correction=0)
-        self._weight = 1.0 / torch.where(variance > 0, variance, 1.0)
-        self._means = (self.y.sum(0) - self.y) / (len(x) - 1)
+        self.weight = None if weight is None else torch.from_numpy(weight)
+        weights = torch.ones(len(x), 1, dtype=torch.float64) if self.weight is None else self.weight[:, None]
+        total = weights.sum()
+        mean = (weights * self.y).sum(0) / total
+        # outputs count the same, whatever their units
+        variance = (weights * (self.y - mean).square()).sum(0) / total
+        self._output_weight = 1.0 / torch.where(variance > 0, variance, 1.0)
+        self._means = ((weights * self.y).sum(0) - weights * self.y) / (total - weights)
+        # of each error, 1 in all
+        self._share = weights[self.points, 0] / weights[self.points].sum()
 
     def __call__(self, logarithm: np.ndarray) -> tuple[float, np.ndarray]:
         """Return CV, with outputs in units of their variance, at bandwidths exp(logarithm), (D,), and its gradient."""
         log = torch.from_numpy(np.asarray(logarithm, dtype=np.float64)).requires_grad_()
         total = 0.0
-        for error in self._errors(log):
-            loss = (error.square() * self._weight).mean(1).sum() / len(self.points)
+        for error, share in self._errors(log):
+            loss = (error.square() * self._output_weight).mean(1) @ share
             if loss.requires_grad:
                 loss.backward()
             total += float(loss.detach())
@@ -77,13 +89,13 @@ class LeaveOneOut:
         """Return CV(h) in the square of the outputs' unit, a mean over outputs."""
         with torch.no_grad():
             errors = self._errors(torch.from_numpy(np.log(bandwidth)))
-            return float(sum(error.square().mean(1).sum() for error in errors)) / len(self.points)
+            return float(sum(error.square().mean(1) @ share for error, share in errors))
 
-    def _errors(self, log: Tensor) -> Iterator[Tensor]:
-        """Yield yᵢ − m₋ᵢ(xᵢ) for runs of points, (m, outputs); each has its own graph."""
+    def _errors(self, log: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield yᵢ − m₋ᵢ(xᵢ) for runs of points, (m, outputs), and the share of each point, (m,); each has its own graph."""
         with torch.no_grad():
             scaled = self.x * (-log).exp()
-            smoother = Smoother(scaled, self.y, self.kernel)
+            smoother = Smoother(scaled, self.y, self.kernel, self.weight)
             runs = list(smoother.runs(scaled[self.points]))
         for run, positions in runs:
             rows, keys = self.points[run], smoother.boxes.order[positions]
@@ -91,12 +103,18 @@ class LeaveOneOut:
             key_index = torch.full((len(self.x),), -1)
             key_index[keys] = torch.arange(len(keys))
             scale = (-log).exp()
-            estimate = smooth(self.kernel, self.x[rows] * scale, self.x[keys] * scale, self.y[keys], key_index[rows])
-            yield self.y[rows] - torch.where(estimate.has_keys[:, None], estimate.mean, self._means[rows])
+            weight = None if self.weight is None else self.weight[keys]
+            estimate = smooth(self.kernel, self.x[rows] * scale, self.x[keys] * scale, self.y[keys], key_index[rows], weight)
+            yield self.y[rows] - torch.where(estimate.has_keys[:, None], estimate.mean, self._means[rows]), self._share[run]
 
 
 def learn_bandwidth(
-    x: np.ndarray, y: np.ndarray, kernel: Kernel, random: np.random.RandomState, points: int | None = None
+    x: np.ndarray,
+    y: np.ndarray,
+    kernel: Kernel,
+    random: np.random.RandomState,
+    points: int | None = None,
+    weight: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     """Return the bandwidths of the least CV, one per feature, (D,), and this CV, a mean over outputs in the square of their unit.
 
@@ -109,15 +127,16 @@ def learn_bandwidth(
         kernel: the kernel.
         random: chooses the points to leave out, unless all are.
         points: the number of points to leave out; as many as `PAIRS` allows, if not given.
+        weight: (n,) > 0 of each point; 1 if not given.
     """
     from scipy.optimize import minimize
 
-    rule = rule_of_thumb(x)
+    rule = rule_of_thumb(x, weight)
     count = min(len(x), max(PAIRS // len(x), MIN_POINTS) if points is None else points)
     if len(x) < 2:
         return rule, float("nan")
     chosen = np.arange(len(x)) if count == len(x) else np.sort(random.choice(len(x), count, replace=False))
-    loss = LeaveOneOut(x, y, kernel, chosen)
+    loss = LeaveOneOut(x, y, kernel, chosen, weight)
     start = np.log(rule)
     tried = [_evaluate(loss, start + np.log(factor)) for factor in FACTORS]
     tried.append(_vary_features(loss, min(tried, key=itemgetter(0))))

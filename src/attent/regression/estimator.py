@@ -18,7 +18,7 @@ from attent.regression.smoother import Smoother
 with needs("AttentionRegressor needs scikit-learn", "regression"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.utils import check_random_state
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -66,12 +66,15 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         self.loo_points = loo_points
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> AttentionRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AttentionRegressor:
         """Store the data, and learn the bandwidths unless they are given.
 
         Args:
             X: (n, D) numbers.
             y: (n,) or (n, outputs) numbers.
+            sample_weight: (n,) ≥ 0, by which the kernel's weight of each sample is multiplied: 2 counts as the sample given twice, 0 as
+                the sample left away. Leave-one-out still leaves a whole sample out, and counts its error by its weight; "rule" takes
+                (Σw)²/Σw² for n. Both depend on the ratio of weights alone.
 
         Raises:
             ArgumentError: an invalid setting.
@@ -83,14 +86,22 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
             raise ArgumentError(f"loo_points must be a whole number ≥ 1, got {points!r}")
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True)
         self._type = DTYPES[self.dtype or str(X.dtype)]
-        self.X_, self.y_ = X.astype(np.float64), np.asarray(y, dtype=np.float64)
-        outputs = self.y_.reshape(len(self.y_), -1)
-        self._set_bandwidth(kernel, self.X_, outputs)
-        self._center = self.X_.mean(0)
+        # copies: what pandas and others share with an estimator cannot be written to, nor may it change later
+        self.X_, self.y_ = X.astype(np.float64), np.array(y, dtype=np.float64, order="C")
+        x, outputs, weight = self.X_, self.y_.reshape(len(self.y_), -1), None
+        self._weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            self._weight = torch.from_numpy(weight / weight.max())
+            counts = weight > 0
+            x, outputs, weight = x[counts], outputs[counts], self._weight.numpy()[counts]
+        self._set_bandwidth(kernel, x, outputs, weight)
+        self._center = x.mean(0)
         values = torch.from_numpy(outputs)
         # without their mean, which is added to predictions, the values keep their digits in float32
         self._mean = values.mean(0)
-        self._smoother = Smoother(self._scale(self.X_), (values - self._mean).to(self._type), kernel)
+        weights = None if weight is None else torch.from_numpy(weight)
+        self._smoother = Smoother(self._scale(x), (values - self._mean).to(self._type), kernel, weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -109,28 +120,30 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         return mean.to(self._type).numpy().reshape(len(mean), *self.y_.shape[1:])
 
     def weights(self, X: Any) -> AttentionMap:
-        """Return the weights of the training data (columns) for each query (rows), as a lazy matrix.
+        """Return the weights of the training data (columns) for each query (rows), sample weights included, as a lazy matrix.
 
         Args:
             X: (m, D).
         """
         query, key = (points.to(self._type) for points in (self._queries(X), self._scale(self.X_)))
         _, _, score, mask = get_kernel(self.kernel).parts(query, key)
-        return attend(query, key, key[:, :1], score=score, mask=mask, implementation="tiled", return_map=True)[1]
+        bias = None if self._weight is None else self._weight.log().to(self._type)[None, None, None]
+        return attend(query, key, key[:, :1], score=score, mask=mask, bias=bias, implementation="tiled", return_map=True)[1]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _set_bandwidth(self, kernel: Kernel, x: np.ndarray, y: np.ndarray) -> None:
+    def _set_bandwidth(self, kernel: Kernel, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
         bandwidth = self.bandwidth
         if isinstance(bandwidth, str):
             check_known("bandwidth", bandwidth, ("loo", "rule"))
             if bandwidth == "loo":
-                self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, kernel, check_random_state(self.random_state), self.loo_points)
+                random = check_random_state(self.random_state)
+                self.bandwidth_, self.loo_score_ = learn_bandwidth(x, y, kernel, random, self.loo_points, weight)
             else:
-                self.bandwidth_ = rule_of_thumb(x)
+                self.bandwidth_ = rule_of_thumb(x, weight)
             return
         try:
             numbers = np.asarray(bandwidth, dtype=np.float64)

@@ -53,13 +53,15 @@ class Smoother:
         key: (n, D), n ≥ 1, in bandwidths, in float64.
         value: (n, outputs), in the type of the computation.
         kernel: the kernel.
+        weight: (n,) > 0, by which the kernel's weight of each key is multiplied, in float64; 1 if not given.
     """
 
-    def __init__(self, key: Tensor, value: Tensor, kernel: Kernel) -> None:
+    def __init__(self, key: Tensor, value: Tensor, kernel: Kernel, weight: Tensor | None = None) -> None:
         self.kernel = kernel
         self.boxes = split_boxes(key, KEYS)
         # neighbors adjacent in memory
         self._key, self._value = key[self.boxes.order], value[self.boxes.order]
+        self._weight = None if weight is None else weight[self.boxes.order]
 
     def __call__(self, query: Tensor) -> KernelEstimate:
         """Return the estimate at queries (m, D), in bandwidths, in float64."""
@@ -71,8 +73,9 @@ class Smoother:
         rest = (~has_keys).nonzero()[:, 0]
         for run, key_index in self.runs(query[rest]):
             rows, key, value = rest[run], self._key.index_select(0, key_index), self._value.index_select(0, key_index)
+            weight = None if self._weight is None else self._weight[key_index]
             is_wide = _width(query[rows]) > FLOAT64_WIDTH
-            estimate = smooth(self.kernel, query[rows], key, value.double() if is_wide else value)
+            estimate = smooth(self.kernel, query[rows], key, value.double() if is_wide else value, weight=weight)
             mean[rows], has_keys[rows] = estimate.mean.to(mean.dtype), estimate.has_keys
         return KernelEstimate(mean, has_keys)
 
@@ -80,7 +83,10 @@ class Smoother:
     def _transform(self) -> FastGaussTransform:
         value = self._value.double()
         # a further value of 1, whose sums divide the others
-        return FastGaussTransform(self._key[:, 0], torch.cat((value, torch.ones_like(value[:, :1])), 1))
+        value = torch.cat((value, torch.ones_like(value[:, :1])), 1)
+        if self._weight is None:
+            return FastGaussTransform(self._key[:, 0], value)
+        return FastGaussTransform(self._key[:, 0], value * self._weight[:, None], float(self._weight.max() / self._weight.min()))
 
     def _can_transform(self, query: Tensor) -> bool:
         """Return whether the Gauss transform can compute these, and is faster."""
@@ -96,11 +102,14 @@ class Smoother:
             return
         boxes = split_boxes(query, QUERIES, max_width=MAX_WIDTH, min_points=MIN_QUERIES, width_limit=WIDTH_LIMIT)
         precision = MISSED * torch.finfo(self._value.dtype).eps
+        weights = BoxWeights.of(self.boxes, self._weight)
         for run, low, high in zip(boxes.order.split(boxes.offsets.diff().tolist()), boxes.low, boxes.high, strict=True):
-            yield run, near_keys(self.kernel, low, high, self.boxes, precision)
+            yield run, near_keys(self.kernel, low, high, self.boxes, precision, weights)
 
 
-def smooth(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out: Tensor | None = None) -> KernelEstimate:
+def smooth(
+    kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out: Tensor | None = None, weight: Tensor | None = None
+) -> KernelEstimate:
     """Return the estimate at a run of neighboring queries.
 
     Args:
@@ -109,6 +118,7 @@ def smooth(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out: 
         key: (n, D), likewise.
         value: (n, outputs), in the type of the computation.
         left_out: (m,) the key that each query leaves out, negative for none.
+        weight: (n,) of each key, > 0, in float64.
     """
     # relative to the middle of the queries, distances keep their digits in any type
     center = query.detach().mean(0)
@@ -120,7 +130,9 @@ def smooth(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, left_out: 
     # and round less
     value = torch.cat((value.mT, value.new_ones(1, len(value)))).mT
     step = max(PAIRS // max(len(key), 1), ROWS) if mask is None else max(len(query), 1)
-    context = torch.cat([attend(rows, key, value, score=score, mask=mask, implementation="tiled") for rows in query.split(step)])
+    # K(u) w = exp(log K(u) + log w)
+    bias = None if weight is None else weight.log().to(value.dtype)[None, None, None]
+    context = torch.cat([attend(rows, key, value, score=score, mask=mask, bias=bias, implementation="tiled") for rows in query.split(step)])
     weights = context[:, -1:]
     # the weights sum to 1 except for rounding, which most cancels with that of the mean
     return KernelEstimate(context[:, :-1] / weights.clamp(min=0.5), weights[:, 0].detach() > 0.5)
@@ -170,7 +182,23 @@ def split_boxes(
     return Boxes(*map(torch.from_numpy, (np.concatenate(boxes), np.cumsum([0, *map(len, boxes)]), low, high)))
 
 
-def near_keys(kernel: Kernel, low: Tensor, high: Tensor, keys: Boxes, precision: float) -> Tensor:
+class BoxWeights(NamedTuple):
+    """The weights of the keys of each box, by which the kernel's are multiplied."""
+
+    total: Tensor  # (boxes,)
+    rest: Tensor  # (boxes,) without the heaviest key
+
+    @classmethod
+    def of(cls, boxes: Boxes, weight: Tensor | None) -> BoxWeights:
+        """Return those of weights (n,) in the order of the boxes, 1 each if not given."""
+        counts = boxes.offsets.diff()
+        if weight is None:
+            return cls(counts.to(boxes.low.dtype), (counts - 1).to(boxes.low.dtype))
+        total, heaviest = (torch.segment_reduce(weight, reduce, lengths=counts) for reduce in ("sum", "max"))
+        return cls(total, torch.where(counts > 1, total - heaviest, 0.0).clamp(min=0.0))
+
+
+def near_keys(kernel: Kernel, low: Tensor, high: Tensor, keys: Boxes, precision: float, weights: BoxWeights | None = None) -> Tensor:
     """Return the positions in `keys.order` of the keys that matter to some query within a box, ascending.
 
     Args:
@@ -179,18 +207,19 @@ def near_keys(kernel: Kernel, low: Tensor, high: Tensor, keys: Boxes, precision:
         high: (D,) the upper corner.
         keys: the keys.
         precision: the share of its weights that a query may miss.
+        weights: of the boxes; every key weighs 1 if not given.
     """
+    weights = weights or BoxWeights.of(keys, None)
     # feature by feature, the smallest and the largest distance between a query and a key of the two boxes
     nearest = torch.maximum(keys.low - high, low - keys.high).clamp(min=0.0)  # (boxes, D)
     furthest = torch.maximum(keys.high - low, high - keys.low)
-    counts = keys.offsets.diff().to(nearest.dtype)
     upper, lower = kernel.exponent(nearest), kernel.exponent(furthest)
     # the query may leave one key of each box out
-    certain = torch.logsumexp(lower + (counts - 1.0).log(), 0)
+    certain = torch.logsumexp(lower + weights.rest.log(), 0)
     if certain == -torch.inf:
         return keys.members(upper > -torch.inf)
     # skip the least boxes, as long as together they stay below that share of the weights that every query has for certain
-    shares = counts * (upper - certain).exp()
+    shares = weights.total * (upper - certain).exp()
     order = shares.argsort()
     chosen = torch.ones_like(shares, dtype=torch.bool)
     chosen[order[shares[order].cumsum(0) <= precision]] = False
@@ -211,12 +240,13 @@ class FastGaussTransform:
     Args:
         key: (n,), n ≥ 1, in bandwidths, in float64.
         value: (n, outputs), in float64.
+        ratio: of the largest weight in them to the smallest.
 
     Attributes:
         is_faster: keys share boxes, so that visiting these takes less time than visiting keys, and no more memory. Else do not call it.
     """
 
-    def __init__(self, key: Tensor, value: Tensor) -> None:
+    def __init__(self, key: Tensor, value: Tensor, ratio: float = 1.0) -> None:
         self._start = key.min()
         # the boxes that hold a key, ascending, and the index among these of each key's box
         self._boxes, box_index = torch.unique(self._box_numbers(key), return_inverse=True)
@@ -229,7 +259,7 @@ class FastGaussTransform:
             self._sums[n].index_add_(0, box_index, value * term[:, None])
             term = term * offset / (n + 1)
         # within this distance of the nearest key, its weight is far larger than all weights beyond the range
-        margin = 2.0 * math.log(16.0 * len(key) / torch.finfo(torch.float64).eps)
+        margin = 2.0 * math.log(16.0 * ratio * len(key) / torch.finfo(torch.float64).eps)
         self._near = math.sqrt(max((RANGE - 2.0 * RADIUS) ** 2 - margin, 0.0)) - 2.0 * RADIUS
 
     def __call__(self, query: Tensor) -> tuple[Tensor, Tensor]:
