@@ -32,6 +32,30 @@ def test_a_single_thing_is_looked_up_as_in_a_list(query: Any) -> None:
     assert lookup(date(1999, 1, 1), query, ["a"]).values == [None]
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_a_date_is_midnight_of_its_day(unit: str) -> None:
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], f"datetime64[{unit}]")
+    for query in (date(2020, 1, 2), datetime(2020, 1, 2), days[1]):
+        assert lookup(query, days, ["a", "b", "c"]).value == "b"
+    assert lookup(datetime(2020, 1, 2, 7), days, ["a", "b", "c"]).missing == [datetime(2020, 1, 2, 7)]
+    assert lookup(datetime(2020, 1, 2, tzinfo=UTC), [date(2020, 1, 2)], ["a"]).values == [None]
+
+
+def test_pandas() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    days = pandas.Series(pandas.to_datetime(["2020-01-01", "2020-01-02"]))
+    prices = pandas.Series([3.0, 5.0])
+    for query in (date(2020, 1, 2), pandas.Timestamp("2020-01-02"), np.datetime64("2020-01-02", "ns")):
+        assert lookup(query, days, prices).value == lookup(query, prices.set_axis(days)).value == 5.0
+    assert lookup(pandas.NaT, days, prices).values.isnan().all()
+    assert lookup(pandas.Series([0.4, 0.9]), pandas.Series([0.0, 1.0]), pandas.Series(["a", "b"]), method="nearest").values == ["a", "b"]
+    # rows of a table are vectors
+    table = pandas.DataFrame({"x": [0.0, 1.0], "y": [0.0, 9.0]})
+    assert lookup(table[::-1], table, ["a", "b"]).values == ["b", "a"]
+    with pytest.raises(ArgumentError, match=r"^values are missing: give a dict or a pandas Series, or keys and values$"):
+        lookup("x", table)
+
+
 def test_a_missing_key_is_said_and_nothing_invented() -> None:
     found = lookup(["zoe", "ann"], STUDENTS)
     assert found.missing == ["zoe"]
@@ -181,7 +205,7 @@ def test_the_former_name_of_method() -> None:
         (([1.0], [1, float("nan")], [1, 2]), {"method": "soft", "bandwidth": 1}, ArgumentError, r"got nan as keys\[1\]$"),
         (([1], [1, 2], [1, float("inf")]), {}, ArgumentError, r"^values must be finite numbers to have a mean, got inf as values\[1\]$"),
         (([1], [1, 2], [1]), {}, ShapeError, "^there must be a value for each of 2 keys, got 1$"),
-        (([1], [1, 2]), {}, ArgumentError, "^values are missing: give a dict, or keys and values$"),
+        (([1], [1, 2]), {}, ArgumentError, "^values are missing: give a dict or a pandas Series, or keys and values$"),
         (("a", STUDENTS, [1]), {}, ArgumentError, "^a dict has its values with it"),
         (("a", STUDENTS), {"method": "fuzzy"}, UnknownNameError, "^unknown lookup method 'fuzzy'"),
         (("a", STUDENTS), {"bandwidth": 1}, ArgumentError, "an exact lookup compares by equality$"),

@@ -81,12 +81,14 @@ def read_database(queries: Any, keys: Any, values: Any, *, inverse: bool) -> tup
         ArgumentError: values are missing, or given beside a dict; or entries that `read_entries` refuses.
         ShapeError: not as many values as keys.
     """
-    if isinstance(keys, Mapping):
+    is_series = values is None and getattr(keys, "ndim", None) == 1 and hasattr(keys, "items")
+    if isinstance(keys, Mapping) or is_series:
         if values is not None:
             raise ArgumentError("a dict has its values with it: give either a dict, or keys and values")
-        keys, values = list(keys), list(keys.values())
+        items = list(keys.items())
+        keys, values = [key for key, _ in items], [value for _, value in items]
     elif values is None:
-        raise ArgumentError("values are missing: give a dict, or keys and values")
+        raise ArgumentError("values are missing: give a dict or a pandas Series, or keys and values")
     else:
         keys, values = to_list("keys", keys), to_list("values", values)
     if inverse:
@@ -105,6 +107,9 @@ def to_list(name: str, data: Any) -> list[Any]:
     """Return the entries as a list; a number, a string or another thing that is no sequence, such as a date, is a single entry."""
     if isinstance(data, Tensor):
         data = data.detach().cpu().numpy()
+    elif getattr(data, "ndim", None) == 2 and hasattr(data, "to_numpy"):
+        # a DataFrame, which would otherwise be the names of its columns
+        data = data.to_numpy()
     data = _to_python(data)
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         return [data]
@@ -175,7 +180,7 @@ def _to_python(data: Any) -> Any:
     if isinstance(data, np.ndarray | np.datetime64) and data.dtype.kind == "M":
         # of nanoseconds, as pandas has them, numpy makes whole numbers
         microseconds = data.astype("datetime64[us]") if np.datetime_data(data.dtype)[0] == "ns" else data
-        data = microseconds if bool(np.all(microseconds == data)) else data
+        data = microseconds if bool(np.all((microseconds == data) | np.isnat(data))) else data
     return data.tolist() if hasattr(data, "tolist") else data
 
 
@@ -205,6 +210,9 @@ def _item(name: str, item: Any) -> Any:
 
 def _days(item: date) -> float:
     """Return the days from the beginning of the year 1; a time is a fraction, in UTC if it has a time zone."""
+    # pandas' NaT, a time that is missing
+    if item != item:
+        return math.nan
     if not isinstance(item, datetime):
         return float(item.toordinal())
     if item.tzinfo is not None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -46,8 +47,9 @@ def lookup(
 
     Args:
         queries: a number, a date, a string, a vector, or a sequence of them; with "exact" any hashable things.
-        keys: the keys, of the same kind; or a dict of keys and values.
-        values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not given with a dict.
+        keys: the keys, of the same kind; or a dict, or a pandas Series, of keys and values. A date equals midnight of its day.
+        values: the value of each key. Numbers, or arrays of one shape, have a mean, other values a distribution. Not given with a dict,
+            nor where the index of a Series is to be the keys.
         method: "exact", "nearest" or "soft".
         bandwidth: for numbers in their unit, for dates in days, > 0, one or one per feature: a key at one bandwidth counts
             e^(−1/2) times as much as an equal one. Required with "soft".
@@ -129,7 +131,7 @@ def _vectors(
 def _checked_bandwidth(bandwidth: float | Sequence[float] | None, width: int) -> float | list[float]:
     """Return a bandwidth in the form that Gaussian takes."""
     try:
-        numbers = torch.as_tensor(1.0 if bandwidth is None else bandwidth, dtype=torch.float64)
+        numbers = torch.from_numpy(np.array(1.0 if bandwidth is None else bandwidth, dtype=np.float64))
     except (TypeError, ValueError, RuntimeError):
         numbers = torch.tensor(torch.nan)
     if numbers.dim() > 1 or numbers.numel() not in (1, width) or not bool((torch.isfinite(numbers) & (numbers > 0)).all()):

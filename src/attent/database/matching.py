@@ -7,7 +7,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, time
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +34,7 @@ class Equal(Mask):
     @classmethod
     def of(cls, queries: Sequence[Hashable], keys: Sequence[Hashable]) -> Equal:
         """Return the mask of things that compare by equality; NaN, which does not equal itself, equals nothing."""
+        keys, queries = (tuple(map(_day, side)) for side in (keys, queries))
         numbers: dict[Hashable, int] = {}
         key = [numbers.setdefault(item, len(numbers)) if item == item else -2 for item in keys]
         query = [numbers.get(item, -1) if item == item else -1 for item in queries]
@@ -159,6 +162,14 @@ class StringScore(Score):
         if not math.isfinite(number):
             raise ArgumentError(f"a score of strings must be a finite number, got {score!r} for {query!r} and {key!r}")
         return number
+
+
+def _day(item: Any) -> Any:
+    """Return the date in the place of its midnight, by which tables write dates; other things as they are."""
+    # pandas' NaT, a datetime of no day, does not equal itself
+    if not isinstance(item, datetime) or item.tzinfo is not None or item != item:
+        return item
+    return item.date() if item == datetime.combine(item.date(), time()) else item
 
 
 def _trigrams(text: str) -> Counter[str]:
