@@ -11,6 +11,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
+from attent.cli.output import say
 from attent.data import readers
 from attent.data.readers import display_name, read_lines
 from attent.errors import ArgumentError, DataError, refuse
@@ -176,7 +177,10 @@ def read_examples(classifier: Classifier, source: str, *, invert: bool) -> tuple
             raise ArgumentError(f"this run reads {expected}, and {source} holds {got}")
     elif kind == "vectors":
         raise ArgumentError(f"this run reads sequences of vectors, from an .npz, got {source or repr(source)}")
-    elif source == DIGITS and not path.exists():
+    elif source == DIGITS:
+        # as in training, whatever is called so: often it is the folder of the run
+        if path.is_dir() and picture_files(path):
+            say(f"{DIGITS} are scikit-learn's; the folder here is ./{DIGITS}")
         examples = load_digits()
     else:
         files = _all_lines(source) if source == "-" else [str(file) for file in picture_files(path)] if path.is_dir() else [source]

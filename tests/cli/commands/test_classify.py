@@ -161,6 +161,27 @@ def test_what_is_no_picture_is_refused(of_pictures: Path, tmp_path: Path, capsys
         assert said in capsys.readouterr().err
 
 
+def test_digits_are_scikit_learns_whatever_lies_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    monkeypatch.chdir(tmp_path)
+    # the folder of the run is called digits too
+    assert command(["train", "--task", "classify", "--images", "digits", "--updates", "1", "--out", "digits"]) == 0
+    capsys.readouterr()
+    assert command(["classify", "digits", "digits", "--row", "3"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 1
+    assert "the folder here" not in err
+    image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "digits" / "a.png")
+    assert command(["classify", "digits", "digits", "--row", "3"]) == 0
+    again = capsys.readouterr()
+    assert again.out == out
+    assert again.err == "digits are scikit-learn's; the folder here is ./digits\n"
+    assert command(["classify", "digits", "./digits"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
 def test_where_it_looked_is_a_page(of_pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cat = str(tmp_path / "animals" / "cat" / "3.png")
     assert command(["classify", str(of_pictures), cat, "--attention", str(tmp_path / "a.html")]) == 0
