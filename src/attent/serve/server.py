@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import secrets
 import socket
 import threading
@@ -20,6 +22,8 @@ from attent.views.scene import Scene
 HOST, PORT = "127.0.0.1", 8765
 # Seconds until a server must answer.
 START_TIMEOUT = 30.0
+# A name, an address, or an IPv6 address in brackets, perhaps with a port.
+ALLOWED_HOST = re.compile(r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?", re.ASCII | re.IGNORECASE)
 
 
 def explore(
@@ -58,32 +62,40 @@ def explore(
 
 
 class ExploreServer:
-    """A server on this machine for this machine.
+    """A server on this machine, for this machine unless other hosts are allowed.
 
     Args:
         explorer: computes the answers.
-        host: the address to listen on, and the name that browsers must use.
+        host: the address to listen on. If it is of this machine alone, browsers may ask by it.
         port: 0 for a free one.
+        allowed_hosts: further names or addresses by which browsers may ask, with their port where it is another. Needed where others can
+            reach the host.
 
     Raises:
-        ArgumentError: it cannot listen there.
+        ArgumentError: it cannot listen there, a name is none, or others can reach it and no name is allowed.
         AttentError: starlette and uvicorn are not installed.
     """
 
-    def __init__(self, explorer: Explorer, *, host: str = HOST, port: int = PORT) -> None:
+    def __init__(self, explorer: Explorer, *, host: str = HOST, port: int = PORT, allowed_hosts: Sequence[str] = ()) -> None:
         with needs("attent explore needs starlette and uvicorn", "explore"):
             import uvicorn
 
             from attent.serve.app import application
             from attent.serve.security import DeadlineProtocol
-        if host in ("", "0.0.0.0", "::", "*"):
-            raise ArgumentError(f"host must be the one name or address that browsers ask by, got {host!r}")
+        self.is_local = _is_loopback(host)
+        if not self.is_local and not allowed_hosts:
+            raise ArgumentError(f"other machines may reach host {host!r}: --allowed-host NAME says by which name browsers may ask")
+        parsed = [_parse_allowed_host(name) for name in allowed_hosts]
         self.explorer, self.token = explorer, secrets.token_urlsafe(24)
         self._socket = _listen(host, port)
         self.port = self._socket.getsockname()[1]
         self.host = f"[{host}]" if ":" in host else host
-        names = {self.host, *(("localhost", "127.0.0.1", "[::1]") if self.is_local else ())}
-        hosts = frozenset(f"{name}:{self.port}".lower() for name in names)
+        names = [f"{name}:{port or self.port}" for name, port in parsed]
+        if self.is_local:
+            names = [f"{name}:{self.port}" for name in (self.host, "localhost", "127.0.0.1", "[::1]")] + names
+        self._name = names[0]
+        # browsers leave HTTP's own port out
+        hosts = frozenset(name.lower() for full in names for name in (full, full.removesuffix(":80")))
         settings = uvicorn.Config(
             application(explorer, hosts=hosts, token=self.token),
             log_level="error", access_log=False, lifespan="off", ws="none", http=DeadlineProtocol, loop="asyncio", server_header=False,
@@ -99,14 +111,9 @@ class ExploreServer:
             time.sleep(0.01)
 
     @property
-    def is_local(self) -> bool:
-        """True if only this machine can reach it."""
-        return self.host in ("localhost", "[::1]") or self.host.startswith("127.")
-
-    @property
     def address(self) -> str:
         """The URL to open in a browser. Its fragment, which browsers never send by themselves, holds the token."""
-        return f"http://{self.host}:{self.port}/#{self.token}"
+        return f"http://{self._name}/#{self.token}"
 
     def wait(self) -> None:
         """Wait until it is closed, or for Ctrl-C."""
@@ -148,6 +155,22 @@ class ExploreServer:
 
     def _repr_html_(self) -> str:
         return f'<a href="{self.address}" target="_blank" rel="noopener">{self.address}</a>'
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _parse_allowed_host(name: str) -> tuple[str, int | None]:
+    """Return the name or address by which browsers may ask, and its port if it has one."""
+    match = ALLOWED_HOST.fullmatch(name)
+    if match is None or match[1] in ("0.0.0.0", "[::]") or int(match[2] or 0) > 65535:
+        raise ArgumentError(f"--allowed-host must be one name or address, such as localhost, [::1] or localhost:9000, got {name!r}")
+    return match[1], int(match[2]) if match[2] else None
 
 
 def _listen(host: str, port: int) -> socket.socket:

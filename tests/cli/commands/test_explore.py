@@ -59,7 +59,7 @@ def test_two_side_by_side(attent: Any, run_folder: Path, filling_folder: Path, a
         (["RUN", "--score", "additive"], "additive"),
         (["RUN", "--file", "no-such-file.txt"], "--file no-such-file.txt is no file"),
         (["no-such-run"], "no-such-run is no run folder"),
-        (["RUN", "--host", "0.0.0.0"], "the one name or address that browsers ask by"),
+        (["RUN", "--host", "0.0.0.0"], "--allowed-host NAME says by which name browsers may ask"),
         (["RUN", "--port", "70000"], "65535"),
         (["RUN", "--text", "a", "--file", "FILE"], "two texts to begin with"),
     ],

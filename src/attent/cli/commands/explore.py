@@ -36,6 +36,10 @@ def explore(
     normalizer: Annotated[str | None, typer.Option(help="Beside it the same run with this normalizer.")] = None,
     longest: Annotated[int, typer.Option(min=1, help="The most tokens of a text, which are read at once.")] = MAX_LENGTH,
     host: Annotated[str, typer.Option(help="The address to listen on, that of this machine alone unless given.")] = HOST,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[:PORT]", help="The name by which browsers may ask, needed where others reach --host; repeatable."),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for one that is free.")] = PORT,
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     download: Download = False,
@@ -69,10 +73,10 @@ def explore(
             (bool(text) is (file is not None), "a Hugging Face model reads one text: that of --text, or of --file"),
         )
         explorer = Explorer(scenes=[model.scene(text if file is None else _text_of(file))])
-    server = ExploreServer(explorer, host=host, port=port)
+    server = ExploreServer(explorer, host=host, port=port, allowed_hosts=allowed_host or ())
     try:
         print(server.address, flush=True)
-        say("Ctrl-C ends it" if server.is_local else f"every machine that reaches {host} can ask; Ctrl-C ends it")
+        say("Ctrl-C ends it" if server.is_local else f"whoever reaches {host} can ask by this address, unencrypted; Ctrl-C ends it")
         if browse:
             webbrowser.open(server.address)
         server.wait()
