@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SIDE = 1.7
 PICTURES_PER_ROW = 4
 COLOR = (1.0, 0.35, 0.0)
+# What black and white are brought to beneath weights, as shares of the brightness: orange is dim over black.
+GREYS = (0.35, 0.8)
 READING = "how the vector in front looks at the patches, in per cent of all that it looks at; the rest is on itself"
 
 
@@ -109,12 +111,14 @@ def overlay_figure(pixels: np.ndarray, grid: tuple[int, int], weights: Mapping[s
         area.set_axis_off()
     _draw(axes[0], pixels, "picture")
     top = max((float(values.max()) for values in weights.values()), default=1.0)
+    top_pixel, (black, white) = 255 if pixels.dtype == np.uint8 else 1, GREYS
+    pale = (black * top_pixel + pixels * (white - black)).astype(pixels.dtype)
     # transparent where the weight is small
     colors, image = LinearSegmentedColormap.from_list("overlay", [(*COLOR, 0.0), (*COLOR, 0.9)]), None
     height, width = pixels.shape[:2]
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     for area, (name, values) in zip(axes[1:], weights.items(), strict=False):
-        _draw(area, pixels, f"{name}: {float(values.sum()):.0%}")
+        _draw(area, pale, f"{name}: {float(values.sum()):.0%}")
         image = area.imshow(values.reshape(grid).numpy(), extent=extent, cmap=colors, vmin=0, vmax=top, interpolation="nearest")
     if image is not None:
         add_color_bar(drawing, image, list(axes))

@@ -223,6 +223,22 @@ def test_runs_of_rows_go_the_way_of_the_text(opened: Any) -> None:
     said(there, ".tokens .readout", "(row 0)")
 
 
+@pytest.mark.parametrize(
+    ("tokens", "seen"),
+    [
+        # a word or number of the other script reads as it is written; words run the way of the text
+        (("في", " ", "2", "0", "2", "6", " ", "3", "/", "1", "0", " ", "شهر"), "شهر␣3/10␣2026␣في"),
+        (("ab", "cd", " ", "أ", "ب", " ", "ef"), "abcd␣بأ␣ef"),
+        (("نص", "نص", " ", "١", "٢", " ", "ab", "cd", " ef", "نص", "نص"), "نصنص␣efabcd␣١٢␣نصنص"),
+    ],
+)
+def test_words_that_run_the_other_way(opened: Any, tokens: tuple[str, ...], seen: str) -> None:
+    there = opened(scene(len(tokens), 1, tokens=tokens), size=(1800, 900))
+    there.check(".tokens input")
+    pieces = sorted(there.locator(".rows li bdi").all(), key=lambda piece: piece.bounding_box()["x"])
+    assert "".join(piece.inner_text() for piece in pieces) == seen
+
+
 def test_a_picture_shows_how_a_patch_looks(opened: Any) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
     shown = scene(5, tokens=None, picture=Picture(pixels, (2, 2), "tokens"))
@@ -235,6 +251,42 @@ def test_a_picture_shows_how_a_patch_looks(opened: Any) -> None:
     box = there.locator(".picture canvas").bounding_box()
     there.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
     said(there, ".picture .readout", "patch 1,2")
+
+
+@pytest.mark.parametrize("ground", [0, 255], ids=["black", "white"])
+def test_weights_are_seen_over_black_and_white(opened: Any, window: Any, ground: int) -> None:
+    # what looks lies on the first patch, and on the third a fifth of it
+    rows = torch.tensor([0.0, 0.5, 0.0, 0.1, 0.0]).expand(1, 5, 5)
+    shown = build_scene({"self": rows}, picture=Picture(np.full((8, 8, 3), ground, np.uint8), (2, 2), "tokens"))
+    there = opened(shown)
+    there.click("text=how CLS looks")
+    said(there, ".picture .readout", "CLS")
+    pixel = """place => { const canvas = document.querySelector(".picture canvas");
+        return [...canvas.getContext("2d").getImageData(canvas.width * place[0], canvas.height * place[1], 1, 1).data].slice(0, 3); }"""
+    most, none, fifth = (np.array(there.evaluate(pixel, place)) for place in ([0.25, 0.25], [0.75, 0.25], [0.25, 0.75]))
+    window.picture(there, f"over-{ground}")
+    assert none.min() == none.max() and 60 < none.max() < 225
+    assert np.abs(most - none).max() > 80
+    assert np.abs(fifth - none).max() > 15
+
+
+@pytest.mark.parametrize(("size", "dark"), [((1280, 800), False), (NARROW, True)], ids=["wide", "narrow"])
+@pytest.mark.parametrize("length", [60, 700], ids=["columns", "running"])
+def test_tokens_beyond_the_end_are_counted(opened: Any, window: Any, length: int, size: tuple[int, int], dark: bool) -> None:
+    there = opened(scene(length, 1), size=size, dark=dark)
+    box, sign = (".board", ".tokens > .more") if length == 60 else (".list.rows", ".side.row .more")
+    end = there.locator(box).bounding_box()
+    below = sum(token.bounding_box()["y"] > end["y"] + end["height"] - 12 for token in there.locator(".rows li").all())
+    assert 0 < below < length
+    assert there.inner_text(sign) == f"… {below} more"
+    there.locator(".tokens").scroll_into_view_if_needed()
+    window.picture(there, f"more-{length}-{size[0]}")
+    there.locator(".rows li").last.scroll_into_view_if_needed()
+    there.locator(sign).wait_for(state="hidden")
+
+
+def test_a_short_text_ends_without_a_sign(opened: Any) -> None:
+    assert not opened(scene()).locator(".more").locator("visible=true").count()
 
 
 @pytest.mark.parametrize("length", [1, 2])

@@ -1,5 +1,7 @@
 // Elements of a page. Text enters by textContent alone, so that no token is ever read as markup.
 
+import { order } from "./words.js";
+
 /** An element with attributes and children; `text` is its text, `on` its listeners by event. */
 export function element(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
@@ -33,6 +35,28 @@ export function tick(label, ticked, listener) {
   const box = element("input", { type: "checkbox", on: { change: () => listener(box.checked) } });
   box.checked = ticked;
   return element("label", { class: "choice" }, box, element("span", { text: label }));
+}
+
+/** Run tokens in a flexible box one way. */
+export function ordered(box, labels, way) {
+  box.dir = way;
+  order(labels, way).forEach((place, token) => { box.children[token].style.order = String(place); });
+}
+
+/** A line that says how many children of lists lie below the end of a box that scrolls, and where more text fades out. */
+export function moreBelow(box, ...lists) {
+  const sign = element("p", { class: "more", hidden: true });
+  const say = () => {
+    const end = box.getBoundingClientRect().bottom;
+    const below = lists.map((list) => [...list.children].filter((child) => child.getBoundingClientRect().top > end - 12).length);
+    const count = Math.max(...below);
+    sign.textContent = `… ${count.toLocaleString("en")} more`;
+    sign.hidden = count === 0 || box.scrollHeight <= box.clientHeight + 1;
+    box.classList.toggle("cut", !sign.hidden);
+  };
+  box.addEventListener("scroll", say, { passive: true });
+  new ResizeObserver(say).observe(box);
+  return { sign, say };
 }
 
 /** Where a key on the keyboard moves to in rows of so many places; undefined for keys that do not move. */

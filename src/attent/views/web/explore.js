@@ -58,7 +58,7 @@ function box(about, runs) {
     line.append(element("label", { class: "choice" }, element("span", { text: `example, 0 to ${most - 1}` }), row));
   }
   line.append(element("span", { class: "hint", text: hint(about.runs) }));
-  if (about.text || !reads) go();
+  go();
   const asked = reads ? [element("label", { for: "text", text: "Text" }), text] : [];
   return element("section", { class: "card ask", "aria-label": "what is asked" }, ...asked, line);
 }

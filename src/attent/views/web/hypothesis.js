@@ -1,6 +1,6 @@
 // A translation as it grows. A token that is clicked can be changed: to another that was likely, or to anything that is typed.
 
-import { element } from "./elements.js";
+import { element, ordered } from "./elements.js";
 import { direction, visible } from "./words.js";
 
 const STOP = 3;
@@ -34,7 +34,8 @@ export class Hypothesis {
       type: "button", "aria-expanded": "false", on: { click: () => this.open(place), pointerenter: point, focus: point },
     }, element("bdi", { text: visible(step.said.piece) }), element("small", { dir: "ltr", text: chance(step.said.probability) }));
     this.list.append(element("li", { class: step.forced ? "forced" : "" }, button));
-    this.list.dir = direction(this.steps.filter(({ said }) => said.token !== STOP).map(({ said }) => said.piece));
+    const way = direction(this.steps.filter(({ said }) => said.token !== STOP).map(({ said }) => said.piece));
+    ordered(this.list, this.steps.map(({ said }) => (said.token === STOP ? "" : said.piece)), way);
     if (place !== this.changed) return;
     this.changed = null;
     // with what had the focus it went to the page

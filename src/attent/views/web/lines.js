@@ -1,7 +1,7 @@
 // Tokens with lines: what looks on the left, what is looked at on the right. Of long texts the tokens run on, shaded.
 
 import { share, shade, topOf } from "./colours.js";
-import { drawn, element, moved, tick } from "./elements.js";
+import { drawn, element, moreBelow, moved, ordered, tick } from "./elements.js";
 import { latest } from "./state.js";
 import { fenced, largest, number, visible } from "./words.js";
 
@@ -32,8 +32,9 @@ export class Lines {
     this.readout = element("output", { class: "readout", "aria-live": "polite" });
     this.options = element("div", { class: "options" });
     this.board = element("div", { class: "board" }, this.lists.row.box, this.drawing, this.lists.column.box);
+    this.more = moreBelow(this.board, this.lists.row.tokens, this.lists.column.tokens);
     this.node = element("section", { class: "card tokens", "aria-label": "tokens" }, element("h2", { text: "Tokens" }),
-      this.options, this.readout, this.board);
+      this.options, this.readout, this.board, this.more.sign);
     for (const side of ["row", "column"]) this.listen(side);
     state.follow((values, changed) => {
       if (["group", "layer", "head"].some((name) => changed.has(name))) this.open(changed.has("group"));
@@ -62,21 +63,21 @@ export class Lines {
     const group = this.group();
     this.board.classList.toggle("running", this.running);
     for (const [side, text] of [["row", group.rows], ["column", group.columns]]) this.fill(side, this.source.scene.texts[text], group);
+    for (const { say } of [this.more, this.lists.row.more, this.lists.column.more]) say();
   }
 
   fill(side, text, group) {
-    const { box, heading, before, tokens, behind } = this.lists[side];
+    const { heading, before, tokens, behind } = this.lists[side];
     const start = this.starts[side];
     const shown = text.labels.slice(start, start + WINDOW);
     heading.textContent = side === "row" ? "what looks" : "what is looked at";
     tokens.setAttribute("aria-label", `${side === "row" ? "what looks" : "what is looked at"}: ${group[`${side}s`]}`);
-    tokens.dir = text.direction;
     tokens.replaceChildren(...shown.map((label, place) => element("li", {
       role: "option", "data-place": start + place, tabindex: place === 0 ? 0 : -1, "aria-selected": "false",
     }, element("bdi", { text: visible(label) }), element("span", { class: "weight" }))));
+    ordered(tokens, shown, text.direction);
     before.hidden = start === 0;
     behind.hidden = start + WINDOW >= text.labels.length;
-    box.classList.toggle("cut", text.labels.length > WINDOW);
   }
 
   listen(side) {
@@ -231,5 +232,6 @@ function list(side) {
   const before = element("button", { type: "button", text: `the ${WINDOW} before`, hidden: true });
   const behind = element("button", { type: "button", text: `the next ${WINDOW}`, hidden: true });
   const tokens = element("ul", { role: "listbox", class: `list ${side}s` });
-  return { box: element("div", { class: `side ${side}` }, heading, before, tokens, behind), heading, before, tokens, behind };
+  const more = moreBelow(tokens, tokens);
+  return { box: element("div", { class: `side ${side}` }, heading, before, tokens, more.sign, behind), heading, before, tokens, behind, more };
 }

@@ -5,9 +5,11 @@ import { element, moved } from "./elements.js";
 import { latest } from "./state.js";
 import { number, visible } from "./words.js";
 
-// Pixels of the picture's longer side, and the colour that is laid over it: orange, which all tell from grey.
+// Pixels of the picture's longer side, and the colour that is laid over it: orange, which all tell from grey. Black and white beneath it
+// are brought to greys, since it is dim over black.
 const SIDE = 320;
 const OVER = [255, 90, 0];
+const GREYS = [90, 205];
 
 export class Picture {
   constructor(source, state) {
@@ -56,8 +58,9 @@ export class Picture {
     [canvas.height, canvas.width] = [height, width];
     const context = canvas.getContext("2d");
     const image = context.createImageData(width, height);
+    const [black, white] = GREYS;
     for (let pixel = 0; pixel < height * width; pixel += 1) {
-      image.data.set(this.bytes.subarray(3 * pixel, 3 * pixel + 3), 4 * pixel);
+      image.data.set(this.bytes.subarray(3 * pixel, 3 * pixel + 3).map((value) => black + (value * (white - black)) / 255), 4 * pixel);
       image.data[4 * pixel + 3] = 255;
     }
     context.putImageData(image, 0, 0);

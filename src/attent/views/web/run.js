@@ -1,13 +1,18 @@
 // One run: what it makes of a text, as it makes it, and where it looked.
 
 import { shade, share, topOf } from "./colours.js";
-import { element } from "./elements.js";
+import { element, ordered } from "./elements.js";
 import { Hypothesis } from "./hypothesis.js";
 import { Viewed } from "./viewed.js";
 import { direction, number, visible } from "./words.js";
 
 // Where tokens come from one by one, and the group of maps whose last row shades what is read.
 const STREAMS = { translate: { path: "/api/translate", group: "cross" }, "text-generation": { path: "/api/generate", group: "self" } };
+
+const EMPTY = {
+  translate: "Type a text to translate.", "text-generation": "Type how a text begins.",
+  "fill-mask": "Type a text with [MASK] in it.", classify: "Type a text to classify.",
+};
 
 export class Run {
   constructor(server, which, about) {
@@ -36,6 +41,7 @@ export class Run {
     this.scene = null;
     this.request?.abort();
     const { signal } = (this.request = new AbortController());
+    if (!this.about.examples && !asked.text.trim()) return this.clear();
     this.say("…");
     try {
       const scene = this.writes ? await this.write(asked, signal) : await this.tell(asked, signal);
@@ -48,14 +54,18 @@ export class Run {
     }
   }
 
+  /** Show nothing of a text that is there no more, and say what to type. */
+  clear() {
+    for (const part of [this.read, this.found]) part.replaceChildren();
+    this.written.begin();
+    this.stop.hidden = true;
+    this.viewed.clear();
+    this.say(EMPTY[this.about.task]);
+  }
+
   /** Translate or continue a text, token by token. */
   async write({ text, beam, prefix = [], more = "" }, signal) {
     const { path, group } = STREAMS[this.about.task];
-    if (!text.trim()) {
-      this.read.replaceChildren();
-      this.written.begin();
-      throw new Error(this.about.task === "translate" ? "Type a text to translate." : "Type how a text begins.");
-    }
     const chosen = this.viewed.state?.values;
     const where = chosen?.group === group ? { group, layer: chosen.layer, head: chosen.head } : { group, layer: 999, head: "mean" };
     let end = null;
@@ -65,7 +75,6 @@ export class Run {
         this.source = event.source;
         this.unknown = event.unknown;
         this.stop.hidden = false;
-        this.read.dir = direction(event.source);
         this.shade(null);
         this.written.begin();
       } else if (event.kind === "token") {
@@ -86,7 +95,6 @@ export class Run {
   /** Guesses of blanks, or classes. */
   async tell({ text, row }, signal) {
     const pictures = this.about.examples > 0;
-    if (!pictures && !text.trim()) throw new Error(this.about.task === "fill-mask" ? "Type a text with [MASK] in it." : "Type a text to classify.");
     const path = this.about.task === "fill-mask" ? "/api/fill" : "/api/classify";
     const answer = await this.server.post(path, pictures ? { run: this.which, row } : { run: this.which, text }, signal);
     const found = await answer.json();
@@ -114,9 +122,13 @@ export class Run {
       }
       return piece;
     });
-    const more = this.source.length - most;
-    if (more > 0) pieces.push(element("li", { dir: "ltr", text: `… and ${more.toLocaleString("en")} more` }));
     this.read.replaceChildren(...pieces);
+    ordered(this.read, this.source.slice(0, most), direction(this.source));
+    const more = this.source.length - most;
+    if (more <= 0) return;
+    const rest = element("li", { dir: "ltr", text: `… and ${more.toLocaleString("en")} more` });
+    rest.style.order = String(most);
+    this.read.append(rest);
   }
 
   /** Show where a token of the translation looked, if the rows of what is shown are its tokens. */

@@ -47,6 +47,13 @@ export class Viewed {
     this.source = source;
   }
 
+  /** Show nothing; what was chosen is kept for the next. */
+  clear() {
+    this.turn += 1;
+    this.close();
+    this.root.replaceChildren();
+  }
+
   /** Let the view that is shown hear and ask for nothing any more. */
   close() {
     this.ending.abort();

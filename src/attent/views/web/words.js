@@ -25,6 +25,33 @@ export function direction(labels) {
   return 2 * written.filter((label) => RIGHT_TO_LEFT.test(label)).length > written.length ? "rtl" : "ltr";
 }
 
+/**
+ * The place of each label in a row that runs one way: one after another, but the letters and digits of a word or number that runs the
+ * other way in its own order, so that a year stays legible in an Arabic text.
+ */
+export function order(labels, way) {
+  const places = labels.map((_, place) => place);
+  const ways = labels.map(ownWay);
+  // what separates the digits of a number belongs to it, and a mark to what it stands on
+  ways.forEach((own, place) => {
+    const isSeparator = /^[.,:/]$/.test(labels[place]) && [place - 1, place + 1].every((beside) => /^\p{N}+$/u.test(labels[beside] ?? ""));
+    if (isSeparator || /^\p{M}+$/u.test(labels[place])) ways[place] = ways[place - 1] ?? null;
+  });
+  for (let start = 0; start < labels.length; start += 1) {
+    let end = start;
+    while (ways[start] && ways[start] !== way && ways[end + 1] === ways[start] && !/^[\s▁]/u.test(labels[end + 1]) && !/\s$/u.test(labels[end])) end += 1;
+    for (let place = start; place <= end; place += 1) places[place] = start + end - place;
+    start = end;
+  }
+  return places;
+}
+
+/** The way of a label's letters, numbers running from left to right in every script; null for marks and spaces. */
+function ownWay(label) {
+  if (/\p{L}/u.test(label)) return direction([label]);
+  return /\p{N}/u.test(label) ? "ltr" : null;
+}
+
 /** A weight with the digits that it has. */
 export function number(value, exact = true) {
   if (Number.isNaN(value)) return "–";
