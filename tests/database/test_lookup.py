@@ -52,6 +52,8 @@ def test_pandas() -> None:
     # rows of a table are vectors
     table = pandas.DataFrame({"x": [0.0, 1.0], "y": [0.0, 9.0]})
     assert lookup(table[::-1], table, ["a", "b"]).values == ["b", "a"]
+    with pytest.raises(ArgumentError, match=r"^queries must be finite numbers to have a distance, got NaT"):
+        lookup(pandas.NaT, days, prices, method="nearest")
     with pytest.raises(ArgumentError, match=r"^values are missing: give a dict or a pandas Series, or keys and values$"):
         lookup("x", table)
 
