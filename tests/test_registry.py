@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import importlib.util
 import inspect
+import os
+import subprocess
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -67,6 +70,41 @@ def test_ones_own_part_is_named_by_module_and_class() -> None:
 def test_a_part_that_cannot_be_imported_is_an_argument_error(path: str) -> None:
     with pytest.raises(ArgumentError, match=f"score '{path}' cannot be imported: "):
         registry.find("score", path, {})
+
+
+@pytest.mark.parametrize("code", ["class Part: ...", "Part = ("])
+def test_the_current_folder_is_searched_last_where_asked_and_for_parts_alone(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_part_file.py").write_text(code, encoding="utf-8")
+    (tmp_path / "ast.py").write_text("raise SystemExit", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_part_file", raising=False)
+    monkeypatch.delitem(sys.modules, "ast")
+    before = list(sys.path)
+    with pytest.raises(ArgumentError, match="No module named 'own_part_file'"):
+        registry.find("score", "own_part_file:Part", {})
+    with registry.current_folder_searched():
+        assert importlib.util.find_spec("own_part_file") is None
+        assert registry.find("score", "ast:Name", {}).__name__ == "Name"
+        if "class" in code:
+            assert registry.find("score", "own_part_file:Part", {}).__module__ == "own_part_file"
+        else:
+            with pytest.raises(ArgumentError, match="own_part_file raises SyntaxError: '\\(' was never closed"):
+                registry.find("score", "own_part_file:Part", {})
+    assert sys.path == before
+    monkeypatch.delitem(sys.modules, "own_part_file", raising=False)
+    with pytest.raises(ArgumentError, match="No module named 'own_part_file'"):
+        registry.find("score", "own_part_file:Part", {})
+
+
+def test_python_that_keeps_the_current_folder_out_keeps_it_out(tmp_path: Path) -> None:
+    (tmp_path / "own_part_file.py").write_text("class Part: ...", encoding="utf-8")
+    lines = "from attent import registry\nwith registry.current_folder_searched():\n    registry.find('score', 'own_part_file:Part', {})"
+    source = str(Path(registry.__file__).parents[1])
+    for options, code in (((), 0), (("-P",), 1)):
+        ended = subprocess.run([sys.executable, *options, "-c", lines], cwd=tmp_path, env={**os.environ, "PYTHONPATH": source}, check=False)
+        assert ended.returncode == code
 
 
 def test_an_unknown_name_says_which_there_are() -> None:

@@ -99,6 +99,23 @@ def test_a_run_imports_no_code(run: Path, loader: str, slot: str, monkeypatch: p
     assert everything(run.parent) == before
 
 
+def test_the_command_searches_the_current_folder_for_what_is_trusted_alone(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    mark = tmp_path / "imported"
+    (here / "current_stranger.py").write_text(f"open({str(mark)!r}, 'w').close()\n", encoding="utf-8")
+    change(run, "model", score="current_stranger:Part")
+    monkeypatch.chdir(here)
+    for words in (["translate", str(run), "a"], ["describe", str(run)], ["train", "--resume", str(run), "--updates", "3"]):
+        assert command(words) == 2
+        assert "would import and run the module current_stranger" in capsys.readouterr().err
+        assert not mark.exists()
+    assert command(["translate", str(run), "a", "--trust-code"]) == 2
+    assert "module 'current_stranger' has no attribute 'Part'" in capsys.readouterr().err
+    assert mark.exists()
+
+
 def pipe(file: Path) -> None:
     file.unlink()
     os.mkfifo(file)

@@ -11,7 +11,9 @@ import ast
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, TypeVar
@@ -19,6 +21,8 @@ from typing import Any, ClassVar, TypeVar
 from attent.errors import ArgumentError, UnknownNameError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+# Where the modules of parts are searched for after Python's own path.
+_extra_path: list[str] = []
 
 
 def class_name(name: str) -> str:
@@ -107,12 +111,33 @@ def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
         raise UnknownNameError(kind, name, table) from None
 
 
+@contextmanager
+def current_folder_searched() -> Iterator[None]:
+    """Search the current folder for the modules of parts too, as `python -m` does; after Python's own path, and for nothing else.
+
+    Under `python -P`, which keeps the current folder out, nothing changes.
+    """
+    _extra_path[:] = [] if sys.flags.safe_path else [""]
+    try:
+        yield
+    finally:
+        _extra_path.clear()
+
+
 def _imported(kind: str, path: str) -> type[Any]:
     module, _, attribute = path.partition(":")
+    extra_path = [folder for folder in _extra_path if folder not in sys.path]
+    sys.path.extend(extra_path)
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ArgumentError(f"{kind} {path!r} cannot be imported: {error}") from error
+    # the module is somebody's own, and anything may happen in it
+    except Exception as error:
+        raise ArgumentError(f"{kind} {path!r} cannot be imported: {module} raises {type(error).__name__}: {error}") from error
+    finally:
+        for folder in extra_path:
+            sys.path.remove(folder)
 
 
 def keyword_aliases(**aliases: str) -> Callable[[Function], Function]:

@@ -20,6 +20,9 @@ from attent.attention.positions import POSITIONS
 from attent.attention.scores import SCORES
 from attent.errors import ArgumentError, MissingArgumentError, ShapeError
 
+# How models build a part of one's own by its name.
+_ADVICE = {"score": ", or give its class for_widths", "position": ", or give its class for_heads"}
+
 
 class Own(Score):
     """A caller's own score: a function or a module `score(query, key)` that is no Score. It runs tiled.
@@ -78,7 +81,7 @@ class _Named:
         if _required_arguments(part):
             raise MissingArgumentError(
                 f"{self.kind} {name!r} has parameters or values that its bare name cannot give: "
-                f"pass one you keep, {self.constructor_expression(name)}"
+                f"pass one you keep, {self.constructor_expression(name)}{_ADVICE.get(self.kind, '') * registry.is_imported(name)}"
             )
         return part()
 

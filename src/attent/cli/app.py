@@ -14,6 +14,7 @@ from typer.main import get_command
 from attent.cli.commands import CommandFolder
 from attent.cli.output import one_line, say, speak_utf8
 from attent.errors import AttentError, DeviceError
+from attent.registry import current_folder_searched
 
 OK, UNREAD, FAILED, INTERRUPTED = 0, 1, 2, 130
 # When set, an unexpected error shows its traceback.
@@ -72,7 +73,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     speak_utf8()
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        code = get_command(app).main(arguments, "attent", standalone_mode=False)
+        # parts of one's own are named by the user, or come with a run that is trusted
+        with current_folder_searched():
+            code = get_command(app).main(arguments, "attent", standalone_mode=False)
         # standard output may be closed
         if sys.stdout is not None:
             sys.stdout.flush()
