@@ -23,6 +23,7 @@ MODULES = {
     "attent.database.exact": "attent.database.matching",
     "attent.database.strings": "attent.database.matching",
     "attent.evaluation.symmetrising": "attent.evaluation.symmetrization",
+    "attent.experiments.compare_scores": "attent.experiments.compare_parts",
     "attent.models.encoder_decoder": "attent.models.model",
     "attent.models.encoder_settings": "attent.models.settings",
     "attent.models.rnn_settings": "attent.models.settings",

@@ -2,7 +2,7 @@ import pytest
 
 from attent.decoding.score import PairScore
 from attent.errors import ArgumentError, UnknownNameError
-from attent.evaluation.metrics import bleu, chrf, loss
+from attent.evaluation.metrics import bleu, chrf, loss, paired_bootstrap
 
 REFERENCES = ["the cat sat on the mat .", "a b c d"]
 
@@ -45,3 +45,17 @@ def test_loss_is_a_mean_over_tokens() -> None:
     assert loss([PairScore(-6.0, 2), PairScore(-1.0, 5)]) == 1.0
     with pytest.raises(ArgumentError, match="at least one"):
         loss([])
+
+
+def test_a_paired_bootstrap_tells_a_difference_from_chance() -> None:
+    references = [f"the {noun} {verb} on the {place} ." for noun in ("cat", "dog") for verb in ("sat", "lay") for place in ("mat", "sofa")]
+    worse = [line.replace("on the", "in a") for line in references]
+    scores, signatures = paired_bootstrap({"first": references, "worse": worse, "same": list(references)}, references)
+    assert scores["BLEU"]["first"].p_value is None
+    assert scores["BLEU"]["worse"].score == pytest.approx(bleu(worse, references).score)
+    assert scores["chrF2"]["worse"].score == pytest.approx(chrf(worse, references).score)
+    p_values = {name: score.p_value for name, score in scores["BLEU"].items()}
+    assert p_values == {"first": None, "worse": pytest.approx(0.001, abs=1e-5), "same": 1.0}
+    assert "tok:13a" in signatures["BLEU"]
+    with pytest.raises(ArgumentError, match="got 1 and 8"):
+        paired_bootstrap({"first": references, "short": ["a"]}, references)

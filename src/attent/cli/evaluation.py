@@ -17,7 +17,7 @@ from attent.data.labelled.corpus import describe_dropped, drop_long, image_corpu
 from attent.data.labelled.examples import LabelledExamples
 from attent.data.labelled.inputs import PictureInputs
 from attent.data.labelled.settings import ImagesSettings, LabelledSettings
-from attent.data.readers import OVER_LONG, STANDARD_INPUT, read_labelled, read_lines
+from attent.data.readers import OVER_LONG, STANDARD_INPUT, read_labelled, read_lines, read_with_references
 from attent.data.report import ReadReport
 from attent.data.settings import LinesSettings
 from attent.data.tokenizer import Tokenizer
@@ -92,11 +92,7 @@ def evaluate_translations(
     Raises:
         ArgumentError: the files have not equally many lines, or none.
     """
-    sources, references = list(read_lines(source)), list(read_lines(target))
-    if not sources or len(sources) != len(references):
-        raise ArgumentError(
-            f"each line needs one reference, got {len(sources)} lines and {len(references)} references ({source}, {target})"
-        )
+    sources, references = read_with_references(source, target)
     say(f"translating {len(sources):,} lines of {source}")
     translations = translator.translate(sources, settings)
     bleu_score = bleu(translations, references, tokenize, lowercase=lowercase)

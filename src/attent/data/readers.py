@@ -69,6 +69,21 @@ def read_lines(path: str | Path) -> Iterator[str]:
         yield from decode_lines(stream, display_name(path))
 
 
+def read_with_references(source: str | Path, target: str | Path) -> tuple[list[str], list[str]]:
+    """Return the lines of a file, and their references in another.
+
+    Raises:
+        ArgumentError: they are not equally many, or none.
+        DataError: a file cannot be read.
+    """
+    sources, references = list(read_lines(source)), list(read_lines(target))
+    if not sources or len(sources) != len(references):
+        raise ArgumentError(
+            f"each line needs one reference, got {len(sources)} lines and {len(references)} references ({source}, {target})"
+        )
+    return sources, references
+
+
 def decode_lines(stream: IO[bytes], name: str) -> Iterator[str]:
     """Read the lines of an open stream of UTF-8 as `read_lines` does.
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
 
 from attent.decoding.score import PairScore
 from attent.errors import ArgumentError, check_known
 
 # The tokenizers of sacreBLEU that download nothing.
 TOKENIZERS = ("13a", "char", "intl", "none", "zh")
+PAIRED_RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,20 @@ class MetricScore:
 
     score: float
     signature: str
+
+
+class PairedScore(NamedTuple):
+    """A system's score in a paired bootstrap.
+
+    Args:
+        score: 0 to 100.
+        half_interval: half the width of its 95 % interval.
+        p_value: of its difference from the first system's score; None for the first.
+    """
+
+    score: float
+    half_interval: float
+    p_value: float | None
 
 
 def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False) -> MetricScore:
@@ -43,14 +60,50 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
         UnknownNameError: there is no such tokenizer.
         ArgumentError: the numbers of translations and references differ, or are 0.
     """
-    check_known("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
-    # force: sacreBLEU would warn about text that looks tokenized, which is intended with tokenize="none"
-    return _score(BLEU(tokenize=tokenize, lowercase=lowercase, force=True), translations, references)
+    return _score(_bleu(tokenize, lowercase=lowercase), translations, references)
 
 
 def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> MetricScore:
     """Return chrF2 of a corpus with one reference each. Source: Popović (2015), https://aclanthology.org/W15-3049."""
     return _score(CHRF(lowercase=lowercase), translations, references)
+
+
+def paired_bootstrap(
+    systems: Mapping[str, Sequence[str]], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False
+) -> tuple[dict[str, dict[str, PairedScore]], dict[str, str]]:
+    """Compare the BLEU and chrF2 of systems with those of the first, by sacreBLEU's paired bootstrap test.
+
+    Source: Koehn (2004), https://aclanthology.org/W04-3250.
+
+    Args:
+        systems: the translations of the same sources by each system, by its name; at least two.
+        references: as many.
+        tokenize: sacreBLEU's tokenizer for BLEU.
+        lowercase: True to compare in lower case.
+
+    Returns:
+        By metric and system the scores, and by metric sacreBLEU's signature.
+
+    Raises:
+        UnknownNameError: there is no such tokenizer.
+        ArgumentError: the numbers of translations and references differ, or are 0.
+    """
+    metrics = {"BLEU": _bleu(tokenize, lowercase=lowercase), "chrF2": CHRF(lowercase=lowercase)}
+    for translations in systems.values():
+        _check_counts("a score", translations, references)
+    named: list[tuple[str, Sequence[str]]] = [(name, list(translations)) for name, translations in systems.items()]
+    test = PairedTest(named, metrics, [list(references)], test_type="bs", n_samples=PAIRED_RESAMPLES)
+    signatures, columns = test()
+    results: Any = columns
+    scores: dict[str, dict[str, PairedScore]] = {}
+    for metric in metrics:
+        first = results[metric][0]
+        scores[metric] = {
+            # equal systems would have the smallest p there is: sacreBLEU counts differences larger than theirs, none of which are
+            name: PairedScore(float(r.score), float(r.ci), 1.0 if r is not first and r.score == first.score else r.p_value)
+            for name, r in zip(systems, results[metric], strict=True)
+        }
+    return scores, {metric: str(signatures[metric]) for metric in metrics}
 
 
 def exact_match(translations: Sequence[str], references: Sequence[str]) -> float:
@@ -72,6 +125,12 @@ def loss(scores: Sequence[PairScore]) -> float:
     if not scores:
         raise ArgumentError("a loss needs at least one score")
     return -sum(score.log_probability for score in scores) / sum(score.tokens for score in scores)
+
+
+def _bleu(tokenize: str, *, lowercase: bool) -> BLEU:
+    check_known("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
+    # force: sacreBLEU would warn about text that looks tokenized, which is intended with tokenize="none"
+    return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
 
 
 def _score(metric: BLEU | CHRF, translations: Sequence[str], references: Sequence[str]) -> MetricScore:

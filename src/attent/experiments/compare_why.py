@@ -19,7 +19,7 @@ from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.experiments import trainings
 from attent.experiments.compare_length import JUDGING_DATES
-from attent.experiments.compare_scores import judge_dates
+from attent.experiments.compare_parts import judge_dates
 from attent.experiments.figures import Figure, Point, Series
 from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, ModelComparison, Report, ResultTable, three_digits

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics import bleu
 
 RESAMPLES, LEVEL = 1000, 0.95
 ORDERS = 4
@@ -80,18 +81,20 @@ def _match_statistics(translations: Sequence[str], references: Sequence[str]) ->
     return np.array([[translation == reference, True] for translation, reference in pairs], dtype=float)
 
 
-def _bleu_statistics(translations: Sequence[str], references: Sequence[str]) -> Statistics:
+def _bleu_statistics(translations: Sequence[str], references: Sequence[str], *, tokenize: str) -> Statistics:
     """Return matches and totals of the n-grams of each sentence, by order, and the two lengths."""
-    metric = BLEU(tokenize="none", force=True)
+    metric = bleu.BLEU(tokenize=tokenize, force=True)
     scores = [metric.corpus_score([translation], [[reference]]) for translation, reference in zip(translations, references, strict=True)]
     return np.array([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores], dtype=float)
 
 
 def _bleu(sums: np.ndarray) -> float:
     totals = [round(number) for number in sums]
-    return BLEU.compute_bleu(totals[:ORDERS], totals[ORDERS : 2 * ORDERS], totals[-2], totals[-1], smooth_method="exp").score
+    return bleu.BLEU.compute_bleu(totals[:ORDERS], totals[ORDERS : 2 * ORDERS], totals[-2], totals[-1], smooth_method="exp").score
 
 
 EXACT_MATCH = Measure("exact match", _match_statistics, lambda sums: 100 * float(sums[0] / sums[1]))
 # for text that is split into words already
-BLEU_OF_WORDS = Measure("BLEU", _bleu_statistics, _bleu)
+BLEU_OF_WORDS = Measure("BLEU", partial(_bleu_statistics, tokenize="none"), _bleu)
+# for text as it was written
+BLEU = Measure("BLEU", partial(_bleu_statistics, tokenize="13a"), _bleu)

@@ -10,12 +10,15 @@ import numpy as np
 
 from attent.data import tokenizers
 from attent.data.batches import Bitext
+from attent.data.corpus import pair_corpus
 from attent.data.readers import read_pairs, read_parallel
 from attent.data.report import ReadReport
+from attent.data.settings import TextSettings
 from attent.data.text import Pair
 from attent.data.tokenizer import SPECIALS, Tokenizer
 from attent.errors import ArgumentError, DataError
 from attent.runs.durable import write_text
+from attent.tasks.translation import MAX_TRANSLATED
 
 # The parts of Multi30k, English to German, lower-cased and split into words, in the folder that `attent data multi30k` fills.
 MULTI30K = {
@@ -32,6 +35,17 @@ ZIPF = 1.0
 MAX_JOINED = 5
 # Passes over the training captions, each of which joins them anew.
 PASSES = 3
+
+
+def validation_pairs(settings: TextSettings) -> list[Pair]:
+    """Return the pairs that a training on these files validates on, at most 1,000, spread over all of them.
+
+    Raises:
+        DataError: a file cannot be read, or holds no pair.
+    """
+    pairs = pair_corpus(settings).validation
+    count = min(len(pairs), MAX_TRANSLATED)
+    return [pairs[number * len(pairs) // count] for number in range(count)]
 
 
 def load_pairs(path: Path | None, pieces: int) -> tuple[Sequence[Pair], Tokenizer, str]:

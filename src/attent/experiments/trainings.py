@@ -11,12 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from attent.data.dates import DatesSettings, dates
 from attent.data.settings import FILES
 from attent.data.text import TranslationCorpus
 from attent.decoding.translator import Translator, load
 from attent.devices import limit_threads
-from attent.errors import ArgumentError, RunError, check_known
+from attent.errors import ArgumentError, RunError, check_known, first_fault
 from attent.runs.config import CONFIG, read_config
 from attent.runs.durable import said_clearly, write_text
 from attent.runs.folder import LOG, MODEL
@@ -71,6 +73,8 @@ class Options:
         seeds: the number of trainings of each model, with the seeds 1, 2 and so on.
         models: by name; all of the experiment's unless given.
         scores: by name; all unless given.
+        normalizers: by name; all unless given.
+        text: files of one's own pairs, by their key in [text]; dates unless given.
     """
 
     out: Path
@@ -80,6 +84,8 @@ class Options:
     seeds: int | None = None
     models: Sequence[str] | None = None
     scores: Sequence[str] | None = None
+    normalizers: Sequence[str] | None = None
+    text: Mapping[str, str] | None = None
 
     def seed_range(self, default: int) -> range:
         """Return the seeds, as many as the default unless a number is given."""
@@ -166,39 +172,60 @@ def settings_on_dates(model: Mapping[str, Any], **training: Any) -> RunSettings:
 
 def settings_on_captions(files: Mapping[str, str], model: Mapping[str, Any], **training: Any) -> RunSettings:
     """Return the settings of a training on joined captions, given updates, minutes and seed."""
-    text = {**files, "vocabulary": PIECES, "maximum_length": MAX_LENGTH}
+    return settings_on_text({**files, "vocabulary": PIECES, "maximum_length": MAX_LENGTH}, model, **training)
+
+
+def settings_on_text(text: Mapping[str, Any], model: Mapping[str, Any], **training: Any) -> RunSettings:
+    """Return the settings of a training on pairs, given the table [text], updates, minutes and seed.
+
+    Raises:
+        ArgumentError: the files do not go together.
+    """
     rate = 2e-3 if model["kind"] == "rnn" else 3e-3
-    return _settings({"text": text}, model, batch_tokens=BATCH_TOKENS, learning_rate=rate, label_smoothing=0.1, warmup=200, **training)
+    return _settings(
+        {"text": dict(text)}, model, batch_tokens=BATCH_TOKENS, learning_rate=rate, label_smoothing=0.1, warmup=200, **training
+    )
 
 
 def _settings(corpus: Mapping[str, Any], model: Mapping[str, Any], **training: Any) -> RunSettings:
     usual = {"schedule": "cosine", "warmup": 100, "clip": 1.0, "label_smoothing": 0.0, "save_every": 200}
     # tables report threads, and the models translate on the CPU too
     usual["device"] = "cpu"
-    return RunSettings.model_validate({**corpus, "model": dict(model), "training": {**usual, **training}})
+    try:
+        return RunSettings.model_validate({**corpus, "model": dict(model), "training": {**usual, **training}})
+    except ValidationError as error:
+        raise ArgumentError(first_fault(error)) from error
 
 
-def claim(folder: Path, experiment: str) -> None:
+def claim(folder: Path, experiment: str, files: Mapping[str, str] | None = None) -> None:
     """Make a folder this experiment's, or continue in one that is.
 
+    Args:
+        folder: of the comparison.
+        experiment: its name.
+        files: that it is trained on, by their key.
+
     Raises:
-        ArgumentError: it holds something else.
+        ArgumentError: it holds something else, or a comparison on other files.
         RunError: it cannot be written.
     """
-    mark = folder / MARK
+    mark, digests = folder / MARK, {name: digest(Path(file)) for name, file in (files or {}).items()}
     if mark.is_file():
         try:
-            owner = json.loads(mark.read_text(encoding="utf-8"))["comparison"]
-        except (ValueError, KeyError, TypeError) as error:
+            content = json.loads(mark.read_text(encoding="utf-8"))
+            owner, owner_digests = content["comparison"], content.get("files", {})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{mark} is damaged") from error
         if owner != experiment:
             raise ArgumentError(f"{folder} holds the comparison {owner!r}, not {experiment!r}: name another folder with --out")
+        if owner_digests != digests:
+            raise ArgumentError(f"{folder} holds a comparison on other data: name another folder with --out")
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError(f"{folder} holds something else than a comparison: name another folder with --out")
     with said_clearly(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_text(mark, json.dumps({"comparison": experiment}) + "\n")
+    write_text(mark, json.dumps({"comparison": experiment} | ({"files": digests} if digests else {})) + "\n")
 
 
 def train(plans: Sequence[TrainingPlan], folder: Path, *, judging: float = 0.0, say: Say = print, progress: Progress | None = None) -> None:
@@ -226,7 +253,8 @@ def train(plans: Sequence[TrainingPlan], folder: Path, *, judging: float = 0.0, 
         # the next training chooses among all threads, not among those that this one chose
         with limit_threads():
             if path.exists():
-                resume(path, {"device": plan.settings.training.device}, progress=progress)
+                # parts of its model are those of the plan, which the user named
+                resume(path, {"device": plan.settings.training.device}, trust_code=_has_model_of(plan, path), progress=progress)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 follow(plan.settings, path, progress=progress)
@@ -241,7 +269,7 @@ def outcome(plan: TrainingPlan, folder: Path) -> Outcome:
     return Outcome(
         updates=result["updates"],
         seconds=result["seconds"],
-        parameters=sum(parameter.numel() for parameter in load(path).model.parameters()),
+        parameters=sum(parameter.numel() for parameter in _load(plan, folder).model.parameters()),
         tokens_per_second=statistics.median(speeds) if speeds else float("nan"),
         loss=result["validation"].get("loss", float("nan")),
         precision=result["precision"],
@@ -291,13 +319,23 @@ def translate(plan: TrainingPlan, folder: Path, name: str, texts: Sequence[str],
         if saved.get("weights") == weights and saved.get("sources") == list(texts):
             return Translations(saved["translations"], saved["seconds"])
     say(f"translating {len(texts):,} texts of {name} by {plan.name}")
-    translator: Translator = load(folder / plan.name)
+    translator = _load(plan, folder)
     begin = time.perf_counter()
     translations = translator.translate(texts)
     seconds = time.perf_counter() - begin
     values = {"weights": weights, "seconds": seconds, "sources": list(texts), "translations": translations}
     write_text(path, json.dumps(values, ensure_ascii=False) + "\n")
     return Translations(translations, seconds)
+
+
+def _load(plan: TrainingPlan, folder: Path) -> Translator:
+    path = folder / plan.name
+    return load(path, trust_code=_has_model_of(plan, path))
+
+
+def _has_model_of(plan: TrainingPlan, path: Path) -> bool:
+    """Return whether a run's model is the plan's: the modules that it names are then those that the user named."""
+    return read_config(path).model == plan.settings.model
 
 
 def _is_finished(plan: TrainingPlan, folder: Path) -> bool:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from attent.experiments import compare_scores
+from attent.experiments import compare_parts
 from attent.experiments.report import ModelComparison, Report
 from attent.experiments.trainings import Options
 
@@ -25,9 +26,42 @@ def test_bad_input_is_one_line(attent, tmp_path: Path) -> None:
         assert len(done.err) == 1
         assert done.err[0].startswith(line)
         assert not done.out
+    for arguments, line in (
+        (("normalizers", "--normalizers", "soft"), "attent: unknown normalizer 'soft'; did you mean 'softmax'?"),
+        (("scores", "--scores", "no_such_module:Part"), "attent: score 'no_such_module:Part' cannot be imported"),
+        (("scores", "--data", tmp_path), "attent: --data is the folder of --train"),
+        (("scores", "--train", "-"), "attent: standard input can be read once"),
+        (("scores", "--train", tmp_path / "no.tsv"), f"attent: {tmp_path}/no.tsv cannot be read"),
+        (("scores", "--train-source", tmp_path / "file"), "attent: text: train takes one file of pairs (train), or two"),
+    ):
+        done = attent("compare", *arguments, "--out", tmp_path / "new")
+        assert (done.code, len(done.err)) == (2, 1)
+        assert done.err[0].startswith(line)
+        assert not (tmp_path / "new").exists()
     done = attent("compare", "length", "--out", tmp_path / "new", "--data", tmp_path)
     assert (done.code, len(done.err)) == (2, 1)
     assert "is no folder of Multi30k" in done.err[0]
+
+
+def test_runs_that_are_trained_are_compared(attent, run_folder: Path, filling_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "source.txt").write_text("en | 3/3/26\nen | 1/1/2001\n", encoding="utf-8")
+    (tmp_path / "target.txt").write_text("2026-03-03\n2001-01-01\n", encoding="utf-8")
+    copy, out = Path(shutil.copytree(run_folder, tmp_path / "copy")), tmp_path / "out"
+    files = ("--source", tmp_path / "source.txt", "--target", tmp_path / "target.txt", "--out", out)
+    done = attent("compare", "runs", run_folder, copy, *files, "--beam", 2)
+    assert done.code == 0
+    assert done.out[0] == "## Runs"
+    assert [line.split(" | ")[0] for line in done.out if line.startswith(f"| {tmp_path.root}")] == [f"| {run_folder}", f"| {copy}"]
+    assert {"runs.md", "runs.json"} <= {path.name for path in out.iterdir()}
+    for arguments, line in (
+        ((run_folder, filling_folder, *files), f"attent: {filling_folder} fills blanks: attent fill"),
+        ((run_folder, copy, *files[:2]), "attent: Missing option '--target'"),
+        ((run_folder, *files), "attent: a comparison needs two or more different runs"),
+        ((run_folder, copy, *files, "--beam", 0), "attent: --beam must be at least 1, got 0"),
+    ):
+        refused = attent("compare", "runs", *arguments)
+        assert (refused.code, len(refused.err)) == (2, 1)
+        assert refused.err[0].startswith(line)
 
 
 def test_the_table_is_printed_and_kept_and_copied(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +71,7 @@ def test_the_table_is_printed_and_kept_and_copied(attent, tmp_path: Path, monkey
         asked.append(options)
         return ModelComparison("scores", Report("Scores", MACHINE, []), [])
 
-    monkeypatch.setattr(compare_scores, "compare", compare)
+    monkeypatch.setattr(compare_parts, "compare", compare)
     out, copy = tmp_path / "out", tmp_path / "copy"
     done = attent("compare", "scores", "--scores", "dot, local-m", "--minutes", "0.5", "--out", out, "--copy", copy)
     assert done.code == 0

@@ -1,13 +1,15 @@
-"""attent compare: models beside each other, trained on the same data with the same budget and seeds."""
+"""attent compare: models beside each other, trained on the same data with the same budget and seeds, or trained already."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attent.cli.options import AUTO, Device, TrustCode, device_of, search_settings
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -22,12 +24,22 @@ Minutes = Annotated[float | None, typer.Option(min=0.0, help="The most that each
 Updates = Annotated[int | None, typer.Option(min=1, help="How many each training has; the comparison's own unless given.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="How often each model is trained, with the seeds 1, 2 and so on.")]
 Models = Annotated[str | None, typer.Option(metavar="NAME,NAME…", help="Only these models.")]
+# Pairs of one's own, as `attent train` names them.
+Train = Annotated[str | None, typer.Option(help="Instead of dates, pairs of your own: a .tsv or .jsonl, also .gz.")]
+TrainSource = Annotated[str | None, typer.Option(help="Instead of --train: sources, one a line.")]
+TrainTarget = Annotated[str | None, typer.Option(help="Their targets, line for line.")]
+Valid = Annotated[str | None, typer.Option(help="Pairs to judge on; split off unless given.")]
+ValidSource = Annotated[str | None, typer.Option(help="Instead of --valid: sources, one a line.")]
+ValidTarget = Annotated[str | None, typer.Option(help="Their targets, line for line.")]
+Data = Annotated[Path | None, typer.Option(help="The folder in which these files lie.")]
 Copy = Annotated[Path | None, typer.Option("--copy", help="Put table, figures and JSON into another folder too.")]
 
 
 @compare.callback()
 def comparisons() -> None:
     """Train models on the same data with the same budget and seeds, judge them on the same sentences, and draw it.
+
+    `runs` compares what is trained already.
 
     Every training is a run folder within the comparison's. Called again, a comparison goes on where it was interrupted, and what is
     trained is not trained again. The table goes to standard output; it stands in the folder too, with pictures and with JSON that
@@ -62,16 +74,81 @@ def scores(
     updates: Updates = None,
     seeds: Seeds = None,
     models: Models = None,
-    scores: Annotated[str | None, typer.Option(metavar="NAME,NAME…", help="Only these scores; local-m and local-p count as such.")] = None,
+    scores: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME…", help="Only these scores; local-m and local-p count as such, and module:Class is one's own."),
+    ] = None,
+    train: Train = None,
+    train_source: TrainSource = None,
+    train_target: TrainTarget = None,
+    valid: Valid = None,
+    valid_source: ValidSource = None,
+    valid_target: ValidTarget = None,
+    data: Data = None,
     copy: Copy = None,
 ) -> None:
     """Every score, in an RNN with Luong's attention and in a Transformer, on dates; for the RNN local-m and local-p too.
 
-    Models: rnn, transformer. At most 3 minutes a training, 1 seed.
+    With --train on pairs of your own, judged on their validation. Models: rnn, transformer. At most 3 minutes a training, 1 seed.
     """
-    from attent.experiments.compare_scores import compare
+    from attent.experiments.compare_parts import compare
 
-    _run(compare, "scores", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, models=_names(models), scores=_names(scores))
+    text = _files(data, (train, train_source, train_target, valid, valid_source, valid_target))
+    options = {"models": _names(models), "scores": _names(scores), "text": text}
+    _run(compare, "scores", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, **options)
+
+
+@compare.command()
+def normalizers(
+    out: Out = None,
+    minutes: Minutes = None,
+    updates: Updates = None,
+    seeds: Seeds = None,
+    models: Models = None,
+    normalizers: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME…", help="Only these normalizers; module:Class is one's own.")
+    ] = None,
+    train: Train = None,
+    train_source: TrainSource = None,
+    train_target: TrainTarget = None,
+    valid: Valid = None,
+    valid_source: ValidSource = None,
+    valid_target: ValidTarget = None,
+    data: Data = None,
+    copy: Copy = None,
+) -> None:
+    """Every normalizer, such as softmax, sparsemax, entmax15 and sigmoid, in an RNN with Luong's attention and in a Transformer, on dates.
+
+    With --train on pairs of your own, judged on their validation. Models: rnn, transformer. At most 3 minutes a training, 1 seed.
+    """
+    from attent.experiments.compare_parts import compare
+
+    text = _files(data, (train, train_source, train_target, valid, valid_source, valid_target))
+    options = {"models": _names(models), "normalizers": _names(normalizers), "text": text}
+    _run(partial(compare, slot="normalizers"), "normalizers", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, **options)
+
+
+@compare.command()
+def runs(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run folders of translators.")],
+    source: Annotated[Path, typer.Option(help="Lines to translate, also .gz.")],
+    target: Annotated[Path, typer.Option(help="Their references.")],
+    tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
+    beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
+    out: Out = None,
+    copy: Copy = None,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
+) -> None:
+    """BLEU and chrF2 of translators that are trained already, on the same lines, with a paired bootstrap against the first."""
+    settings = search_settings(beam=beam, length_penalty=length_penalty)
+    from attent.experiments.compare_runs import compare
+
+    folder = Path(f"{RUNS}runs") if out is None else out
+    options: dict[str, Any] = {"settings": settings, "tokenize": tokenize, "lowercase": lowercase, "device": device_of(device)}
+    _write(compare(runs, source, target, folder, **options, trust_code=trust_code, say=say), folder, copy)
 
 
 @compare.command()
@@ -91,12 +168,29 @@ def _run(experiment: Callable[..., ModelComparison], name: str, copy: Path | Non
     if options["minutes"] == 0:
         raise ArgumentError("--minutes must be > 0, got 0")
     folder = Path(f"{RUNS}{name}") if out is None else out
-    comparison = experiment(Options(folder, **options), say=say)
+    _write(experiment(Options(folder, **options), say=say), folder, copy)
+
+
+def _write(comparison: ModelComparison, folder: Path, copy: Path | None) -> None:
     files = comparison.write(folder) + ([] if copy is None else comparison.write(copy))
     print("\n".join(comparison.report.lines()).lstrip())
     say(f"written: {', '.join(map(str, files))}")
     if not any(path.suffix == ".png" for path in files):
         say("no pictures: they need matplotlib, pip install 'attent[plot]'")
+
+
+def _files(folder: Path | None, files: Sequence[str | None]) -> dict[str, str] | None:
+    """Return the files of pairs by their key in [text], in a folder if one is given; None if there are none."""
+    from attent.cli.settings import resolve_files
+    from attent.data.readers import STANDARD_INPUT
+    from attent.data.settings import FILES
+
+    named = {key: file for key, file in zip(FILES, files, strict=True) if file is not None}
+    if folder is not None and not named:
+        raise ArgumentError("--data is the folder of --train, or of --train-source and --train-target")
+    if STANDARD_INPUT in named.values():
+        raise ArgumentError("standard input can be read once, and a comparison reads the pairs for each training: put them into a file")
+    return (named if folder is None else resolve_files(named, folder)) or None
 
 
 def _names(text: str | None) -> list[str] | None:
