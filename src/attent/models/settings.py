@@ -44,6 +44,9 @@ RNN_PRESETS: dict[str, dict[str, Any]] = {
 class PresetSettings(BaseModel):
     """Settings that may start from a preset: `preset="small"` sets what other keywords do not.
 
+    Args:
+        kind: of the model; every kind has settings of its own.
+
     Attributes:
         presets: settings by the name of the preset.
         implied: settings that count as set, so that `model_dump(exclude_unset=True)` has them.

@@ -1,0 +1,127 @@
+"""The reference of the site has an entry for every command, option, setting and public name, and says something of each."""
+
+from __future__ import annotations
+
+import html
+import re
+import runpy
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules, walk_packages
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from typer.main import get_command
+
+import attent
+from attent.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+HEADING = re.compile(r"^#+ .*\{ #(.+) \}$", re.MULTILINE)
+# Modules of integrations that only others of them call.
+INTERNAL = {"offset_bias", "score_mod_trace"}
+
+
+@pytest.fixture(scope="module")
+def hook() -> dict[str, Any]:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    return runpy.run_path(str(ROOT / "scripts" / "site_reference.py"))
+
+
+def sections(parts: Iterator[str]) -> dict[str, str]:
+    """The text of a page below each of its headings, by the heading's anchor."""
+    _, *found = HEADING.split("\n\n".join(parts))
+    return dict(zip(found[::2], map(html.unescape, found[1::2]), strict=True))
+
+
+def options(command: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every option of a command and of those below it, and the anchor of the command."""
+    anchor = path.replace(" ", "-")
+    yield anchor, ""
+    for parameter in command.params:
+        if not getattr(parameter, "hidden", False):
+            is_option = parameter.param_type_name == "option"
+            names = (*parameter.opts, *parameter.secondary_opts) if is_option else ()
+            yield from ((anchor, name) for name in names)
+    for name in getattr(command, "commands", ()):
+        yield from options(command.commands[name], f"{path} {name}")
+
+
+def unlisted(page: dict[str, str]) -> list[tuple[str, str]]:
+    """Which commands and options a page of commands lacks."""
+    wanted = options(get_command(app), "attent")
+    return [
+        (anchor, name) for anchor, name in wanted if not re.search(rf"{re.escape(name)}(?![\w-])", page.get(anchor, "\0" if name else ""))
+    ]
+
+
+def test_every_command_and_option_is_there(hook: dict[str, Any]) -> None:
+    page = sections(hook["commands"]())
+    assert not unlisted(page)
+    assert "attent-bench-attention" in page
+    page["attent-translate"] = page["attent-translate"].replace("--beam", "--bean")
+    assert unlisted(page) == [("attent-translate", "--beam")]
+
+
+def settings_classes() -> set[type[BaseModel]]:
+    names = [module.name for module in walk_packages(attent.__path__, "attent.") if module.name.endswith(".settings")]
+    values = [value for name in names for value in vars(import_module(name)).values()]
+    models = {value for value in values if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ in names}
+    return {model for model in models if not any(issubclass(other, model) for other in models - {model})}
+
+
+@pytest.mark.parametrize("model", sorted(settings_classes(), key=lambda model: model.__name__))
+def test_every_setting_is_there(hook: dict[str, Any], model: type[BaseModel]) -> None:
+    section = sections(hook["settings"]())[model.__name__]
+    rows = dict(re.findall(r"<tr><td><code>(\w+)</code></td><td>.+?</td><td>.+?</td><td>(.*?)</td></tr>", section))
+    assert not [name for name in model.model_fields if len(rows.get(name, "")) < 3]
+
+
+def test_a_setting_is_shown_with_its_bounds_and_default(hook: dict[str, Any]) -> None:
+    section = sections(hook["settings"]())["TrainingSettings"]
+    assert "<td><code>clip</code></td><td>number > 0</td><td><code>1.0</code></td>" in section
+    assert "<td><code>updates</code></td><td>whole number ≥ 1</td><td>unset</td>" in section
+    assert '<td><code>"adamw"</code> or <code>"adam"</code></td>' in section
+
+
+def test_a_setting_without_a_description_is_an_error(hook: dict[str, Any]) -> None:
+    class Bare(BaseModel):
+        """Settings of nothing."""
+
+        width: int = 3
+
+    with pytest.raises(ValueError, match=r"Bare\.width has neither"):
+        list(hook["settings_parts"]("bare", Bare))
+
+
+def test_every_public_name_is_there_and_says_what_it_is(hook: dict[str, Any]) -> None:
+    integrations = import_module("attent.integrations").__path__
+    modules = ["attent.attention", "attent.views", "attent.testing", "attent.errors"]
+    modules += [f"attent.integrations.{module.name}" for module in iter_modules(integrations) if module.name not in INTERNAL]
+    wanted = {f"attent.{name}" for name in attent.__all__}
+    for name in modules:
+        module = import_module(name)
+        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == name and callable(value)]
+        wanted |= {f"{name}.{key}" for key in getattr(module, "__all__", [key for key in own if not key.startswith("_")])}
+    page = sections(hook["interface"]())
+    assert not [name for name in wanted if len(page.get(name, "").strip()) < 5]
+    assert {"attent.testing.check_part", "attent.decoding.translator.Translator.translate"} <= set(page)
+
+
+def test_a_signature_is_written_as_in_the_source(hook: dict[str, Any]) -> None:
+    def score(query: attent.AttentionMap, *, width: int | None = None) -> str:
+        raise NotImplementedError
+
+    assert (
+        hook["signature"]("score", score)
+        == "<pre><code>score(query: attent.AttentionMap, *, width: int | None = None) -&gt; str</code></pre>"
+    )
+
+
+def test_sections_of_a_docstring_become_tables(hook: dict[str, Any]) -> None:
+    text = "Return `a` < b.\n\nArgs:\n    top_k, top_p: as\n        above.\n\nReturns:\n    A number."
+    assert hook["docstring_sections"](text) == {"": "Return `a` < b.", "Args": "top_k, top_p: as\n    above.", "Returns": "A number."}
+    assert hook["entries"]("top_k, top_p: as\n    above.") == {"top_k": "as above.", "top_p": "as above."}
+    assert "<p>Return <code>a</code> &lt; b.</p>" in hook["documented"](text)
