@@ -37,12 +37,14 @@ RETURNED = (
     "attent.views.attention_trace:AttentionTrace",
 )
 NO_VALUE = "(none)"
+# The search lists pages that explain something first.
+META = "---\nsearch:\n  boost: 0.5\n---\n"
 
 
 def on_files(files: Any, *, config: Any) -> Any:
     """Add the pages to those of the site."""
     for name, page in {"commands": commands, "settings": settings, "python": interface}.items():
-        files.append(File.generated(config, f"reference/{name}.md", content="\n\n".join(page())))
+        files.append(File.generated(config, f"reference/{name}.md", content=META + "\n\n".join(page())))
     return files
 
 

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,6 +89,52 @@ def test_what_is_fetched_is_found() -> None:
     page = '<link rel="stylesheet" href="//a.b/c.css"><script src="https://a.b/c.js"></script><a href="https://a.b">d</a><img src="e.png">'
     assert [address for address in fetched(page) if ELSEWHERE.match(address)] == ["//a.b/c.css", "https://a.b/c.js"]
     assert IN_STYLES.findall("@font-face { src: url('https://a.b/c.woff2') }") == ["https://a.b/c.woff2"]
+
+
+def test_pictures_bring_their_background() -> None:
+    """Dark lines on nothing could not be read on a dark page."""
+    pictures = sorted((ROOT / "docs").rglob("*.png"))
+    assert pictures
+    assert not [path for path in pictures if any(Image.open(path).convert("RGBA").getchannel("A").histogram()[:255])]
+
+
+def search(opened: Any, words: str) -> list[str]:
+    """The addresses that a page's own search finds."""
+    opened.click(".md-search__form input")
+    opened.keyboard.type(words)
+    opened.wait_for_selector(".md-search-result__item a", timeout=60_000)
+    return [link.get_attribute("href") for link in opened.query_selector_all(".md-search-result__item a")]
+
+
+@pytest.mark.slow
+def test_the_search_works_from_disk(site: Path, window: Any) -> None:
+    opened = window.open(site / "learn" / "heads.html")
+    found = search(opened, "Bahdanau")
+    assert any(address.endswith("learn/recurrent.html") or "learn/recurrent.html#" in address for address in found)
+    opened.goto(found[0])
+    assert "Bahdanau" in opened.inner_text("article")
+    window.check()
+
+
+@pytest.mark.slow
+def test_the_search_finds_options_and_settings(site: Path, window: Any) -> None:
+    opened = window.open(site / "index.html")
+    assert "reference/settings.html#TrainingSettings" in "".join(search(opened, "plateau_factor"))
+    window.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pages_fit_a_phone(site: Path, window: Any, dark: bool) -> None:
+    opened = window.open(site / "index.html", size=(390, 844), dark=dark)
+    assert opened.evaluate("document.body.dataset.mdColorScheme") == ("slate" if dark else "default")
+    window.picture(opened, f"site-narrow-{'dark' if dark else 'light'}")
+    # 404.html is for a server, at its root
+    for page in sorted(site.rglob("*.html")):
+        if page.name != "404.html":
+            opened.goto(page.as_uri())
+            assert opened.evaluate("document.documentElement.scrollWidth") <= 390, page
+    window.check()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,22 @@
+// A page opened from disk may start no worker. There the worker of the search runs in a hidden frame, under the same interface.
+if (location.protocol === "file:") {
+  window.Worker = class extends EventTarget {
+    constructor(url) {
+      super();
+      const frame = document.createElement("iframe");
+      frame.hidden = true;
+      frame.srcdoc = `<script>postMessage = (data) => answer(data)</script><script src="${url}"></script>`;
+      this.ready = new Promise((resolve) => {
+        frame.addEventListener("load", () => {
+          frame.contentWindow.answer = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+          resolve(frame.contentWindow);
+        });
+      });
+      document.body.append(frame);
+    }
+
+    postMessage(data) {
+      this.ready.then((worker) => worker.dispatchEvent(new worker.MessageEvent("message", { data })));
+    }
+  };
+}
