@@ -12,6 +12,7 @@ AttentError
 ├── ImplementationError                  an implementation chosen by name that cannot compute this call
 ├── StaleMapError                        an attention map whose queries, keys or parameters were changed in place
 ├── DataError (also ValueError)          text, a corpus or a tokenizer that cannot be read
+├── VersionError (also ImportError)      a library that is too old
 └── RunError                             a run folder that is missing, damaged, written by a newer version or in use by another process
 """
 
@@ -121,6 +122,10 @@ class DataError(AttentError, ValueError):
 
 class RunError(AttentError):
     """A run folder that is missing, damaged, written by a newer version, or in use by another process."""
+
+
+class VersionError(AttentError, ImportError):
+    """A library that is too old for attent; the message names the version that is needed."""
 
 
 def refuse(*rules: tuple[object, str]) -> None:

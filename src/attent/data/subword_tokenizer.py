@@ -10,8 +10,6 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
 
-import sentencepiece
-
 from attent.data.tokenizer import BOS, EOS, PAD, UNK, read_tokenizer, text_ids, write_tokenizer
 from attent.errors import ArgumentError, DataError
 
@@ -45,6 +43,8 @@ class SubwordTokenizer:
     KIND: ClassVar[str]
 
     def __init__(self, model: bytes) -> None:
+        import sentencepiece
+
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
@@ -72,6 +72,8 @@ class SubwordTokenizer:
             ArgumentError: the size is too small for the characters of the text.
             DataError: there is no text.
         """
+        import sentencepiece
+
         sample = [line.translate(ESCAPED) for line in _reservoir_sample(lines) if line.strip()]
         if not sample:
             raise DataError("there is no text to learn a tokenizer from")

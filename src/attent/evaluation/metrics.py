@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.significance import PairedTest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attent.decoding.score import PairScore
 from attent.errors import ArgumentError, check_known
 
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
 # The tokenizers of sacreBLEU that download nothing.
 TOKENIZERS = ("13a", "char", "intl", "none", "zh")
+# Those of languages that are written without spaces.
+TOKENIZER_OF = {"zh": "zh", "yue": "zh", **dict.fromkeys(("ja", "th", "lo", "km", "my"), "char")}
 PAIRED_RESAMPLES = 1000
 
 
@@ -45,6 +48,11 @@ class PairedScore(NamedTuple):
     p_value: float | None
 
 
+def bleu_tokenizer(language: str | None) -> str:
+    """Return the tokenizer of sacreBLEU for a language, given by its code: 13a, but for languages without spaces between words."""
+    return TOKENIZER_OF.get(re.split("[-_]", (language or "").lower())[0], "13a")
+
+
 def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a", *, lowercase: bool = False) -> MetricScore:
     """Return BLEU of a corpus with one reference each.
 
@@ -65,7 +73,7 @@ def bleu(translations: Sequence[str], references: Sequence[str], tokenize: str =
 
 def chrf(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> MetricScore:
     """Return chrF2 of a corpus with one reference each. Source: Popović (2015), https://aclanthology.org/W15-3049."""
-    return _score(CHRF(lowercase=lowercase), translations, references)
+    return _score(_chrf(lowercase=lowercase), translations, references)
 
 
 def paired_bootstrap(
@@ -88,7 +96,9 @@ def paired_bootstrap(
         UnknownNameError: there is no such tokenizer.
         ArgumentError: the numbers of translations and references differ, or are 0.
     """
-    metrics = {"BLEU": _bleu(tokenize, lowercase=lowercase), "chrF2": CHRF(lowercase=lowercase)}
+    from sacrebleu.significance import PairedTest
+
+    metrics = {"BLEU": _bleu(tokenize, lowercase=lowercase), "chrF2": _chrf(lowercase=lowercase)}
     for translations in systems.values():
         _check_counts("a score", translations, references)
     named: list[tuple[str, Sequence[str]]] = [(name, list(translations)) for name, translations in systems.items()]
@@ -129,8 +139,16 @@ def loss(scores: Sequence[PairScore]) -> float:
 
 def _bleu(tokenize: str, *, lowercase: bool) -> BLEU:
     check_known("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
+    from sacrebleu.metrics.bleu import BLEU
+
     # force: sacreBLEU would warn about text that looks tokenized, which is intended with tokenize="none"
     return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+
+
+def _chrf(*, lowercase: bool) -> CHRF:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF(lowercase=lowercase)
 
 
 def _score(metric: BLEU | CHRF, translations: Sequence[str], references: Sequence[str]) -> MetricScore:

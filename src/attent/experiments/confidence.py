@@ -8,7 +8,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from sacrebleu.metrics import bleu
 
 RESAMPLES, LEVEL = 1000, 0.95
 ORDERS = 4
@@ -83,14 +82,18 @@ def _match_statistics(translations: Sequence[str], references: Sequence[str]) ->
 
 def _bleu_statistics(translations: Sequence[str], references: Sequence[str], *, tokenize: str) -> Statistics:
     """Return matches and totals of the n-grams of each sentence, by order, and the two lengths."""
-    metric = bleu.BLEU(tokenize=tokenize, force=True)
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU(tokenize=tokenize, force=True)
     scores = [metric.corpus_score([translation], [[reference]]) for translation, reference in zip(translations, references, strict=True)]
     return np.array([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores], dtype=float)
 
 
 def _bleu(sums: np.ndarray) -> float:
+    from sacrebleu.metrics.bleu import BLEU
+
     totals = [round(number) for number in sums]
-    return bleu.BLEU.compute_bleu(totals[:ORDERS], totals[ORDERS : 2 * ORDERS], totals[-2], totals[-1], smooth_method="exp").score
+    return BLEU.compute_bleu(totals[:ORDERS], totals[ORDERS : 2 * ORDERS], totals[-2], totals[-1], smooth_method="exp").score
 
 
 EXACT_MATCH = Measure("exact match", _match_statistics, lambda sums: 100 * float(sums[0] / sums[1]))

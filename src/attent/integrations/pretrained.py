@@ -23,6 +23,7 @@ from attent.data.masked_lm import MASK
 from attent.decoding.fill_mask import BEST, AttendedPiece, Guess, MaskPrediction, mean_attention
 from attent.errors import ArgumentError, DataError, RunError, needs
 from attent.layers.patches import patch_grid
+from attent.requirements import check_version
 from attent.runs.config import CONFIG, is_pretrained
 from attent.views.build_scene import build_scene
 from attent.views.scene import Picture, Scene
@@ -255,6 +256,7 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedMo
     folder = Path(folder)
     with needs(NEED, EXTRA, RunError):
         import transformers
+    check_version("transformers", transformers.__version__)
     _check_files(folder)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with _quiet(transformers), _one_line(folder):

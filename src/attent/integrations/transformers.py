@@ -19,6 +19,7 @@ from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.maps.lazy_tensor import LazyTensor
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.errors import ImplementationError
+from attent.requirements import check_version
 
 NAME = "attent"
 # True for the classes of configurations whose models accept boolean masks
@@ -38,9 +39,12 @@ def register() -> None:
 
     Raises:
         ImportError: transformers is not installed.
+        VersionError: it is too old.
         ImplementationError: this version of transformers has no hook to check a model before it is built.
     """
     import transformers
+
+    check_version("transformers", transformers.__version__)
     from transformers.masking_utils import eager_mask, sdpa_mask
 
     choose = getattr(transformers.PreTrainedModel, "get_correct_attn_implementation", None)

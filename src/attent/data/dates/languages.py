@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from babel import Locale
-
 from attent.data.dates.corpus import TRIES_PER_PAIR, choose, distinct, random_stream, split_days
 from attent.data.dates.patterns import DatePattern, date_patterns, moment
 from attent.data.dates.readings import key, keys
@@ -62,6 +60,8 @@ def date_languages(settings: DatesSettings) -> DateLanguages:
     Raises:
         ArgumentError: fewer than two languages are left, or there are fewer texts than the settings ask for.
     """
+    from babel import Locale
+
     patterns: dict[str, list[DatePattern]] = {}
     for locale in settings.locale_names:
         patterns.setdefault(Locale.parse(locale).language, []).extend(date_patterns(locale))

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
-from typing import NamedTuple
-
-from babel import Locale
-from babel.dates import DateTimeFormat, tokenize_pattern
+from typing import TYPE_CHECKING, NamedTuple
 
 from attent.errors import ArgumentError, check_known
+
+if TYPE_CHECKING:
+    from babel import Locale
 
 FIRST_YEAR, LAST_YEAR = 1800, 2200
 ALL_DATES = range(date(FIRST_YEAR, 1, 1).toordinal(), date(LAST_YEAR, 12, 31).toordinal() + 1)
@@ -138,6 +138,8 @@ def date_patterns(locale: str) -> list[DatePattern]:
     Raises:
         ArgumentError: the locale has no such pattern.
     """
+    from babel import Locale
+
     babel_locale = Locale.parse(locale)
     system = babel_locale.default_numbering_system
     patterns: dict[tuple[str, ...], DatePattern] = {}
@@ -170,6 +172,8 @@ def _named_patterns(locale: Locale) -> list[tuple[str, str]]:
 
 
 def _parts(pattern: str, locale: Locale) -> tuple[Part, ...] | None:
+    from babel.dates import tokenize_pattern
+
     parts: list[Part] = []
     for kind, value in tokenize_pattern(pattern):
         if kind == "chars":
@@ -190,6 +194,8 @@ def _parts(pattern: str, locale: Locale) -> tuple[Part, ...] | None:
 
 
 def _field_texts(field: int, letters: str, locale: Locale) -> tuple[str, ...]:
+    from babel.dates import DateTimeFormat
+
     days = {
         YEAR: [date(year, 1, 1) for year in range(FIRST_YEAR, LAST_YEAR + 1)],
         MONTH: [date(LEAP_YEAR, month, 1) for month in range(1, 13)],

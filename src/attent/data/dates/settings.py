@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import babel
-from babel import localedata
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from attent.data.dates.patterns import ALL_DATES
@@ -45,6 +43,9 @@ class DatesSettings(BaseModel, extra="forbid", frozen=True):
             return locales
         if not locales or len(set(locales)) != len(locales):
             raise ArgumentError(f"locales must be distinct and at least one, got {list(locales)}")
+        import babel
+        from babel import localedata
+
         identifiers = localedata.locale_identifiers()
         for locale in locales:
             if locale not in identifiers:
