@@ -163,3 +163,17 @@ def test_a_device_that_is_not_there_is_said_by_one_process_of_a_machine(attent, 
         done = attent("train", "--corpus", "dates", "--device", "cuda:99")
         assert (done.code, len(done.err)) == (2, lines)
         assert all("this machine has no device 'cuda:99'" in line for line in done.err)
+
+
+def complete(words: str, **environment: str) -> list[str]:
+    environment = {"_ATTENT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1), **environment}
+    return python("-m", "attent", env={**os.environ, **environment}).stdout.splitlines()
+
+
+def test_shells_complete_commands_and_options() -> None:
+    script = python("-m", "attent", env={**os.environ, "_ATTENT_COMPLETE": "source_bash"}).stdout
+    assert "_ATTENT_COMPLETE=complete_bash" in script
+    assert "complete -o default -F " in script
+    assert complete("attent tra") == ["train", "translate"]
+    assert complete("attent translate --be") == ["--beam"]
+    assert complete("attent train --log ") == ["tensorboard", "wandb", "mlflow"]

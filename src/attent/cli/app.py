@@ -37,7 +37,6 @@ app = typer.Typer(
     cls=Attent,
     name="attent",
     help="Attention you can swap, see and scale.",
-    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

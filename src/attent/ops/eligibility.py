@@ -94,6 +94,18 @@ def can_run_native(
     return all(tensor.device.type == "cpu" and tensor.dtype in dtypes for tensor in tensors)
 
 
+def library_problem() -> tuple[str | None, bool]:
+    """Return why the compiled library cannot be used, None if it can, and whether it was compiled at all."""
+    file = native.library_file()
+    if file is None:
+        return "it was not compiled", False
+    try:
+        native.load(file)
+    except (OSError, AttributeError) as error:
+        return str(error), True
+    return None, True
+
+
 def processor_class() -> str:
     """Return the class of this processor, as the compiled library uses it: "amx", "avx512", "avx2" or "baseline"."""
     return "amx" if native.has_amx() else ("baseline", "avx2", "avx512")[native.simd_level()]

@@ -44,16 +44,32 @@ SIGNATURES = {
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the library; None if it was not compiled or cannot be loaded."""
-    spec = find_spec(NAME)
-    if spec is None or spec.origin is None:
+    file = library_file()
+    if file is None:
         return None
     try:
-        loaded = ctypes.CDLL(spec.origin)
-        for name, arguments in SIGNATURES.items():
-            getattr(loaded, name).argtypes = [*arguments, INTEGER, POINTER, ctypes.c_int]
+        return load(file)
     except (OSError, AttributeError):
         # Compiled for another machine, or from another version.
         return None
+
+
+def library_file() -> str | None:
+    """Return the library's file; None if it was not compiled."""
+    spec = find_spec(NAME)
+    return None if spec is None else spec.origin
+
+
+def load(file: str) -> ctypes.CDLL:
+    """Load the library.
+
+    Raises:
+        OSError: it cannot be loaded.
+        AttributeError: it lacks a function.
+    """
+    loaded = ctypes.CDLL(file)
+    for name, arguments in SIGNATURES.items():
+        getattr(loaded, name).argtypes = [*arguments, INTEGER, POINTER, ctypes.c_int]
     return loaded
 
 

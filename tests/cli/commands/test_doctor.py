@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TITLES = ["attent", "required", "extras", "missing", "devices", "extension", "processor", "cache", "data"]
+
+
+def doctor(code: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    command = f"{code}\nfrom attent.cli.app import run\nraise SystemExit(run(['doctor']))"
+    return subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+def test_it_fits_a_screen_and_names_what_it_finds(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy
+    import torch
+
+    monkeypatch.setenv("ATTENT_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    done = attent("doctor")
+    assert (done.code, done.err) == (0, [])
+    assert [line.split()[0] for line in done.out] == TITLES
+    assert f"torch {torch.__version__}, numpy {numpy.__version__}" in done.out[1]
+    assert "cpu" in done.out[4]
+    assert f"{tmp_path / 'cache' / 'attent'} (empty)" in done.out[7]
+    assert done.out[8].endswith(f"{tmp_path} (ATTENT_DATA)")
+
+
+@pytest.mark.needs_native
+def test_a_missing_extension_is_said_and_breaks_nothing(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.ops import native
+
+    assert "compiled, running for " in attent("doctor").out[5]
+    monkeypatch.setattr(native, "library_file", lambda: None)
+    done = attent("doctor")
+    assert done.code == 0
+    assert "not compiled, and plain PyTorch computes the same, more slowly: " in done.out[5]
+
+
+def test_an_extension_that_does_not_load_is_broken(attent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attent.ops import native
+
+    (tmp_path / "broken.so").write_text("no library", encoding="utf-8")
+    monkeypatch.setattr(native, "library_file", lambda: str(tmp_path / "broken.so"))
+    done = attent("doctor")
+    assert done.code == 2
+    assert done.err[0].startswith("broken: the extension does not load (")
+
+
+def test_an_old_torch_is_broken_and_all_else_is_said() -> None:
+    old = "import torch\ntorch.__version__ = '2.4.0'"
+    done = doctor(old, ATTENT_DATA="/nowhere")
+    assert done.returncode == 2
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [*TITLES[:4], "data"]
+    assert done.stdout.splitlines()[-1].endswith("/nowhere (ATTENT_DATA), which is no folder")
+    assert done.stderr == (
+        "broken: attent cannot compute here: attent needs torch 2.11 or newer, got 2.4.0: pip install --upgrade 'torch>=2.11'\n"
+    )
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy", "babel", "sacrebleu", "sentencepiece", "transformers", "rich"])
+def test_a_library_that_cannot_be_imported_is_no_traceback(library: str) -> None:
+    done = doctor(f"import sys\nsys.modules[{library!r}] = None")
+    assert done.returncode == (2 if library in ("torch", "numpy") else 0), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("data ")
+
+
+def test_what_is_not_installed_or_too_old_is_named(attent, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata
+
+    lines = [
+        "torch>=99.1",
+        "nowhere-to-be-had>=1.2",
+        'numpy>=1; extra == "plot"',
+        'nothing-like-it>=3; extra == "onnx"',
+        "x; extra == 'dev'",
+    ]
+    monkeypatch.setattr(importlib.metadata, "requires", lambda package: lines)
+    done = attent("doctor")
+    assert done.code == 2
+    assert done.out[1].endswith(", nowhere-to-be-had missing")
+    assert done.out[2].split(maxsplit=1) == ["extras", "plot"]
+    assert done.out[3].split(maxsplit=2)[:2] == ["missing", "onnx"]
+    assert done.err[0].startswith("broken: torch 2") and done.err[0].endswith(" is too old: pip install --upgrade 'torch>=99.1'")
+    assert done.err[1] == "broken: nowhere-to-be-had is not installed: pip install --upgrade 'nowhere-to-be-had>=1.2'"
