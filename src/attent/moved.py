@@ -32,6 +32,7 @@ MODULES = {
     "attent.regression.cells": "attent.regression.smoother",
     "attent.regression.expansion": "attent.regression.smoother",
     "attent.training.class_loss": "attent.training.loss",
+    "attent.training.tensorboard": "attent.training.loggers",
     "attent.views.arranged": "attent.views.build_scene",
     "attent.views.scene_panels": "attent.views.panel",
 }

@@ -78,3 +78,19 @@ def test_a_fault_of_the_whole_is_said_without_an_empty_name(tmp_path: Path) -> N
 def test_versions_are_those_installed() -> None:
     assert version_of("torch").startswith("2.")
     assert version_of("no-such-package") == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ({"source_language": "zh", "target_language": "pt-BR"}, "zh → pt-BR"),
+        ({"target_language": "en"}, "? → en"),
+        ({}, ""),
+        # of a damaged file
+        ({"source_language": 3, "target_language": "\x1b[31m"}, ""),
+        ("text", ""),
+    ],
+)
+def test_languages_are_said_as_far_as_they_are_named(text: object, expected: str) -> None:
+    assert TRANSLATES.model_copy(update={"corpus": {"text": text}}).languages == expected
+    assert TRANSLATES.model_copy(update={"corpus": {}}).languages == ""

@@ -33,6 +33,20 @@ Download = Annotated[bool, typer.Option("--download", help="Fetch a Hugging Face
 Device = Annotated[str, typer.Option(metavar=DEVICES, help="Where the model computes; auto takes a GPU through CUDA where there is one.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")]
 
+SourceLanguage = Annotated[str | None, typer.Option(metavar="CODE", help="The source's language, such as zh.")]
+TargetLanguage = Annotated[str | None, typer.Option(metavar="CODE", help="The target's language, such as en; the run's unless given.")]
+
+
+def known_language(code: str | None) -> str | None:
+    """Return the code of a language, or None if none is given.
+
+    Raises:
+        ArgumentError: it is no code.
+    """
+    from attent.data.settings import check_language
+
+    return None if code is None else check_language(code)
+
 
 def device_of(name: str) -> torch.device:
     """Return the device of a name, reported on standard error unless it is the CPU; a numbered GPU becomes the process' own.

@@ -71,6 +71,8 @@ def corpus_settings(
     from attent.tasks.suggestions import SIZES, suggest, suggest_text, summary
     from attent.training.distributed import is_main_process
 
+    if table == "text":
+        _check_sides(files if start is None or start.text is None else {**start.text.model_dump(exclude_none=True), **files})
     if start is not None:
         tables: dict[str, Any] = start.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     else:
@@ -136,6 +138,7 @@ def override(
     save_every: int | None = None,
     device: str | None = None,
     sharded: bool | None = None,
+    log: str | None = None,
     tensorboard: bool | None = None,
 ) -> RunSettings:
     """Return settings with some values replaced, checked as those of a file are.
@@ -151,7 +154,8 @@ def override(
         save_every: updates between checkpoints.
         device: its name.
         sharded: whether several processes share out weights and moments.
-        tensorboard: whether the log is also written for TensorBoard.
+        log: where the log is written too.
+        tensorboard: whether that is TensorBoard.
 
     Raises:
         ArgumentError: a change is not of this form, or a value cannot be used.
@@ -173,6 +177,7 @@ def override(
         "save_every": save_every,
         "device": device,
         "sharded": sharded,
+        "log": log,
         "tensorboard": tensorboard,
     }
     training |= {name: value for name, value in values.items() if value is not None}
@@ -213,6 +218,16 @@ def _set(tables: dict[str, Any], change: str) -> None:
         if not isinstance(table, dict):
             raise ArgumentError(f"--set {change}: {name} is no table")
     table[key] = value
+
+
+def _check_sides(files: Mapping[str, Any]) -> None:
+    """Raise an ArgumentError if a file of one side of pairs is given without that of the other side."""
+    for name in ("train", "valid"):
+        for side, other_side in (("source", "target"), ("target", "source")):
+            if f"{name}_{side}" in files and f"{name}_{other_side}" not in files:
+                raise ArgumentError(
+                    f"--{name}-{side} {files[f'{name}_{side}']} needs --{name}-{other_side}, a file with the {other_side}s, line for line"
+                )
 
 
 def _count_images(files: Mapping[str, str]) -> tuple[int, Callable[[int, str], dict[str, dict[str, Any]]]]:

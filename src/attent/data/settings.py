@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import AfterValidator, BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from attent.data.readers import STANDARD_INPUT
 from attent.errors import ArgumentError
@@ -13,7 +14,22 @@ Kind = Literal["char", "word", "bpe", "unigram"]
 Size = Literal["auto"] | int
 # An empty name would be that of the working directory.
 File = Annotated[str, Field(min_length=1)]
+LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 FILES = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target")
+
+
+def check_language(language: str) -> str:
+    """Return a language's code.
+
+    Raises:
+        ArgumentError: it is none, such as a language's name.
+    """
+    if not LANGUAGE.fullmatch(language):
+        raise ArgumentError(f"a language must be a code such as en, zh or pt-BR, got {language!r}")
+    return language
+
+
+Language = Annotated[str, AfterValidator(check_language)]
 
 
 class FilesSettings(BaseModel, extra="forbid", frozen=True):
@@ -69,7 +85,14 @@ class TextSettings(FilesSettings, frozen=True):
     target_vocabulary: Size | None = Field(None, description="ids of the target's tokenizer, where they differ")
     dropout: float = Field(0.0, ge=0.0, le=1.0, description="of pieces, with which earlier versions trained; 0 for a new training")
     maximum_length: int = Field(256, ge=1, description="tokens: pairs that are longer on either side are neither trained nor validated on")
+    source_language: Language | None = Field(None, description="the source's language, a code such as en or zh")
+    target_language: Language | None = Field(None, description="the target's language")
     seed: int = Field(0, ge=0, description="of the split into training and validation")
+
+    @model_serializer(mode="wrap")
+    def _without_languages(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave languages out that are not named: the settings are then those of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if not (name.endswith("_language") and value is None)}
 
     @model_validator(mode="after")
     def _files_are_one_or_two(self) -> TextSettings:

@@ -21,6 +21,7 @@ from attent.data.labelled.inputs import INPUTS, Inputs, PictureInputs, TextInput
 from attent.data.labelled.pictures import Pictures, read_pixels
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.forward_pass import ForwardPass
+from attent.decoding.from_run import FromRun
 from attent.errors import ArgumentError, DataError, RunError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.folder import read
@@ -52,7 +53,7 @@ class Prediction:
 Told = Prediction
 
 
-class Classifier:
+class Classifier(FromRun):
     """Classifies with a model.
 
     Args:
@@ -217,9 +218,11 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
     if INPUTS not in run.files:
         raise RunError(f"{path} is damaged: it has no {INPUTS}")
     try:
-        return Classifier(run.model.to(device), Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
+        classifier = Classifier(run.model.to(device), Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
     except (ArgumentError, DataError) as error:
         raise RunError(f"{path}: {error}") from error
+    classifier.config = run.config
+    return classifier
 
 
 def _as_texts(examples: Any) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from attent.data.batches import Sequences
 from attent.data.masked_lm import MaskedText, tokenize_masked
 from attent.data.tokenizer import SPECIALS, UNK, Tokenizer
 from attent.decoding.forward_pass import ForwardPass
+from attent.decoding.from_run import FromRun
 from attent.errors import DataError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.folder import read
@@ -61,7 +62,7 @@ class MaskPrediction:
     most = top_attended  # the former name
 
 
-class FillMask:
+class FillMask(FromRun):
     """Predicts the masked words of a line.
 
     Args:
@@ -224,7 +225,9 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "fill-mask", trust_code)
-    return FillMask(run.model.to(device), run.tokenizers["text"])
+    fill_mask = FillMask(run.model.to(device), run.tokenizers["text"])
+    fill_mask.config = run.config
+    return fill_mask
 
 
 # The former name.

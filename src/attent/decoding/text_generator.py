@@ -19,6 +19,7 @@ from attent.data.batches import ROW_MULTIPLE, round_up
 from attent.data.settings import LinesSettings
 from attent.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from attent.decoding.forward_pass import ForwardPass
+from attent.decoding.from_run import FromRun
 from attent.decoding.search import draw_tokens
 from attent.decoding.settings import GenerationSettings
 from attent.decoding.translator import labels
@@ -48,7 +49,7 @@ class GeneratedText:
     log_probability: float
 
 
-class TextGenerator:
+class TextGenerator(FromRun):
     """Continues texts with a language model.
 
     Args:
@@ -260,4 +261,6 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
     is_by_line = lines.packing == "lines"
     # BOS and a line, or BOS and the tokens of a window but the last
     context = lines.maximum_length + is_by_line
-    return TextGenerator(run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line)
+    generator = TextGenerator(run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line)
+    generator.config = run.config
+    return generator

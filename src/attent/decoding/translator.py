@@ -19,6 +19,7 @@ from attent.data.text import Pair
 from attent.data.tokenizer import BOS, EOS, UNK, Tokenizer, respell
 from attent.decoding.constraints import Constraints
 from attent.decoding.forward_pass import ForwardPass
+from attent.decoding.from_run import FromRun
 from attent.decoding.score import BATCH as SCORED
 from attent.decoding.score import PairScore, score_pairs
 from attent.decoding.search import Hypothesis, TokenSampler, Translation, search, uniforms
@@ -161,7 +162,7 @@ class Engine(ABC):
         return cut_batches(order, lengths, BatchSize(pairs=batch) if isinstance(batch, int) else batch)
 
 
-class Translator(Engine):
+class Translator(FromRun, Engine):
     """Translates text with a model and its tokenizers.
 
     Args:
@@ -359,4 +360,6 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "translate", trust_code)
-    return Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
+    translator = Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
+    translator.config = run.config
+    return translator

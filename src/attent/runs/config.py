@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from attent import bounded, registry
-from attent.data.settings import VectorsSettings
+from attent.data.settings import LANGUAGE, VectorsSettings
 from attent.errors import DataError, RunError, first_fault
 from attent.models.settings import ModelSettings
 from attent.runs.durable import write_text
@@ -85,6 +85,8 @@ class RunConfig(BaseModel, extra="forbid"):
         corpus: the corpus' settings.
         digests: of the training examples ("train") and, for a classifier, of those held out ("held out"), which reveal a corpus that has
             changed; and the SHA-256 of a finished run's weights, by the name of their file.
+        spacing: the share of places that have a space by convention alone in the sources of a translator's training text, see
+            `attent.data.spacing`; None if unknown.
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
         training: the settings of training, and its own choices, such as the precision.
@@ -101,10 +103,37 @@ class RunConfig(BaseModel, extra="forbid"):
     model: ModelSettings
     corpus: dict[str, Any] = {}
     digests: dict[str, str] = {}
+    spacing: float | None = Field(None, ge=0, le=1)
     vectors: VectorsSettings | None = None
     coverage: dict[str, dict[str, int | float]] = {}
     training: dict[str, Any] = {}
     results: dict[str, Any] = {}
+
+    @property
+    def source_language(self) -> str | None:
+        """The language of a translator's source, if it was named."""
+        return self._language("source")
+
+    @property
+    def target_language(self) -> str | None:
+        """The language of a translator's target, if it was named."""
+        return self._language("target")
+
+    @property
+    def languages(self) -> str:
+        """Both languages for a person, such as "zh → en"; empty if none was named."""
+        pair = self.source_language, self.target_language
+        return " → ".join(language or "?" for language in pair) if any(pair) else ""
+
+    def _language(self, side: str) -> str | None:
+        table = self.corpus.get("text")
+        code = table.get(f"{side}_language") if isinstance(table, dict) else None
+        return code if isinstance(code, str) and LANGUAGE.fullmatch(code) else None
+
+    @model_serializer(mode="wrap")
+    def _without_spacing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave spacing out where it is unknown: the config is then that of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if (name, value) != ("spacing", None)}
 
     @model_validator(mode="after")
     def _has_what_its_task_needs(self) -> RunConfig:

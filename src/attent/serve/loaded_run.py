@@ -77,9 +77,10 @@ def load_run(
         RunError: the folder is missing, damaged, or written by a newer version.
         UnknownNameError: there is no such score or normalizer.
     """
-    task, tool = read_config(path).task, load(path, device, trust_code)
+    config, tool = read_config(path), load(path, device, trust_code)
     changes = swap(tool.model, score=score, normalizer=normalizer)
-    return LoadedRun(" · ".join((Path(path).name or str(path), *changes)), task, tool)
+    languages = [config.languages] if config.languages else []
+    return LoadedRun(" · ".join((Path(path).name or str(path), *languages, *changes)), config.task, tool)
 
 
 def with_examples(run: LoadedRun, examples: Any) -> LoadedRun:

@@ -22,10 +22,10 @@ from attent.tasks.settings import RunSettings
 from attent.tasks.task import Results, Say, Vocabularies, task_of
 from attent.training.checkpoint import Checkpoints, latest_checkpoint, read_state
 from attent.training.distributed import Processes, process_group
+from attent.training.loggers import check_installed, open_loggers
 from attent.training.loop import train
 from attent.training.progress import Progress
 from attent.training.settings import CHANGEABLE_ON_RESUME
-from attent.training.tensorboard import TensorBoard, check_installed
 
 
 def follow(
@@ -61,8 +61,7 @@ def follow(
         KeyboardInterrupt: after Ctrl-C; `resume` continues the run folder.
     """
     device = device_of(settings.training.device)
-    if settings.training.tensorboard:
-        check_installed()
+    check_installed(settings.training.loggers)
     with process_group(device) as processes:
         if not processes.is_rank0:
             return _train_as_worker(processes, device)
@@ -92,6 +91,7 @@ def follow(
                 tokenizers=dict(vocabularies.kinds),
                 files=tuple(vocabularies.files),
                 sizes=vocabularies.sizes,
+                spacing=vocabularies.spacing,
                 model=settings.model,
                 corpus=corpus.table,
                 digests={"held out": digest} if (digest := task.held_out_digest(corpus)) else {},
@@ -159,8 +159,7 @@ def resume(
                 if checkpoint is None:
                     raise RunError(f"{path} has no checkpoint to go on from; --init-from starts another run from its weights")
             state = None if checkpoint is None else read_state(checkpoint)
-            if settings.training.tensorboard:
-                check_installed()
+            check_installed(settings.training.loggers)
             vocabularies = Vocabularies.read(path, config)
             task = task_of(config.task)
             corpus = task.corpus(settings)
@@ -285,13 +284,6 @@ def _train(
     processes.from_rank0(lambda: message | {"tokenizers": tokenizers_as_text(run.path)})
     task, training = task_of(settings.task), settings.training
     evaluator = task.evaluator(model, corpus, vocabularies, settings)
-    board = TensorBoard(run.path, update) if training.tensorboard else None
-
-    def log(record: Mapping[str, Any]) -> None:
-        run.log(record)
-        if board:
-            board.log(record)
-
     examples, _ = prepare_examples(processes, settings, replace(vocabularies, longest=model.longest), corpus)
     digest = _digest(examples)
     if config.digests.get("train", digest) != digest:
@@ -302,17 +294,23 @@ def _train(
     run.begin(config)
     for line in (*corpus.report(), *(started.report if started else ()), *word_vectors.running_coverage(config.coverage)):
         progress.say(line)
-    trained = train(
-        model,
-        examples,
-        training,
-        loss=task.loss,
-        validate=lambda: evaluator.validate(progress.say),
-        log=log,
-        progress=progress,
-        checkpoints=Checkpoints(run.path, training, run.logged),
-        processes=processes,
-    )
+    with open_loggers(training.loggers, run.path, update) as log_scalars:
+
+        def log(record: Mapping[str, Any]) -> None:
+            run.log(record)
+            log_scalars(record)
+
+        trained = train(
+            model,
+            examples,
+            training,
+            loss=task.loss,
+            validate=lambda: evaluator.validate(progress.say),
+            log=log,
+            progress=progress,
+            checkpoints=Checkpoints(run.path, training, run.logged),
+            processes=processes,
+        )
     results = evaluator.results(trained.validation)
     outcome = training.table | {"outcome": asdict(trained)}
     run.finish(config.model_copy(update={"training": outcome, "results": results}), model)

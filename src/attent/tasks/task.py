@@ -38,6 +38,7 @@ class Vocabularies:
         files: further files by name, such as the names of classes.
         sizes: of the input (ids, or numbers of a vector) and of the output (ids or classes); None if these are the sizes of the
             first and of the last tokenizer.
+        spacing: of a translator's sources, see `attent.data.spacing`; None if unknown.
         longest: the most positions of a sequence that the model can read; None if unknown or without limit.
     """
 
@@ -46,6 +47,7 @@ class Vocabularies:
     files: Mapping[str, str] = field(default_factory=dict)
     sizes: tuple[int, int] | None = None
     longest: int | None = None
+    spacing: float | None = None
 
     @classmethod
     def read(cls, path: Path | str, config: RunConfig) -> Vocabularies:
@@ -54,7 +56,7 @@ class Vocabularies:
         Raises:
             RunError: a file is missing or damaged.
         """
-        return cls(config.tokenizers, read_tokenizers(path, config), read_files(path, config), config.sizes)
+        return cls(config.tokenizers, read_tokenizers(path, config), read_files(path, config), config.sizes, spacing=config.spacing)
 
 
 class TaskCorpus(Protocol):

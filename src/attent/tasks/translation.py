@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from attent.data.disk_texts import TemporaryFolder
 from attent.data.index import DiskBitext, save_bitext
 from attent.data.report import ReadReport
 from attent.data.settings import TextSettings, limit_length
+from attent.data.spacing import spacing
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer, Tokenizer
 from attent.decoding.translator import Translator
 from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
-from attent.evaluation.metrics import bleu, chrf, exact_match
+from attent.evaluation.metrics import bleu, bleu_tokenizer, chrf, exact_match
 from attent.models.model import EncoderDecoder
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
@@ -31,6 +33,8 @@ Tokenizers = tuple[Tokenizer, Tokenizer]
 # Decoding takes time: a validation translates this many pairs, while its loss is that of all. Fewer give a noisy BLEU: with 200
 # captions it varies by a point and a half between validations.
 MAX_TRANSLATED = 1000
+# Training pairs whose spacing is looked at.
+MAX_SPACED = 5_000
 # Translations to show after a validation.
 SAMPLES = 3
 # Validation pairs to hold in memory.
@@ -45,6 +49,7 @@ class DatesCorpus:
         validation: pairs to validate on.
         held_out: test sets by name.
         kinds: of the source's and the target's tokenizer.
+        spacing: of the training sources, see `attent.data.spacing`; None if it does not matter.
         translated: number of validation pairs to translate each time, spread over all of them.
     """
 
@@ -54,6 +59,7 @@ class DatesCorpus:
         self._train, self._folders = corpus.train, list[TemporaryFolder]()
         self.validation, self.held_out, self.translated = corpus.validation, corpus.held_out, len(corpus.validation)
         self.kinds = {"source": "char", "target": "char"}
+        self.spacing = None
 
     def report(self) -> list[str]:
         """Return lines about all that was read."""
@@ -94,6 +100,7 @@ class TextFilesCorpus:
         self.validation = list(corpus.validation) if len(corpus.validation) <= MAX_IN_MEMORY else corpus.validation
         self.held_out, self.translated = dict[str, Sequence[Pair]](), MAX_TRANSLATED
         self.kinds = {side: settings.tokenizer_of(side)[0] for side in ("source", "target")}
+        self.spacing = spacing(pair.source for pair in islice(corpus.train, MAX_SPACED))
 
     def report(self) -> list[str]:
         """Return lines about all that was read."""
@@ -125,7 +132,7 @@ class TextFilesCorpus:
         return {
             "exact match": exact_match(translations, references),
             "chrF2": chrf(translations, references).score,
-            "BLEU": bleu(translations, references).score,
+            "BLEU": bleu(translations, references, bleu_tokenizer(self._settings.target_language)).score,
         }
 
 
@@ -141,7 +148,7 @@ class TranslationTask(Task[ParallelCorpus]):
         return DatesCorpus(settings.dates) if settings.text is None else TextFilesCorpus(settings.text)
 
     def learn_vocabularies(self, corpus: ParallelCorpus) -> Vocabularies:
-        return Vocabularies(corpus.kinds, corpus.learn_tokenizers())
+        return Vocabularies(corpus.kinds, corpus.learn_tokenizers(), spacing=corpus.spacing)
 
     def encode(self, corpus: ParallelCorpus, vocabularies: Vocabularies) -> Bitext:
         source, target = vocabularies.tokenizers

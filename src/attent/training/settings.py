@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from attent.devices import AUTO, check_name
 from attent.errors import refuse
@@ -15,7 +15,7 @@ ScheduleName = Literal["noam", "inverse_sqrt", "cosine", "linear", "constant", "
 
 # Settings that may change when a run is resumed; changing any other would make it a different run.
 CHANGEABLE_ON_RESUME = frozenset(
-    {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "tensorboard", "sharded", "device"}
+    {"updates", "minutes", "threads", "patience", "save_every", "keep_last", "keep_best", "log", "tensorboard", "sharded", "device"}
 )
 
 
@@ -62,7 +62,8 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         keep_best: how many of the best checkpoints to keep; the best one's weights become the run's, or with 0 the last one's.
         keep_last: how many of the last checkpoints to keep.
         save_every: updates between checkpoints, besides those at validations; None for no others.
-        tensorboard: whether to write scores and speed for TensorBoard too.
+        log: where scores and speed are written too; None for the run folder alone.
+        tensorboard: the former way to say log = "tensorboard".
         seed: of the data order and dropout; on one machine it determines the result.
     """
 
@@ -96,8 +97,19 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     keep_best: int = Field(default=1, ge=0)
     keep_last: int = Field(default=1, ge=1)
     save_every: int | None = Field(default=None, ge=1)
+    log: Literal["tensorboard", "wandb", "mlflow"] | None = None
     tensorboard: bool = False
     seed: int = Field(default=1, ge=0, lt=2**63)
+
+    @property
+    def loggers(self) -> tuple[str, ...]:
+        """Return the names of the loggers, see `attent.training.loggers`."""
+        return tuple(dict.fromkeys(name for name in (self.log, "tensorboard" if self.tensorboard else None) if name is not None))
+
+    @model_serializer(mode="wrap")
+    def _without_log(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave log out where it is None: the settings are then those of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if (name, value) != ("log", None)}
 
     @property
     def table(self) -> dict[str, Any]:

@@ -30,7 +30,8 @@ def describe(
         check_svg(out)
     loaded_run = read(run, trust_code=trust_code)
     sizes = [f"{tokenizer.size} {name}" for name, tokenizer in loaded_run.tokenizers.items()]
-    title = ", ".join([f"{run}: {type(loaded_run.model).__name__}", *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
+    languages = [loaded_run.config.languages] if loaded_run.config.languages else []
+    title = ", ".join([f"{run}: {type(loaded_run.model).__name__}", *languages, *([f"{' and '.join(sizes)} tokens"] if sizes else [])])
     console = Console(highlight=False)
     if not console.is_terminal:
         # a file or a pipe has no width

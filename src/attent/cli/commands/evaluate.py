@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded, search_settings
+from attent.cli.options import AUTO, Device, RunFolder, TargetLanguage, TrustCode, device_of, known_language, loaded, search_settings
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ def evaluate(
     against: Annotated[Path | None, typer.Option(help="The text to count words in beside it; what it was trained on unless given.")] = None,
     images: Annotated[str | None, typer.Option(help="Of a run that classifies: pictures or vectors with their labels.")] = None,
     labelled: Annotated[Path | None, typer.Option(help="The same, texts with their labels, a .tsv.")] = None,
-    tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
+    tokenize: Annotated[
+        str | None,
+        typer.Option(help="How sacreBLEU cuts these into words, by the target's language unless given; none if that has been done."),
+    ] = None,
+    target_language: TargetLanguage = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate, of these lines.")] = None,
@@ -49,7 +53,13 @@ def evaluate(
     from attent.runs.config import DOES, must_do, read_config
 
     options: dict[Task, dict[str, object]] = {
-        "translate": {"--source": source, "--target": target, "--beam": beam, "--length-penalty": length_penalty},
+        "translate": {
+            "--source": source,
+            "--target": target,
+            "--beam": beam,
+            "--length-penalty": length_penalty,
+            "--target-language": target_language,
+        },
         "fill-mask": {"--text": text, "--against": against},
         "text-generation": {"--text": text, "--against": against},
         "classify": {"--images": images, "--labelled": labelled},
@@ -91,6 +101,9 @@ def evaluate(
     elif task == "classify":
         evaluate_classes(run, model, images, labelled, as_json=as_json)
     elif source is not None and target is not None:
-        evaluate_translations(model, source, target, settings, tokenize, lowercase=lowercase, as_json=as_json)
+        from attent.evaluation.metrics import bleu_tokenizer
+
+        language = known_language(target_language) or model.config.target_language
+        evaluate_translations(model, source, target, settings, tokenize or bleu_tokenizer(language), lowercase=lowercase, as_json=as_json)
     else:
         evaluate_held_out(run, model, as_json=as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from attent.cli.inputs import check_utf8
-from attent.cli.options import AUTO, DEVICES, TrustCode, device_of
+from attent.cli.options import AUTO, DEVICES, SourceLanguage, TargetLanguage, TrustCode, device_of
 from attent.cli.output import say, write
 from attent.cli.settings import ALIASES, corpus_settings, override, resolve_corpus, select_table
 from attent.errors import ArgumentError, check_known
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 CORPORA = ("dates",)
 RUNS = Path("runs")
+LoggerName = StrEnum("LoggerName", ("tensorboard", "wandb", "mlflow"))
 # The options that name the data of each task.
 DATA_OPTIONS = {
     "translate": ("--train FILE", "--corpus dates"),
@@ -57,6 +59,8 @@ def train(
     valid: Annotated[str | None, typer.Option(help="Pairs to validate on; split off unless given.")] = None,
     valid_source: Annotated[str | None, typer.Option(help="Instead of --valid: sources, one a line.")] = None,
     valid_target: Annotated[str | None, typer.Option(help="Their targets, line for line.")] = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
     text: Annotated[str | None, typer.Option(help="Plain text, for fill-mask unless --task says text-generation; also .gz, or -.")] = None,
     valid_text: Annotated[str | None, typer.Option(help="Text to validate on; split off unless given.")] = None,
     source_vectors: Annotated[str | None, typer.Option(help="Word vectors that the source's embedding starts from.")] = None,
@@ -88,7 +92,8 @@ def train(
     sharded: Annotated[
         bool | None, typer.Option("--sharded/--whole", help="Whether the processes of torchrun divide weights and moments among them.")
     ] = None,
-    tensorboard: Annotated[bool | None, typer.Option("--tensorboard", help="Write the log for TensorBoard too.")] = None,
+    log: Annotated[LoggerName | None, typer.Option(help="Write losses, scores and speed there too; wandb is Weights & Biases.")] = None,
+    tensorboard: Annotated[bool | None, typer.Option("--tensorboard", help="The same as --log tensorboard.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Give up a run folder that is there already.")] = False,
     init_from: Annotated[Path | None, typer.Option(help="A run folder whose weights and tokenizers to start from.")] = None,
     resume: Annotated[
@@ -133,12 +138,15 @@ def train(
         "save_every": save_every,
         "device": device,
         "sharded": sharded,
+        "log": None if log is None else log.value,
         "tensorboard": tensorboard,
     }
+    languages = {"source": source_language, "target": target_language}
     vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors}
     if resume is not None:
         fixed = {"--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from, "--task": task}
         fixed |= {"--freeze-vectors": freeze_vectors or None} | {f"--{side}-vectors": file for side, file in vectors.items()}
+        fixed |= {f"--{side}-language": language for side, language in languages.items()}
         run = _run_to_resume(resume, out, fixed)
         if device is None:
             device_of(AUTO)
@@ -161,7 +169,10 @@ def train(
     assert start is not None
     if task not in (None, start.task):
         raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
-    run_settings = override(start, [*(changes or []), *vector_changes], seed=seed, **overrides)
+    language_changes = [f"text.{side}_language={json.dumps(language)}" for side, language in languages.items() if language is not None]
+    if language_changes and start.text is None:
+        raise ArgumentError("--source-language and --target-language are for pairs: --train, or --train-source and --train-target")
+    run_settings = override(start, [*(changes or []), *vector_changes, *language_changes], seed=seed, **overrides)
     if data is not None:
         run_settings = resolve_corpus(run_settings, data)
     if device is None:

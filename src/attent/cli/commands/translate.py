@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,14 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import check_utf8, chunks, decode_lines, open_source
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded, search_settings
+from attent.cli.options import AUTO, Device, RunFolder, TargetLanguage, TrustCode, device_of, known_language, loaded, search_settings
 from attent.cli.output import say, write
 from attent.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from attent.data.detokenizer import Detokenizer
     from attent.decoding.search import Translation
     from attent.decoding.translator import Engine, Translator
+    from attent.runs.config import RunConfig
 
+# Line numbers named in a message.
+NAMED = 5
 # Lines translated at once: enough to sort them by length, few enough to see results soon.
 LINES = 512
 SEPARATOR = " ||| "
@@ -58,6 +62,8 @@ def translate(
     output: Annotated[Format, typer.Option("--format", help="Lines of text, or a JSON object a line with scores in nats.")] = Format.text,
     alignments: Annotated[bool, typer.Option("--alignments", help="Which source word each word came from, as 0-0 1-2.")] = False,
     replace_unknown: Annotated[bool, typer.Option("--replace-unknown", help="Copy what was looked at for unknown pieces.")] = False,
+    detokenize: Annotated[bool, typer.Option("--detokenize", help="Join words and signs, and write sentences with a capital.")] = False,
+    target_language: TargetLanguage = None,
     engine: Annotated[EngineName, typer.Option(help="What translates; the others read what attent export wrote.")] = EngineName.attent,
     exported: Annotated[Path | None, typer.Option(help="Where attent export wrote it; RUN/export/ENGINE unless given.")] = None,
     device: Device = AUTO,
@@ -72,6 +78,10 @@ def translate(
 
     With --n-best each translation has a line: number of its source from 0 ||| text ||| scores in parts ||| score. An
     alignment stands behind the text; words are what spaces part, and links those of attent align.
+
+    A text whose spacing is not that of the training text, such as Chinese that is not cut into words for a run that learnt from words, is
+    told of on standard error, and so are translations that repeat themselves. --detokenize writes a translation of words and small
+    letters as people write the target's language, by sacremoses.
 
     The engine ctranslate2 draws no samples and takes no prefix; alignments and unknown pieces are looked up by attent alone.
     """
@@ -90,10 +100,14 @@ def translate(
         seed=seed,
     )
     check_utf8(prefix, "--prefix")
+    if target_language is not None and not detokenize:
+        raise ArgumentError("--target-language goes with --detokenize")
     if batch is not None and batch_tokens is not None:
         raise ArgumentError("a batch is counted in lines or in tokens: give --batch or --batch-tokens")
     from attent.data.batches import BatchSize
+    from attent.data.spacing import SpacingCheck
     from attent.data.tokenizer import respell
+    from attent.decoding.repetition import is_repetitive
     from attent.decoding.translator import BATCH
     from attent.runs.config import read_config
     from attent.tasks.generated import output_check
@@ -107,7 +121,10 @@ def translate(
     if own is not None and exported is not None:
         raise ArgumentError("--exported is for another engine than attent's own: give --engine")
     translator = own or _load_engine(run, engine, exported)
-    check, is_complete = output_check(read_config(run).corpus), True
+    config = read_config(run)
+    detokenizer = _detokenizer(config, target_language, alignments=alignments) if detokenize else None
+    check, is_complete = output_check(config.corpus), True
+    spacing, repetitive = SpacingCheck(config.spacing), list[int]()
     with open_source(source) as stream:
         lines = enumerate(decode_lines(stream, source))
         # a person who types waits for each translation
@@ -116,16 +133,38 @@ def translate(
             refusals = [translator.refusal(text) for text in texts]
             hypotheses = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
             n_best_lists = _align(own, texts, hypotheses, alignments=alignments, replace_unknown=replace_unknown)
+            if detokenizer is not None:
+                n_best_lists = [[replace(best, text=detokenizer(best.text)) for best in n_best_list] for n_best_list in n_best_lists]
             for (number, line), text, refusal, translations in zip(chunk, texts, refusals, n_best_lists, strict=True):
                 if output is Format.jsonl:
                     write(_json(line, translations, refusal))
                 else:
                     for translation in translations:
                         write(_text(number, translation, has_scores=n_best is not None))
+                if message := spacing.add(line):
+                    say(message)
+                if is_repetitive(translations[0].translation.tokens) and not is_repetitive(translator.source_tokenizer.encode(text)):
+                    repetitive.append(number + 1)
                 is_complete &= _report(number + 1, text, translations[0].text, refusal, translator, check)
             sys.stdout.flush()
+    if repetitive:
+        lines = ", ".join(map(str, repetitive[:NAMED])) + (", …" if len(repetitive) > NAMED else "")
+        count = "1 translation repeats itself" if len(repetitive) == 1 else f"{len(repetitive):,} translations repeat themselves"
+        say(f"{count} (line {lines}): --no-repeat-ngram 4 forbids that")
     if not is_complete:
         raise typer.Exit(2)
+
+
+def _detokenizer(config: RunConfig, language: str | None, *, alignments: bool) -> Detokenizer:
+    """Return the detokenizer of the target's language, which the command or the run names."""
+    from attent.data.detokenizer import Detokenizer
+
+    language = known_language(language) or config.target_language
+    if language is None:
+        raise ArgumentError("--detokenize needs the target's language, which this run does not name: --target-language en")
+    if alignments:
+        raise ArgumentError("--alignments number the words of a translation before --detokenize joins them: one of them")
+    return Detokenizer(language)
 
 
 def _load_engine(run: Path, engine: EngineName, exported: Path | None) -> Engine:

@@ -1,0 +1,136 @@
+"""Languages of a run, in every command that needs them; and texts that are not spaced as the run's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import attent as package
+
+SEGMENTED = ["我 爱 北京 天安门 。", "今天 天气 很 好 ， 我们 去 公园 。", "他 昨天 买 了 一 本 书 。", "这 是 我 的 朋友 。"]
+ENGLISH = ["i love tian'anmen .", "the weather is fine , we go to the park .", "he bought a book .", "this is my friend ."]
+TRAINING = ("--updates", 2, "--threads", 1, "--preset", "tiny", "--set", "text.tokenizer=char")
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Sources cut into words, and their targets."""
+    folder = tmp_path_factory.mktemp("sides")
+    for name, lines in (("train.zh", SEGMENTED), ("train.en", ENGLISH)):
+        # numbered, since pairs that occur twice are left out
+        (folder / name).write_text("".join(f"{line} {number}\n" for number in range(12) for line in lines), encoding="utf-8")
+    return folder / "train.zh", folder / "train.en"
+
+
+@pytest.fixture
+def run(attent, sides: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that names its languages."""
+    out = tmp_path_factory.getbasetemp() / "named"
+    if not out.exists():
+        files = ("--train-source", sides[0], "--train-target", sides[1])
+        assert attent("train", *files, "--source-language", "zh", "--target-language", "en", "--out", out, *TRAINING).code == 0
+    return out
+
+
+def test_languages_are_kept_and_said(attent, run: Path) -> None:
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    assert [config["corpus"]["text"][f"{side}_language"] for side in ("source", "target")] == ["zh", "en"]
+    assert attent("describe", run).out[0].startswith(f"{run}: Transformer, zh → en, ")
+    assert repr(package.load(run)).startswith("Translator: translates zh → en, Transformer with ")
+    from attent.serve.loaded_run import load_run
+
+    assert load_run(run).name == "named · zh → en"
+
+
+def test_a_run_without_languages_is_as_before(attent, run_folder: Path) -> None:
+    text = (run_folder / "config.json").read_text(encoding="utf-8")
+    assert "_language" not in text
+    assert "spacing" not in text
+    assert "→" not in attent("describe", run_folder).out[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--train-source", "{0}"], "attent: --train-source {0} needs --train-target, a file with the targets, line for line"),
+        (["--train-target", "{1}"], "attent: --train-target {1} needs --train-source, a file with the sources, line for line"),
+        (["--train-source", "{0}", "--train-target", "{1}", "--valid-source", "{0}"], "attent: --valid-source {0} needs --valid-target, "),
+        (
+            ["--train-source", "{0}", "--train-target", "{1}", "--source-language", "Chinese"],
+            "attent: the command line: text.source_language: a language must be a code such as en, zh or pt-BR, got 'Chinese'",
+        ),
+        (["--text", "{1}", "--target-language", "en"], "attent: --source-language and --target-language are for pairs: --train, or "),
+        (["--corpus", "dates", "--target-language", "en"], "attent: --source-language and --target-language are for pairs: --train, or "),
+        (["--train-source", "{0}", "--log", "tensorbord"], "attent: Invalid value for '--log': "),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said_in_the_words_of_the_command(
+    attent, sides: tuple[Path, Path], tmp_path: Path, options: list[str], says: str
+) -> None:
+    done = attent("train", *(option.format(*sides) for option in options), "--out", tmp_path / "run")
+    assert (done.code, done.out) == (2, [])
+    assert done.err[-1].startswith(says.format(*sides))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_goes_on_keeps_its_languages(attent, run: Path) -> None:
+    done = attent("train", "--resume", run, "--target-language", "de")
+    assert done.err == ["attent: a run that goes on keeps its settings: --resume takes no --target-language"]
+
+
+def test_bleu_cuts_words_as_the_target_language_asks(attent, run: Path, sides: tuple[Path, Path]) -> None:
+    files = ("--source", sides[0], "--target", sides[1], "--json")
+    signatures = [
+        json.loads("\n".join(attent("evaluate", run, *files, *options).out))["bleu_signature"]
+        for options in ((), ("--target-language", "zh"), ("--target-language", "ja", "--tokenize", "none"))
+    ]
+    assert ["13a" in signatures[0], "tok:zh" in signatures[1], "tok:none" in signatures[2]] == [True] * 3
+
+
+def test_text_that_is_spaced_differently_is_told_of_in_one_line(attent, run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "in.txt"
+    file.write_text("\n".join(line.replace(" ", "") for line in SEGMENTED), encoding="utf-8")
+    done = attent("translate", run, file, "--max-length", 3)
+    assert (done.code, len(done.out)) == (0, 4)
+    assert len(done.err) == 1
+    assert done.err[0].startswith("this text is spaced differently: 0% of the places before a full stop or comma, ")
+    assert done.err[0].endswith("% in what the run was trained on; cut it into words as there")
+    file.write_text("\n".join(SEGMENTED), encoding="utf-8")
+    assert attent("translate", run, file, "--max-length", 3).err == []
+
+
+def test_a_translation_that_repeats_itself_is_told_of(attent, run: Path) -> None:
+    # two updates teach a model to write one sign for ever
+    done = attent("translate", run, SEGMENTED[0])
+    assert done.err == ["1 translation repeats itself (line 1): --no-repeat-ngram 4 forbids that"]
+    assert attent("translate", run, SEGMENTED[0], "--no-repeat-ngram", 2).err == []
+
+
+def test_translations_are_detokenized(attent, run: Path) -> None:
+    pytest.importorskip("sacremoses", reason="detokenizing needs sacremoses")
+    options = ("--max-length", 9, "--prefix", "a dog , a")
+    assert attent("translate", run, SEGMENTED[0], *options).out[0].startswith("a dog , a")
+    assert attent("translate", run, SEGMENTED[0], *options, "--detokenize").out[0].startswith("A dog, a")
+    lines = attent("translate", run, SEGMENTED[0], *options, "--detokenize", "--format", "jsonl").out
+    assert json.loads(lines[0])["translations"][0]["text"].startswith("A dog, a")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--detokenize", "--alignments"], "attent: --alignments number the words of a translation before --detokenize joins them"),
+        (["--detokenize", "--target-language", "English"], "attent: a language must be a code such as en, zh or pt-BR, got 'English'"),
+        (["--target-language", "en"], "attent: --target-language goes with --detokenize"),
+    ],
+)
+def test_what_cannot_be_detokenized(attent, run: Path, options: list[str], says: str) -> None:
+    done = attent("translate", run, "a", *options)
+    assert (done.code, done.out) == (2, [])
+    assert done.err[-1].startswith(says)
+
+
+def test_detokenizing_asks_for_a_language_that_no_one_named(attent, run_folder: Path) -> None:
+    done = attent("translate", run_folder, "a", "--detokenize")
+    assert done.err == ["attent: --detokenize needs the target's language, which this run does not name: --target-language en"]
