@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import ctypes
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import os
@@ -18,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import attent
+from attent.ops import native
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "attent"
@@ -192,6 +195,23 @@ def test_without_a_compiler_there_is_a_wheel_all_the_same(wheel: set[str]) -> No
 def test_with_one_the_extension_is_added(wheel: set[str], tmp_path: Path) -> None:
     (extension,) = built(tmp_path) - wheel
     assert extension.startswith("attent/ops/_compiled.")
+
+
+@pytest.mark.needs_native
+def test_the_compiled_library_serves_every_python(tmp_path: Path) -> None:
+    """One wheel is enough: the library is found without a Python's name in its own, and calls nothing of Python's."""
+    name = f"_compiled{importlib.machinery.EXTENSION_SUFFIXES[-1]}"
+    (tmp_path / name).write_bytes(content := Path(native.library()._name).read_bytes())
+    spec = importlib.machinery.PathFinder.find_spec("_compiled", [str(tmp_path)])
+    assert not re.findall(rb"Py[A-Z_]\w+", content)
+    again = ctypes.CDLL(spec.origin)
+    assert all(hasattr(again, name) for name in native.SIGNATURES)
+
+
+def test_the_citation_is_of_this_version() -> None:
+    stated = dict(re.findall(r'^(version|license): "?([^"\n]+)"?$', (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert stated == {"version": project["version"], "license": project["license"]}
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel: set[str]) -> None:
