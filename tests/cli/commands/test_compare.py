@@ -53,6 +53,9 @@ def test_runs_that_are_trained_are_compared(attent, run_folder: Path, filling_fo
     assert done.out[0] == "## Runs"
     assert [line.split(" | ")[0] for line in done.out if line.startswith(f"| {tmp_path.root}")] == [f"| {run_folder}", f"| {copy}"]
     assert {"runs.md", "runs.json"} <= {path.name for path in out.iterdir()}
+    assert "tok:13a" in (out / "runs.json").read_text(encoding="utf-8")
+    assert attent("compare", "runs", run_folder, copy, *files, "--target-language", "zh").code == 0
+    assert "tok:zh" in (out / "runs.json").read_text(encoding="utf-8")
     for arguments, line in (
         ((run_folder, filling_folder, *files), f"attent: {filling_folder} fills blanks: attent fill"),
         ((run_folder, copy, *files[:2]), "attent: Missing option '--target'"),

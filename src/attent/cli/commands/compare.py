@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attent.cli.options import AUTO, Device, TrustCode, device_of, search_settings
+from attent.cli.options import AUTO, Device, TargetLanguage, TrustCode, device_of, known_language, search_settings
 from attent.cli.output import say
 from attent.errors import ArgumentError
 
@@ -133,7 +133,8 @@ def runs(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run folders of translators.")],
     source: Annotated[Path, typer.Option(help="Lines to translate, also .gz.")],
     target: Annotated[Path, typer.Option(help="Their references.")],
-    tokenize: Annotated[str, typer.Option(help="How sacreBLEU cuts these into words; none if that has been done.")] = "13a",
+    tokenize: Annotated[str | None, typer.Option(help="How sacreBLEU cuts these; by the target's language unless given.")] = None,
+    target_language: TargetLanguage = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
@@ -144,8 +145,12 @@ def runs(
 ) -> None:
     """BLEU and chrF2 of translators that are trained already, on the same lines, with a paired bootstrap against the first."""
     settings = search_settings(beam=beam, length_penalty=length_penalty)
+    from attent.evaluation.metrics import bleu_tokenizer
     from attent.experiments.compare_runs import compare
+    from attent.runs.config import read_config
 
+    language = known_language(target_language) or read_config(runs[0]).target_language
+    tokenize = tokenize or bleu_tokenizer(language)
     folder = Path(f"{RUNS}runs") if out is None else out
     options: dict[str, Any] = {"settings": settings, "tokenize": tokenize, "lowercase": lowercase, "device": device_of(device)}
     _write(compare(runs, source, target, folder, **options, trust_code=trust_code, say=say), folder, copy)
