@@ -6,6 +6,7 @@ import html
 import re
 import runpy
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules, walk_packages
@@ -108,6 +109,19 @@ def test_every_public_name_is_there_and_says_what_it_is(hook: dict[str, Any]) ->
     page = sections(hook["interface"]())
     assert not [name for name in wanted if len(page.get(name, "").strip()) < 5]
     assert {"attent.testing.check_part", "attent.decoding.translator.Translator.translate"} <= set(page)
+
+
+def test_the_page_of_formats_names_every_key_and_file_of_a_run() -> None:
+    from attent.decoding.fill_mask import AttendedPiece, Guess
+    from attent.decoding.text_generator import GeneratedText
+    from attent.runs.config import FORMAT, RunConfig
+    from attent.training import checkpoint
+
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    keys = [*RunConfig.model_fields, *(field.name for kind in (GeneratedText, Guess, AttendedPiece) for field in fields(kind))]
+    files = [checkpoint.OPTIMIZER, checkpoint.AVERAGE, checkpoint.AVERAGED_MODEL, checkpoint.STATE]
+    assert not [name for name in (*keys, *files) if f"`{name}`" not in page]
+    assert f"of the folder: {FORMAT};" in page
 
 
 def test_a_signature_is_written_as_in_the_source(hook: dict[str, Any]) -> None:
