@@ -28,6 +28,7 @@ def export(
     quantization: str | None = None,
     quantisation: str | None = None,
     sample: Path | None = None,
+    references: Path | None = None,
     trust_code: bool = False,
 ) -> tuple[Path, Comparison]:
     """Write a run's model in another engine's format, and compare the two engines on some lines.
@@ -38,7 +39,8 @@ def export(
         out: the folder to write, which may hold an older export; RUN/export/ENGINE by default.
         quantization: of the weights, in the engine's spelling.
         quantisation: the former spelling of `quantization`.
-        sample: lines to compare on; the run's validation sources by default.
+        sample: lines to compare on; the run's validation pairs by default, or random tokens where these cannot be read again.
+        references: of these lines, for BLEU and chrF2.
         trust_code: True if the run may name modules to import.
 
     Returns:
@@ -59,7 +61,7 @@ def export(
     identity = manifests.identity(run)
     loaded = read(run, trust_code=trust_code)
     tokenizers = loaded.source_tokenizer, loaded.target_tokenizer
-    lines = sample_of(loaded.config, loaded.source_tokenizer, sample)
+    lines = sample_of(loaded.config, tokenizers, loaded.model.longest, sample, references)
     with new_folder(target) as folder:
         manifest = module.write(loaded, str(run), folder, quantization or quantisation)
         comparison = compare(Translator(loaded.model, *tokenizers), module.load(folder, manifest, *tokenizers), lines)

@@ -213,7 +213,8 @@ def validate(path: Path | str, model: Model, say: Say) -> Results:
     hint = "--text FILE judges it on another text" if is_text else "--source FILE --target FILE judges it on other pairs"
     settings, task = _settings_of(config, {}), task_of(config.task)
     if missing := sorted(file for file in settings.files if file == STANDARD_INPUT or not Path(file).is_file()):
-        file = "standard input" if missing[0] == STANDARD_INPUT else missing[0]
+        relative = "" if Path(missing[0]).is_absolute() else ", seen from the folder that it was trained in"
+        file = "standard input" if missing[0] == STANDARD_INPUT else f"{missing[0]}{relative}"
         raise ArgumentError(f"the corpus of {path} cannot be read again, it was in {file}; {hint}")
     vocabularies = replace(Vocabularies.read(path, config), longest=model.longest)
     corpus = task.corpus(settings)

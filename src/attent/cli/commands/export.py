@@ -26,27 +26,33 @@ def export(
     out: Annotated[Path | None, typer.Option(help="The folder to write; RUN/export/ENGINE unless given.")] = None,
     quantization: Annotated[str | None, typer.Option(help="Of the weights, as CTranslate2 calls it: int8, int8_float32, …")] = None,
     source: Annotated[Path | None, typer.Option(help="Lines to compare on; what the run was validated on unless given.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their references, for BLEU and chrF2.")] = None,
     trust_code: TrustCode = False,
 ) -> None:
     """Write a translator as CTranslate2 or onnxruntime reads it, and compare the engine with attent's own.
 
-    The lines of --source are translated by both, greedily and with a beam of 5; how many differ is said, with the first of them. Then
+    The first lines of --source, or of the run's validation, are translated by both, greedily and with a beam of 5; how many differ
+    is said, with the first of them, and BLEU and chrF2 of both where there are references. Then
     `attent translate RUN --engine ENGINE` translates with it. Of a language model one graph is written, from tokens to logits.
     """
     from attent.export.exporting import export as export_run
     from attent.runs.config import must_do, read_config
 
+    if target is not None and source is None:
+        raise ArgumentError("references go with lines to translate: --source FILE --target FILE")
     if (config := read_config(run)).task == "text-generation" and to is Target.onnx:
         if quantization is not None:
             raise ArgumentError(f"{run} is written as ONNX in float32 alone: a language model takes no --quantization")
+        if target is not None:
+            raise ArgumentError("--target is for a run that translates, not for one that generates text")
         _export_language_model(run, out, source, trust_code=trust_code)
         return
     must_do(run, config, "translate")
     # the engines take UTF-8 names alone
     check_utf8(str(out or run), "--out" if out else "the run's name")
     say(f"writing {run} for {to}, and comparing")
-    folder, comparison = export_run(run, to.name, out, quantization=quantization, sample=source, trust_code=trust_code)
-    write("\n".join(comparison.report(to.name)))
+    folder, comparison = export_run(run, to.name, out, quantization=quantization, sample=source, references=target, trust_code=trust_code)
+    write("\n".join(comparison.report(to.name if quantization is None else f"{to.name}, {quantization}")))
     print(folder)
 
 
