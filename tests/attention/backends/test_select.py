@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from attent.attention import attend, explain, prepare, reference
 from attent.attention.backends import block_sparse, dense, heuristics, row_tiles, sdpa, select, tiled, varlen
 from attent.attention.backends.select import missing_capability
-from attent.attention.masks import Causal, Window
+from attent.attention.masks import Blocks, Causal, Window
 from attent.attention.scores import Additive
 from attent.attention.weightings import GaussianWindow
 from attent.errors import ImplementationError
@@ -79,6 +79,22 @@ def test_the_row_of_the_machine_decides_between_dense_attention_and_pytorchs() -
             assert skip_reason(4, 1025, torch.bfloat16, mask=bias == 0) == beyond
             assert skip_reason(4, 1024, torch.bfloat16, mask=bias[:, :1024] == 0) is None
     assert skip_reason(1, 5) == "a single query does not fill its registers"
+
+
+def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "TABLE", 64 * 64)
+    monkeypatch.setattr(block_sparse, "LEAST", 1)
+    monkeypatch.setattr(block_sparse, "ROWS", 1)
+    monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 4)
+    first_and_own = torch.eye(16).bool()
+    first_and_own[:, 0] = True
+    half = torch.arange(16).expand(16, 16) % 2 == 0
+    for mask, is_left in ((Blocks(first_and_own, 4), True), (Blocks(torch.eye(16) > 0, 4), False), (Blocks(half, 4), False)):
+        reason = skip_reason(64, 64, mask=mask)
+        assert (reason == "its table of all pairs would take longer than tiles of the few that attend") is is_left
+    assert skip_reason(63, 64, mask=Blocks(first_and_own, 4)) is None
+    tensors = [torch.randn(1, 1, 64, 2) for _ in range(3)]
+    assert explain(*tensors, mask=Blocks(first_and_own, 4)).chosen == "tiled"
 
 
 def test_otherwise_none_is_left_for_speed() -> None:

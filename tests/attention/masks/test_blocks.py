@@ -24,6 +24,29 @@ def test_each_sequence_and_head_may_have_its_own_table() -> None:
     assert torch.equal(call.allowed(call.pairs()), expected)
 
 
+@pytest.mark.parametrize(
+    ("table", "exact"),
+    [
+        (torch.eye(5) + torch.eye(5).roll(1, 0).tril() > 0, True),
+        (torch.tensor([[False, True, True], [False] * 3, [True, False, False]]), True),
+        (torch.tensor([[True] * 3, [True, False, True]]), False),
+        (torch.stack([torch.eye(3), torch.eye(3).flip(0)])[None] > 0, True),
+    ],
+)
+def test_a_table_without_gaps_is_a_range_for_each_query(table: torch.Tensor, exact: bool) -> None:
+    """Then dense attention skips what is hidden without a table of all pairs."""
+    queries, keys = 2 * table.shape[-2], 2 * table.shape[-1] - 1
+    call = prepare(*(torch.zeros(1, 2, length, 3) for length in (queries, keys, keys)), mask=Blocks(table, 2), query_start=0).call
+    key_range = call.key_range
+    assert key_range is not None
+    assert key_range.exact is exact
+    index = torch.arange(keys)
+    within = (index >= key_range.begin) & (index < key_range.end)
+    allowed = Blocks(table, 2).allowed(call.pairs())
+    assert torch.equal(within, allowed) is exact
+    assert not (allowed & ~within).any()
+
+
 def test_positions_may_differ_from_sequence_to_sequence() -> None:
     zeros, start = torch.zeros(2, 2, 3), torch.tensor([0, 3])
     call = prepare(zeros, torch.zeros(2, 5, 3), torch.zeros(2, 5, 3), mask=Blocks(TABLE, 2), query_start=start).call

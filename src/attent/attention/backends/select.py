@@ -33,6 +33,9 @@ SIXTEEN_BIT_GRADIENTS = 256
 # PyTorch's attention computes all pairs, or half of them for a causal mask alone. Band by band it skips hidden pairs, which repays the
 # further calls of the kernel if less than this share of the pairs is left, on a CPU and from so many pairs of all heads on.
 SPARSE, MANY = 0.5, 2**20
+# Where a mask scatters few keys, tiles of those repay against a table of all pairs if less than this share of the pairs is left, from so
+# many pairs of a head on: at 4,096 keys 21 and 26 ms against 67 and 70, at 16,384 keys 108 and 130 against 987 and 1,119.
+SCATTERED, TABLE = 0.125, 2**24
 # The exponentials of every key repay from so many queries on: at 1 query and 15 keys of 512 features, 136 sequences, the formula took
 # 22 ms with gradients and the fused form 31, at 4 queries 58 and 37.
 FEW = 4
@@ -97,6 +100,8 @@ def reason_to_skip(name: str, call: Call) -> str | None:
         return "a single query does not fill its registers"
     if name == "short" and (limit := _dense_keys(call)) is not None and call.keys > limit:
         return f"PyTorch is faster beyond {limit} keys by the row {current_row().name!r} of the machines"
+    if name in ("short", "sdpa") and _has_few_scattered_pairs(call):
+        return "its table of all pairs would take longer than tiles of the few that attend"
     if name == "tanh" and needs_plain_torch():
         return "functional derivatives take plain PyTorch, which it leaves to tiles"
     if name == "tanh" and call.queries < FEW:
@@ -105,6 +110,13 @@ def reason_to_skip(name: str, call: Call) -> str | None:
     if name == "sdpa" and bias_needs_grad and block_sparse.worthwhile_bands(call, SPARSE, MANY) is not None:
         return "the bias's gradient would have it compute the pairs that the mask hides, which tiles skip"
     return None
+
+
+def _has_few_scattered_pairs(call: Call) -> bool:
+    """Return whether a mask that only a table describes hides nearly all of many pairs."""
+    if call.queries * call.keys < TABLE or not mask_info.needs_table(call):
+        return False
+    return block_sparse.worthwhile_bands(call, SCATTERED, TABLE) is not None
 
 
 class Variant(NamedTuple):

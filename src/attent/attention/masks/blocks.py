@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attent.attention.base import KeyRange, Mask, Pairs
 from attent.errors import ArgumentError, DTypeError, ShapeError
+from attent.ops.eligibility import is_known_true
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +47,25 @@ class Blocks(Mask):
         table = self.table if self.table.dim() == 4 else self.table[None, None]
         query = (pairs.query_position // self.size).clamp(0, table.shape[-2] - 1)  # (B|1, Tq)
         columns = table[..., pairs.key_index // self.size]  # (B|1, H|1, blocks, Tk)
+        if len(query) == 1:
+            # whole rows are copied, many times as fast as number by number
+            return columns.index_select(2, query[0])
         batch = max(query.shape[0], columns.shape[0])
         index = query.expand(batch, -1)[:, None, :, None].expand(-1, columns.shape[1], -1, columns.shape[-1])
         return columns.expand(batch, -1, -1, -1).gather(2, index)
 
     def key_range(self, pairs: Pairs) -> KeyRange | None:
-        """Return the range from the first visible block of the query's block to the last."""
+        """Return the range from the first visible block of the query's block to the last; exact if no row of the table has a gap."""
         table = self.table if self.table.dim() == 4 else self.table[None, None]
         blocks = torch.arange(table.shape[-1], device=table.device)
-        first = torch.where(table, blocks, table.shape[-1]).amin(-1) * self.size  # (B|1, H|1, blocks)
-        end = torch.where(table, blocks, -1).amax(-1) * self.size + self.size
+        first = torch.where(table, blocks, table.shape[-1]).amin(-1)  # (B|1, H|1, blocks)
+        end = torch.where(table, blocks + 1, 0).amax(-1)
+        has_no_gap = is_known_true(lambda: (table.sum(-1) == (end - first).clamp(min=0)).all(), table.device)
         own = (pairs.query_position // self.size).clamp(0, table.shape[-2] - 1)[:, None]  # (B|1, 1, Tq)
         batch = max(own.shape[0], table.shape[0])
         index = own.expand(batch, table.shape[1], -1)
-        first, end = (bound.expand(batch, -1, -1).gather(2, index)[..., None] for bound in (first, end))
-        return KeyRange(first, end, exact=False)
+        bounds = ((bound * self.size).expand(batch, -1, -1).gather(2, index)[..., None] for bound in (first, end))
+        return KeyRange(*bounds, exact=has_no_gap)
 
     def visible_keys(self, pairs: Pairs) -> Tensor | None:
         """Return the keys that are visible from the queries' blocks."""

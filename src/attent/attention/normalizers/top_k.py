@@ -37,7 +37,5 @@ class TopK(Normalizer):
         """Return the softmax over the k largest of each row of scores (…, Tk)."""
         if self.k >= scores.shape[-1]:
             return scores.softmax(-1)
-        best = scores.topk(self.k, dim=-1).indices
-        is_dropped = torch.ones_like(scores, dtype=torch.bool).scatter(-1, best, False)
-        weights = scores.masked_fill(is_dropped, torch.finfo(scores.dtype).min).softmax(-1)
-        return weights.masked_fill(is_dropped, 0.0)
+        best = scores.topk(self.k, dim=-1)
+        return torch.zeros_like(scores).scatter(-1, best.indices, best.values.softmax(-1))
