@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attent.ops import onednn
-from attent.ops.linear import linear, project
+from attent.ops.linear import feed_forward, linear, project
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 from attent.ops.onednn import can_use_onednn, is_faster, mm, multiply, weight_gradient
 
@@ -49,6 +50,47 @@ def test_value_and_gradients_are_those_of_pytorch(shape: tuple[int, ...], column
     for ours, theirs in zip(torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True):
         assert ours.is_contiguous()
         assert error(ours, theirs) < 1e-5
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize(("shape", "hidden"), [((64,), 32), ((5, 7), 11), ((3, 41, 96), 33)])
+def test_a_feed_forward_network_is_that_of_pytorch(shape: tuple[int, ...], hidden: int, has_bias: bool) -> None:
+    widen, narrow = nn.Linear(shape[-1], hidden, bias=has_bias), nn.Linear(hidden, 13, bias=has_bias)
+    features, slope = torch.randn(shape, requires_grad=True), torch.randn(*shape[:-1], 13)
+    inputs = [features, *widen.parameters(), *narrow.parameters()]
+    found, right = feed_forward(features, widen, narrow, F.relu), narrow(F.relu(widen(features)))
+    assert "OnednnFeedForward" in type(found.grad_fn).__name__
+    assert error(found, right) < 1e-5
+    for ours, theirs in zip(torch.autograd.grad(found, inputs, slope), torch.autograd.grad(right, inputs, slope), strict=True):
+        assert ours.is_contiguous()
+        assert error(ours, theirs) < 1e-5
+
+
+def test_a_feed_forward_network_is_differentiated_twice() -> None:
+    widen, narrow = nn.Linear(4, 5), nn.Linear(5, 3)
+    exact_widen, exact_narrow = (copy.deepcopy(layer).double() for layer in (widen, narrow))
+    features = torch.randn(7, 4, requires_grad=True)
+    exact = features.detach().double().requires_grad_()
+
+    def second(output: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+        first = torch.autograd.grad(output.sin().sum(), inputs, create_graph=True)
+        return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), inputs)
+
+    ours = second(feed_forward(features, widen, narrow, F.relu), [features, widen.weight, narrow.weight, widen.bias])
+    theirs = second(exact_narrow(F.relu(exact_widen(exact))), [exact, exact_widen.weight, exact_narrow.weight, exact_widen.bias])
+    for found, right in zip(ours, theirs, strict=True):
+        assert error(found.double(), right) < 1e-5
+
+
+def test_frozen_parts_of_a_feed_forward_network_get_no_gradient() -> None:
+    widen, narrow = nn.Linear(6, 5), nn.Linear(5, 3)
+    widen.weight.requires_grad_(False)
+    narrow.bias.requires_grad_(False)
+    feed_forward(torch.randn(7, 6), widen, narrow, F.relu).sum().backward()
+    assert widen.weight.grad is narrow.bias.grad is None
+    assert widen.bias.grad is not None and narrow.weight.grad is not None
+    narrow.register_forward_hook(lambda module, given, found: found.neg())
+    assert onednn_calls(lambda: feed_forward(torch.randn(7, 6), widen, narrow, F.relu)) == 1
 
 
 def test_operands_may_lie_in_any_order() -> None:

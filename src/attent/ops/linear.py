@@ -46,9 +46,12 @@ def project(features: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
 
 
 def feed_forward(features: Tensor, widen: nn.Linear, narrow: nn.Linear, activation: Any) -> Tensor:
-    """Return activation(x W₁ + b₁) W₂ + b₂, (…, E) → (…, E); the library computes relu within the product."""
+    """Return activation(x W₁ + b₁) W₂ + b₂, (…, E) → (…, E); relu is computed within the product."""
+    parameters = widen.weight, widen.bias, narrow.weight, narrow.bias
     if activation is F.relu and _can_use_amx(features, widen) and _is_tileable(narrow):
-        return _FeedForward.apply(features.to(torch.bfloat16).contiguous(), widen.weight, widen.bias, narrow.weight, narrow.bias)
+        return _FeedForward.apply(features.to(torch.bfloat16).contiguous(), *parameters)
+    if activation is F.relu and _is_plain(widen) and _is_plain(narrow) and onednn.can_use_onednn(features, *parameters):
+        return onednn.feed_forward(features, *parameters)
     return project(activation(project(features, widen)[0]), narrow)[0]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -74,13 +74,18 @@ def linear(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return _OnednnLinear.apply(features, weight, bias)
 
 
-def multiply(features: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x Wᵀ + b without recording gradients: (…, K) and (N, K) → (…, N)."""
+def feed_forward(features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None) -> Tensor:
+    """Return max(0, x W₁ᵀ + b₁) W₂ᵀ + b₂, (…, E) → (…, N), where `can_use_onednn`: the product writes what is positive."""
+    return _OnednnFeedForward.apply(features, widen, widen_bias, narrow, narrow_bias)
+
+
+def multiply(features: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
+    """Return x Wᵀ + b without recording gradients, with `relu` at least zero: (…, K) and (N, K) → (…, N)."""
     rows = features.reshape(-1, features.shape[-1])
     # For a slice of a matrix oneDNN has but its reference, which takes thousands of times as long.
     if not weight.is_contiguous() and not weight.T.is_contiguous():
         weight = weight.contiguous()
-    product = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    product = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "relu" if relu else "none", [], "")
     return product.view(*features.shape[:-1], len(weight))
 
 
@@ -125,9 +130,40 @@ class _OnednnLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, doutput: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         features, weight, bias = ctx.saved_tensors
-        needs_features, needs_weight, needs_bias = ctx.needs_input_grad
+        needs_grad = ctx.needs_input_grad
         if needs_double_backward(doutput):
-            return double_backward(F.linear, (features, weight, bias), doutput, ctx.needs_input_grad)
-        dfeatures = multiply(doutput, weight.T) if needs_features else None
-        dweight = weight_gradient(doutput, features).contiguous() if needs_weight else None
-        return dfeatures, dweight, doutput.reshape(-1, len(weight)).sum(0) if needs_bias else None
+            return double_backward(F.linear, (features, weight, bias), doutput, needs_grad)
+        dfeatures = multiply(doutput, weight.T) if needs_grad[0] else None
+        return dfeatures, *_parameter_gradients(doutput, features, needs_grad[1:])
+
+
+class _OnednnFeedForward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, *parameters: Tensor | None) -> Tensor:
+        widen, widen_bias, narrow, narrow_bias = parameters
+        assert widen is not None and narrow is not None
+        hidden = multiply(features, widen, widen_bias, relu=True)
+        ctx.save_for_backward(features, *parameters, hidden)
+        return multiply(hidden, narrow, narrow_bias)
+
+    @staticmethod
+    def backward(ctx: Any, doutput: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        *inputs, hidden = ctx.saved_tensors
+        needs_grad = ctx.needs_input_grad
+        if needs_double_backward(doutput):
+            return double_backward(_plain_feed_forward, inputs, doutput, needs_grad)
+        features, widen, _, narrow, _ = inputs
+        dhidden = multiply(doutput, narrow.T)
+        torch.ops.aten.threshold_backward.grad_input(dhidden, hidden, 0, grad_input=dhidden)
+        dfeatures = multiply(dhidden, widen.T) if needs_grad[0] else None
+        return dfeatures, *_parameter_gradients(dhidden, features, needs_grad[1:3]), *_parameter_gradients(doutput, hidden, needs_grad[3:])
+
+
+def _parameter_gradients(doutput: Tensor, features: Tensor, needs_grad: Sequence[bool]) -> tuple[Tensor | None, Tensor | None]:
+    """Return dyᵀ x, and the sum of dy over all tokens, where they are needed."""
+    dweight = weight_gradient(doutput, features).contiguous() if needs_grad[0] else None
+    return dweight, doutput.reshape(-1, doutput.shape[-1]).sum(0) if needs_grad[1] else None
+
+
+def _plain_feed_forward(features: Tensor, widen: Tensor, widen_bias: Tensor | None, narrow: Tensor, narrow_bias: Tensor | None) -> Tensor:
+    return F.linear(F.relu(F.linear(features, widen, widen_bias)), narrow, narrow_bias)
