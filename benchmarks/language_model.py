@@ -27,6 +27,7 @@ from attent.data.language_model import LanguageModelBatch, LanguageModelExamples
 from attent.data.readers import read_lines
 from attent.data.tokenizer import PAD
 from attent.data.tokenizers import learn
+from attent.experiments.plain_pytorch import PlainLanguageModel
 from attent.models.language_model import LanguageModel
 from attent.models.settings import DecoderSettings
 from attent.training.distributed import Processes
@@ -42,48 +43,25 @@ JUDGED = 5
 Update = Callable[[LanguageModelBatch], None]
 
 
-class PlainLanguageModel(nn.Module):
-    """nn.TransformerEncoder under a causal mask, with embeddings, sinusoidal positions and a tied output, from ours' weights."""
-
-    positions: Tensor
-
-    def __init__(self, model: LanguageModel, longest: int) -> None:
-        super().__init__()
-        settings = model.settings
-        width = settings.width
-        self.embedding = nn.Embedding(*model.embedding.tokens.weight.shape, padding_idx=PAD)
-        positions = model.embedding.position_features(0, longest)
-        assert positions is not None
-        self.register_buffer("positions", positions.detach().clone())
-        self.dropout = nn.Dropout(settings.dropout)
-        sizes = width, settings.heads, settings.feed_forward, settings.dropout
-        layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=True)
-        self.layers = nn.TransformerEncoder(layer, settings.layers, nn.LayerNorm(width), enable_nested_tensor=False)
-        self._copy_from(model)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return the logits of the token after each of these, (B, T, V)."""
-        length = tokens.shape[1]
-        features = self.dropout(self.embedding(tokens) * self.embedding.embedding_dim**0.5 + self.positions[:length])
-        later = nn.Transformer.generate_square_subsequent_mask(length)
-        return F.linear(self.layers(features, mask=later, is_causal=True), self.embedding.weight)
-
-    @torch.no_grad()
-    def _copy_from(self, model: LanguageModel) -> None:
-        self.embedding.weight.copy_(model.embedding.tokens.weight)
-        layers: list[tuple[Any, Any]] = list(zip(self.layers.layers, model.decoder.layers, strict=True))
-        for theirs, ours in layers:
-            attention = ours.self_attention
-            projections = (attention.query_projection, attention.key_projection, attention.value_projection)
-            theirs.self_attn.in_proj_weight.copy_(torch.cat([part.weight for part in projections]))
-            theirs.self_attn.in_proj_bias.copy_(torch.cat([part.bias for part in projections]))
-            theirs.self_attn.out_proj.load_state_dict(attention.output.state_dict())
-            theirs.linear1.load_state_dict(ours.feed_forward.widen.state_dict())
-            theirs.linear2.load_state_dict(ours.feed_forward.narrow.state_dict())
-            theirs.norm1.load_state_dict(ours.around_attention.norm.state_dict())
-            theirs.norm2.load_state_dict(ours.around_feed_forward.norm.state_dict())
-        assert self.layers.norm is not None
-        self.layers.norm.load_state_dict(model.decoder.norm.state_dict())
+@torch.no_grad()
+def plain_with_weights_of(model: LanguageModel, longest: int) -> PlainLanguageModel:
+    """Return plain PyTorch's model of the same weights."""
+    plain = PlainLanguageModel(model.settings, model.to_logits.out_features, longest)
+    plain.embedding.weight.copy_(model.embedding.tokens.weight)
+    layers: list[tuple[Any, Any]] = list(zip(plain.layers.layers, model.decoder.layers, strict=True))
+    for theirs, ours in layers:
+        attention = ours.self_attention
+        projections = (attention.query_projection, attention.key_projection, attention.value_projection)
+        theirs.self_attn.in_proj_weight.copy_(torch.cat([part.weight for part in projections]))
+        theirs.self_attn.in_proj_bias.copy_(torch.cat([part.bias for part in projections]))
+        theirs.self_attn.out_proj.load_state_dict(attention.output.state_dict())
+        theirs.linear1.load_state_dict(ours.feed_forward.widen.state_dict())
+        theirs.linear2.load_state_dict(ours.feed_forward.narrow.state_dict())
+        theirs.norm1.load_state_dict(ours.around_attention.norm.state_dict())
+        theirs.norm2.load_state_dict(ours.around_feed_forward.norm.state_dict())
+    assert plain.layers.norm is not None
+    plain.layers.norm.load_state_dict(model.decoder.norm.state_dict())
+    return plain
 
 
 class FixedBatch(Processes):
@@ -134,7 +112,7 @@ def compare_speed(settings: DecoderSettings, data: LanguageModelExamples, size: 
     """Print the tokens a second of both sides: of each round, the best and the middle one."""
     torch.manual_seed(0)
     model = LanguageModel(settings, size, size)
-    plain = PlainLanguageModel(model, int(data.lengths().max()))
+    plain = plain_with_weights_of(model, int(data.lengths().max()))
     sides: dict[str, Update] = {"attent": our_update(model, data), "nn.TransformerEncoder": plain_update(plain)}
     rates: dict[str, list[float]] = {name: [] for name in sides}
     batches = data.stream(BatchSize(tokens=options.tokens), 1)
@@ -160,7 +138,7 @@ def compare_losses(settings: DecoderSettings, data: LanguageModelExamples, size:
     """Print the losses of both sides before and after the same updates without dropout."""
     torch.manual_seed(0)
     model = LanguageModel(settings.model_copy(update={"dropout": 0.0}), size, size)
-    plain = PlainLanguageModel(model, int(data.lengths().max()))
+    plain = plain_with_weights_of(model, int(data.lengths().max()))
     batches = data.stream(BatchSize(tokens=options.tokens), 1)
     judged = list(itertools.islice(batches, JUDGED))
 

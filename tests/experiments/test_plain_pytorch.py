@@ -9,8 +9,17 @@ from torch import nn
 from attent.attention import attend, choices
 from attent.attention.scores import SCORES, Additive, Dot, ScaledDot
 from attent.data.batches import Batch
-from attent.experiments.plain_pytorch import PlainRnn, PlainTransformer, sdpa, sdpa_scale, tanh_scores, textbook_attention, training_update
-from attent.models.settings import RnnSettings, TransformerSettings
+from attent.experiments.plain_pytorch import (
+    PlainLanguageModel,
+    PlainRnn,
+    PlainTransformer,
+    sdpa,
+    sdpa_scale,
+    tanh_scores,
+    textbook_attention,
+    training_update,
+)
+from attent.models.settings import DecoderSettings, RnnSettings, TransformerSettings
 from attent.training.settings import TrainingSettings
 
 BATCH = Batch(*(torch.tensor(tokens) for tokens in ([[5]], [1], [[2, 4, 0]], [[4, 3, 0]], [2])), tokens=2)
@@ -134,3 +143,17 @@ def test_it_is_as_large_as_ours() -> None:
 
     plain, attent = size(PlainTransformer(transformer("tiny"), 500)), size(build(transformer("tiny"), 500, 500))
     assert abs(plain - attent) < 0.01 * attent
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_language_model_writes_what_the_whole_text_makes_likeliest(norm: str) -> None:
+    settings = DecoderSettings(layers=2, width=8, feed_forward=12, heads=2, norm=norm)
+    model = PlainLanguageModel(settings, 13, longest=5).eval()
+    begin = torch.tensor([[2], [7]])
+    text = model.generate(begin, 4)
+    assert text.shape == (2, 5)
+    assert torch.equal(model(text[:, :-1]).argmax(-1), text[:, 1:])
+    # longer than what it reads at once, it goes on from the last tokens
+    longer = model.generate(begin, 6)
+    assert torch.equal(longer[:, :5], text)
+    assert torch.equal(longer[:, 6], model(longer[:, 1:6])[:, -1].argmax(-1))

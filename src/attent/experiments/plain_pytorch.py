@@ -1,4 +1,4 @@
-"""The plain PyTorch that attent is measured against, as tutorials write it: attention, two translators, and an update of training."""
+"""The plain PyTorch that attent is measured against, as tutorials write it: attention, two translators, a language model, an update."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.data.batches import Batch
 from attent.data.tokenizer import PAD
-from attent.models.settings import RnnSettings, TransformerSettings
+from attent.models.settings import DecoderSettings, RnnSettings, TransformerSettings
 from attent.training.autotune import Precision
 from attent.training.settings import TrainingSettings
 
@@ -66,8 +66,7 @@ class PlainTransformer(nn.Module):
         width = settings.width
         self.embedding = nn.Embedding(pieces, width, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
-        angles = torch.arange(float(MAX_LENGTH))[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
-        self.register_buffer("positions", torch.stack((angles.sin(), angles.cos()), -1).flatten(1))
+        self.register_buffer("positions", _sinusoids(MAX_LENGTH, width))
         self.dropout = nn.Dropout(settings.dropout)
         with warnings.catch_warnings():
             # that its encoder has no faster way for norms before sub-layers
@@ -96,6 +95,60 @@ class PlainTransformer(nn.Module):
             tgt_is_causal=True,
         )  # fmt: skip
         return F.linear(features, self.embedding.weight)
+
+
+class PlainLanguageModel(nn.Module):
+    """nn.TransformerEncoder under a causal mask, with embeddings, sinusoidal positions and a tied output.
+
+    Args:
+        settings: the sizes, the place of the norms, the activation and the dropout.
+        pieces: tokens in the vocabulary.
+        longest: the most tokens that it reads at once.
+    """
+
+    positions: Tensor
+
+    def __init__(self, settings: DecoderSettings, pieces: int, longest: int = MAX_LENGTH) -> None:
+        super().__init__()
+        width = settings.width
+        self.embedding = nn.Embedding(pieces, width, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+        self.register_buffer("positions", _sinusoids(longest, width))
+        self.dropout = nn.Dropout(settings.dropout)
+        layer = nn.TransformerEncoderLayer(
+            width,
+            settings.heads,
+            settings.feed_forward,
+            settings.dropout,
+            activation=settings.activation,
+            batch_first=True,
+            norm_first=settings.norm == "pre",
+        )
+        self.layers = nn.TransformerEncoder(layer, settings.layers, nn.LayerNorm(width), enable_nested_tensor=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits of the token after each of these, (B, T, V)."""
+        return F.linear(self._features(tokens), self.embedding.weight)
+
+    @torch.no_grad()
+    def generate(self, tokens: Tensor, number: int) -> Tensor:
+        """Return texts (B, T) with so many tokens more, greedily: as nanoGPT does, each step reads all of the text again."""
+        for _ in range(number):
+            last = self._features(tokens[:, -len(self.positions) :])[:, -1]
+            tokens = torch.cat((tokens, F.linear(last, self.embedding.weight).argmax(-1, keepdim=True)), 1)
+        return tokens
+
+    def _features(self, tokens: Tensor) -> Tensor:
+        length = tokens.shape[1]
+        features = self.dropout(self.embedding(tokens) * self.embedding.embedding_dim**0.5 + self.positions[:length])
+        later = nn.Transformer.generate_square_subsequent_mask(length, device=tokens.device)
+        return self.layers(features, mask=later, is_causal=True)
+
+
+def _sinusoids(length: int, width: int) -> Tensor:
+    """Return sinusoidal positions, (T, E): Vaswani et al. (2017), §3.5."""
+    angles = torch.arange(float(length))[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :width]
 
 
 class PlainRnn(nn.Module):

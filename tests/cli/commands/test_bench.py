@@ -15,7 +15,7 @@ TRAIN = ("bench", "train", "--pieces", 30, "--batch-tokens", 64, "--rounds", 1, 
 def test_the_measurements_are_listed(attent) -> None:
     done = attent("bench", "--help")
     assert done.code == 0
-    assert [line.split()[0] for line in done.out if line.startswith("  ")][-3:] == ["attention", "train", "translate"]
+    assert [line.split()[0] for line in done.out if line.startswith("  ")][-4:] == ["attention", "train", "translate", "generate"]
 
 
 def test_a_calibration_stands_alone(attent, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +85,23 @@ def test_translation(attent, run_folder: Path, tmp_path: Path) -> None:
     assert [line.split()[0] for line in done.out if "left out" in line] == ["ctranslate2", "onnx"]
 
 
+def test_generation(attent, generating_folder: Path) -> None:
+    done = attent("bench", "generate", generating_folder, "--max-new-tokens", 3, "--batch", 1, "--batch", 2, "--rounds", 1)
+    assert done.code == 0
+    assert done.out[0] == "## Text generation, Transformer 1 × 8, 3 tokens a text"
+    assert "greedy, new tokens per second:" in done.out
+    rows = [line.split("|")[1].strip() for line in done.out if line.startswith("| ")][2:]
+    assert rows[:3] == ["attent", "attent, step by modules", "nn.TransformerEncoder, all again for each token"]
+    assert done.err[0] == "1 text, round 1 of 1: attent"
+    assert "2 texts, round 1 of 1: attent" in done.err
+
+
+def test_what_is_no_language_model_generates_nothing(attent, run_folder: Path) -> None:
+    done = attent("bench", "generate", run_folder)
+    assert done[:2] == (2, [])
+    assert "attent translate" in done.err[0]
+
+
 def test_a_device_that_is_not_there(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attent.devices.devices", lambda: ["cpu"])
     done = attent("bench", "translate", run_folder, "no-such-file", "--device", "cuda")
@@ -104,6 +121,8 @@ def test_a_device_that_is_not_there(attent, run_folder: Path, monkeypatch: pytes
         (["train", "--threads", "0"], "Invalid value for '--threads'"),
         (["translate", "no-such-run", __file__], "no-such-run is no run folder"),
         (["translate", "no-such-run"], "Missing argument"),
+        (["generate", "no-such-run"], "no-such-run is no run folder"),
+        (["generate", "no-such-run", "--batch", "0"], "Invalid value for '--batch'"),
         (["translate", "no-such-run", "no-such-file"], "no-such-file cannot be read"),
     ],
 )

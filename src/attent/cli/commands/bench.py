@@ -163,6 +163,33 @@ def translate(
         show(report, as_json=as_json)
 
 
+@bench.command()
+def generate(
+    run: RunFolder,
+    tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Tokens of each text.")] = 64,
+    batch: Annotated[
+        list[int] | None, typer.Option(min=1, help="Texts written side by side; may be repeated. 1, 8 and 32 unless given.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the fastest counts.")] = 3,
+    threads: Threads = None,
+    device: Device = AUTO,
+    trust_code: TrustCode = False,
+    as_json: Json = False,
+) -> None:
+    """Text generation by a language model, in new tokens a second: greedily, each text from its beginning and as long as asked for.
+
+    Ours with its compiled step and by its modules, which both keep keys and values; plain PyTorch, which reads all of the text again for
+    each token; and, where transformers is installed, its GPT-2, which keeps them. The peers have the model's sizes and untrained weights.
+    """
+    from attent.experiments.bench_generation import BATCH_SIZES, compare
+
+    torch_device = device_of(device)
+    with limit_threads(threads):
+        sizes = batch or BATCH_SIZES
+        report = compare(run, tokens=tokens, sizes=sizes, rounds=rounds, device=torch_device, trust_code=trust_code, say=say)
+        show(report, as_json=as_json)
+
+
 def show(report: Report, *, as_json: bool) -> None:
     """Print a report, for people or for machines."""
     print(json.dumps(report.values(), indent=2, ensure_ascii=False) if as_json else "\n".join(report.lines()).lstrip())
