@@ -113,6 +113,17 @@ def test_an_encoder_decoder_writes_greedily_unless_told_what(folders: Path, name
     assert list(cross.rows) == [name or f"<{token}>" for name, token in zip(names, tokens[1:], strict=True)]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_reads_a_text_and_a_picture_is_refused_in_plain_words(models: Any, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 17}
+    text = {"vocab_size": 15, "max_position_embeddings": 13, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, **sizes}
+    config = models.transformers.CLIPConfig(text_config=text, vision_config={"image_size": 12, "patch_size": 4, **sizes}, projection_dim=12)
+    models.transformers.CLIPModel(config).save_pretrained(tmp_path)
+    saved_tokenizer(tmp_path)
+    expected = "CLIPModel reads a text and a picture together; attent shows models that read one of the two"
+    assert _says(load(tmp_path).map, "the dog slept") == expected
+
+
 def test_the_encoder_of_an_encoder_decoder_alone(models: Any, tmp_path: Path) -> None:
     config = models.transformers.T5Config(vocab_size=15, d_model=12, d_kv=4, d_ff=17, num_layers=2, num_heads=3)
     models.transformers.T5EncoderModel(config).save_pretrained(tmp_path)

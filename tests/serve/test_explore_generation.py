@@ -11,13 +11,18 @@ from attent.serve.loaded_run import LoadedRun
 from attent.serve.server import ExploreServer
 
 
+def until(page: Any, expression: str, text: str | None = None) -> None:
+    """Wait for an expression; playwright's own way is what the page's policy forbids, to evaluate text."""
+    for _ in range(600):
+        if page.evaluate(expression, text):
+            return
+        page.wait_for_timeout(100)
+    raise TimeoutError(expression)
+
+
 def ended(page: Any, text: str) -> None:
     """Wait until a text is there, and the view of it."""
-    for _ in range(600):
-        # playwright's own way is what the page's policy forbids, to evaluate text
-        if page.evaluate("text => document.querySelector('.status')?.textContent === text", text):
-            break
-        page.wait_for_timeout(100)
+    until(page, "text => document.querySelector('.status')?.textContent === text", text)
     page.wait_for_selector(".zoom canvas[data-complete='true']", timeout=60_000)
 
 
@@ -27,6 +32,11 @@ def test_a_text_is_continued_and_another_token_is_gone_on_from(window: Any, gene
         page = window.open(exploring.address)
         ended(page, short.generate("the dog", GenerationSettings(max_new_tokens=6)).text)
         assert page.locator(".read li bdi").count() == 3
+        assert page.locator(".written").get_attribute("aria-label") == "the continuation; a token that is chosen can be changed"
+        # the fourth row is that of the first token that was written
+        page.locator(".written button").nth(0).focus()
+        said = "document.querySelector('.tokens .readout').textContent.includes(' (row 3) looks back at: ')"
+        until(page, said)
         page.locator(".written button").nth(0).click()
         offer = page.locator(".offers button bdi").nth(1).inner_text()
         page.locator(".offers button").nth(1).click()

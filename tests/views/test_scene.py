@@ -50,6 +50,7 @@ def test_what_is_described_is_json() -> None:
         "about": "the token produced",
         "distribution": True,
         "itself": True,
+        "causal": False,
     }
     assert described["texts"]["target"] == {"labels": ["x", "y"], "direction": "ltr"}
     assert described["notes"] == ["One."]

@@ -67,9 +67,11 @@ class TextGenerator(FromRun):
         self.context = max(min(limits), 2) if limits else None
 
     @overload
+    def generate(self, prompt: str, settings: None = ...) -> GeneratedText: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
     def generate(  # pyright: ignore[reportOverlappingOverload]
-        self, prompt: str, settings: GenerationSettings | None = ...
-    ) -> GeneratedText: ...
+        self, prompt: str, settings: GenerationSettings
+    ) -> GeneratedText | list[GeneratedText]: ...
     @overload
     def generate(self, prompt: Sequence[str], settings: GenerationSettings | None = ...) -> list[GeneratedText]: ...
     def generate(self, prompt: str | Sequence[str], settings: GenerationSettings | None = None) -> GeneratedText | list[GeneratedText]:
@@ -80,7 +82,7 @@ class TextGenerator(FromRun):
         Args:
             prompt: a text, or a sequence of texts.
             settings: greedy decoding of 64 tokens by default. With `copies` above 1 the result is a list, the copies of a prompt side by
-                side.
+                side, also of a single text.
 
         Raises:
             DataError: a prompt has a piece that the vocabulary lacks.

@@ -194,6 +194,8 @@ class PretrainedModel:
             with watch(self.model) as maps:
                 outputs = self.model(**inputs)
         except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            if all(hasattr(self.model.config, part) for part in ("text_config", "vision_config")):
+                raise ArgumentError(f"{name} reads a text and a picture together; attent shows models that read one of the two") from error
             raise ArgumentError(f"{name} does not read a {self.reads} by itself: {_first_line(error)}") from error
         returned = {**maps} or self._returned(inputs)
         if not returned:

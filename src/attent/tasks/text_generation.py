@@ -62,7 +62,7 @@ class TextGenerationEvaluator(Evaluator):
         if not len(self._validation):
             return {}
         sample = GenerationSettings(max_new_tokens=SAMPLE_TOKENS, sample=True, top_p=SAMPLE_TOP_P)
-        say(f"  {' '.join(self._generator.generate('', sample).text.split())}")
+        say(f"  {' '.join(self._generator.generate([''], sample)[0].text.split())}")
         return {"loss": language_model_loss(self._generator.model, self._validation, self._size)}
 
     def results(self, last: Mapping[str, float]) -> Results:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attent.attention.maps.attention_map import AttentionMap
+from attent.attention.masks.causal import Causal
 from attent.errors import ArgumentError, ShapeError
 from attent.views.labels import has_right_to_left
 
@@ -114,6 +115,11 @@ class LayerGroup:
         """(H, Tq, Tk) of each layer."""
         return self.layers[0].shape
 
+    @property
+    def is_causal(self) -> bool:
+        """True if every token is known to look back alone, at itself and those before it."""
+        return all(isinstance(layer.weights, AttentionMap) and isinstance(layer.weights.call.mask, Causal) for layer in self.layers)
+
     @cached_property
     def is_distribution(self) -> bool:
         """True if in every layer each row that sees anything sums to one."""
@@ -134,6 +140,7 @@ class LayerGroup:
             "about": self.about,
             "distribution": self.is_distribution,
             "itself": self.is_self_attention,
+            "causal": self.is_causal,
         }
 
 

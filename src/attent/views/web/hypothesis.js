@@ -1,4 +1,4 @@
-// A translation as it grows. A token that is clicked can be changed: to another that was likely, or to anything that is typed.
+// A translation or a continuation as it grows. A token that is clicked can be changed: to another that was likely, or to anything that is typed.
 
 import { element, ordered } from "./elements.js";
 import { direction, visible } from "./words.js";
@@ -6,11 +6,11 @@ import { direction, visible } from "./words.js";
 const STOP = 3;
 
 export class Hypothesis {
-  /** `change(prefix, more)` is called with the ids that stay and the text behind them; `point(place)` when a token is pointed at. */
-  constructor(change, point) {
+  /** `name` says what is written; `change(prefix, more)` is called with the ids that stay and the text behind them; `point(place)` when a token is pointed at. */
+  constructor(name, change, point) {
     this.change = change;
     this.point = point;
-    this.list = element("ol", { class: "pieces written", "aria-label": "the translation; a token that is chosen can be changed" });
+    this.list = element("ol", { class: "pieces written", "aria-label": `the ${name}; a token that is chosen can be changed` });
     this.menu = element("div");
     this.node = element("div", {}, this.list, this.menu);
     // the place of the token that was changed, until another stands there

@@ -186,7 +186,8 @@ export class Lines {
     const labels = this.source.scene.texts[theirs].labels;
     const most = largest(line.values, 5).map((other) => `${fenced(labels[other])} ${number(line.values[other], line.exact)}`);
     const subject = `${fenced(this.source.scene.texts[mine].labels[place])} (${side} ${place})`;
-    const verb = side === "row" ? "looks at" : "is looked at by";
+    const back = group.causal ? " back" : "";
+    const verb = side === "row" ? `looks${back} at` : `is looked${back} at by`;
     const known = line.values.some(Number.isNaN) ? ", of those that are known" : "";
     const note = line.note ? ` (${line.note})` : "";
     this.readout.textContent = `${subject} ${verb}: ${most.join(" · ") || "nothing"}${known}${note}`;

@@ -6,8 +6,11 @@ import { Hypothesis } from "./hypothesis.js";
 import { Viewed } from "./viewed.js";
 import { direction, number, visible } from "./words.js";
 
-// Where tokens come from one by one, and the group of maps whose last row shades what is read.
-const STREAMS = { translate: { path: "/api/translate", group: "cross" }, "text-generation": { path: "/api/generate", group: "self" } };
+// Where tokens come from one by one, what they are called together, and the group of maps whose last row shades what is read.
+const STREAMS = {
+  translate: { path: "/api/translate", name: "translation", group: "cross" },
+  "text-generation": { path: "/api/generate", name: "continuation", group: "self" },
+};
 
 const EMPTY = {
   translate: "Type a text to translate.", "text-generation": "Type how a text begins.",
@@ -20,12 +23,12 @@ export class Run {
     this.which = which;
     this.about = about;
     this.asked = null;
-    // the number of the scene of the translation that is written; null until it is whole
+    // the number of the scene of what is written; null until it is whole
     this.scene = null;
     this.status = element("p", { class: "status", role: "status" });
     this.stop = element("button", { type: "button", text: "stop", hidden: true, on: { click: () => { this.request?.abort(); this.stop.hidden = true; this.say("Stopped."); } } });
     this.read = element("ol", { class: "pieces read", "aria-label": "what is read, shaded by what the last token looks at" });
-    this.written = new Hypothesis((prefix, more) => this.ask({ ...this.asked, prefix, more }), (place) => this.point(place));
+    this.written = new Hypothesis(STREAMS[about.task]?.name, (prefix, more) => this.ask({ ...this.asked, prefix, more }), (place) => this.point(place));
     this.found = element("div", { class: "guesses" });
     this.root = element("div");
     this.writes = about.task in STREAMS;
@@ -65,7 +68,7 @@ export class Run {
 
   /** Translate or continue a text, token by token. */
   async write({ text, beam, prefix = [], more = "" }, signal) {
-    const { path, group } = STREAMS[this.about.task];
+    const { path, name, group } = STREAMS[this.about.task];
     const chosen = this.viewed.state?.values;
     const where = chosen?.group === group ? { group, layer: chosen.layer, head: chosen.head } : { group, layer: 999, head: "mean" };
     let end = null;
@@ -87,7 +90,7 @@ export class Run {
     if (!end) throw new Error("the server ended the answer early");
     this.stop.hidden = true;
     const unknown = this.unknown.length ? [" (not known to this model: ", ...isolated(this.unknown), ")"] : [];
-    this.say([...isolated([end.text || "The translation is empty."]), ...unknown]);
+    this.say([...isolated([end.text || `The ${name} is empty.`]), ...unknown]);
     this.scene = end.scene;
     return end.scene;
   }
@@ -131,12 +134,13 @@ export class Run {
     this.read.append(rest);
   }
 
-  /** Show where a token of the translation looked, if the rows of what is shown are its tokens. */
+  /** Show where a token that was written looked, if it has a row: behind those of the tokens read, where both are one text. */
   point(place) {
     const { source, state } = this.viewed;
     if (!source || source.number !== this.scene) return;
     const group = source.scene.groups.find((one) => one.name === state.values.group);
-    if (group.rows === "target" && place < group.height) state.set({ side: "row", place });
+    const row = group.rows === "tokens" ? this.source.length + place : place;
+    if (["target", "tokens"].includes(group.rows) && row < group.height) state.set({ side: "row", place: row });
   }
 
   /** `said` is a text, or several and elements that hold them. */
