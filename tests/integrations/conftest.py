@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention import activate_flash_attention_impl, restore_flash_attention_impl
 
 from attent.attention.backends import dense
 from attent.attention.backends.heuristics import ROWS, using_row
@@ -122,6 +124,22 @@ class Models:
 def models() -> Models:
     """The builders of models; skips the test if transformers is not installed."""
     return Models(pytest.importorskip("transformers", reason="transformers is not installed"))
+
+
+@pytest.fixture(scope="session")
+def active() -> Callable[..., AbstractContextManager[None]]:
+    """A function that returns a context in which PyTorch calls our kernels; arguments as for `register`."""
+
+    @contextmanager
+    def activated(**options: bool) -> Iterator[None]:
+        torch_integration.register(**options)
+        activate_flash_attention_impl("attent")  # pyright: ignore[reportArgumentType]
+        try:
+            yield
+        finally:
+            restore_flash_attention_impl()
+
+    return activated
 
 
 class Calls:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention import activate_flash_attention_impl, restore_flash_attention_impl
 
-from attent.integrations import torch as module
 from attent.ops import onednn
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.ops.mkldnn, "_linear_pointwise"), reason="this PyTorch was built without oneDNN")
@@ -22,16 +19,6 @@ class Products:
     """How many products reached oneDNN."""
 
     count = 0
-
-
-@contextmanager
-def active(*, linear: bool = True) -> Iterator[None]:
-    module.register(linear=linear)
-    activate_flash_attention_impl("attent")  # pyright: ignore[reportArgumentType]
-    try:
-        yield
-    finally:
-        restore_flash_attention_impl()
 
 
 def inputs(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -63,10 +50,10 @@ def layer_and_gradients(layer: nn.Module, *shape: int, dtype: torch.dtype = torc
 
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("shape", [(5, 7), (3, 11, 7), (2, 3, 5, 7)])
-def test_linear_layers_come_along(products: Products, shape: tuple[int, ...], has_bias: bool) -> None:
+def test_linear_layers_come_along(active: Any, products: Products, shape: tuple[int, ...], has_bias: bool) -> None:
     layer = nn.Linear(7, 13, bias=has_bias)
     expected = layer_and_gradients(layer, *shape)
-    with active():
+    with active(linear=True):
         actual = layer_and_gradients(layer, *shape)
         assert products.count == 3
         with torch.inference_mode():
@@ -79,7 +66,7 @@ def test_linear_layers_come_along(products: Products, shape: tuple[int, ...], ha
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own forward mode
-def test_second_derivatives_and_transforms_of_linear_layers(products: Products) -> None:
+def test_second_derivatives_and_transforms_of_linear_layers(active: Any, products: Products) -> None:
     def second(features: Tensor, weight: Tensor) -> list[Tensor]:
         (gradient,) = torch.autograd.grad(F.linear(features, weight).sin().sum(), features, create_graph=True)
         return [*torch.autograd.grad(gradient.square().sum(), [features, weight])]
@@ -88,7 +75,7 @@ def test_second_derivatives_and_transforms_of_linear_layers(products: Products) 
     rows = torch.vmap(lambda row: F.linear(row, weight))
     tangents = torch.func.jvp(lambda given: F.linear(given, weight), (features.detach(),), (torch.ones(5, 7),))
     expected = [*second(features, weight), rows(features), *tangents]
-    with active():
+    with active(linear=True):
         tangents = torch.func.jvp(lambda given: F.linear(given, weight), (features.detach(),), (torch.ones(5, 7),))
         actual = [*second(features, weight), rows(features), *tangents]
     assert products.count > 5
@@ -96,7 +83,9 @@ def test_second_derivatives_and_transforms_of_linear_layers(products: Products) 
 
 
 @pytest.mark.parametrize("case", ["float64", "bfloat16", "empty", "switched off", "small", "autocast", "scaled", "bias of rows"])
-def test_other_products_are_those_of_pytorch_bit_for_bit(products: Products, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_products_are_those_of_pytorch_bit_for_bit(
+    active: Any, products: Products, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dtype = {"float64": torch.float64, "bfloat16": torch.bfloat16}.get(case, torch.float32)
     layer = nn.Linear(7, 13, dtype=dtype)
     if case == "small":
@@ -112,7 +101,7 @@ def test_other_products_are_those_of_pytorch_bit_for_bit(products: Products, cas
             return layer_and_gradients(layer, 0 if case == "empty" else 5, 7, dtype=dtype)
 
     expected = run()
-    with active():
+    with active(linear=True):
         actual = run()
     assert not products.count
     assert all(map(torch.equal, actual, expected))
@@ -120,7 +109,7 @@ def test_other_products_are_those_of_pytorch_bit_for_bit(products: Products, cas
 
 @pytest.mark.parametrize("linear", [True, False])
 def test_products_stay_pytorchs_where_it_is_faster_or_nobody_asked(
-    products: Products, linear: bool, monkeypatch: pytest.MonkeyPatch
+    active: Any, products: Products, linear: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onednn, "prefers_onednn", lambda: not linear)
     layer = nn.Linear(7, 13)
@@ -131,11 +120,11 @@ def test_products_stay_pytorchs_where_it_is_faster_or_nobody_asked(
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
-def test_a_model_trains_with_both(products: Products, models: Any, name: str) -> None:
+def test_a_model_trains_with_both(active: Any, products: Products, models: Any, name: str) -> None:
     pytest.importorskip("transformers", reason="transformers is not installed")
     model, arguments = getattr(models, name)("sdpa")
     gradients: list[list[Tensor]] = []
-    for context in (nullcontext(), active()):
+    for context in (nullcontext(), active(linear=True)):
         model.zero_grad()
         with context:
             model(**arguments)[0].square().sum().backward()

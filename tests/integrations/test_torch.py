@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,10 +13,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.nn.attention import (
     SDPBackend,
-    activate_flash_attention_impl,
     current_flash_attention_impl,
     list_flash_attention_impls,
-    restore_flash_attention_impl,
     sdpa_kernel,
 )
 from torch.utils.checkpoint import checkpoint
@@ -28,16 +26,6 @@ from attent.integrations import torch as module
 from attent.ops.dense_attention import is_compiled
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="the compiled library is not there")
-
-
-@contextmanager
-def active() -> Iterator[None]:
-    module.register()
-    activate_flash_attention_impl("attent")  # pyright: ignore[reportArgumentType]
-    try:
-        yield
-    finally:
-        restore_flash_attention_impl()
 
 
 def inputs(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32, seed: int = 1) -> list[Tensor]:
@@ -75,7 +63,7 @@ SERVED: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_these_calls_run_our_kernel(calls: Any, name: str) -> None:
+def test_these_calls_run_our_kernel(active: Any, calls: Any, name: str) -> None:
     shapes, options = SERVED[name]
     expected = results(F.scaled_dot_product_attention, *inputs(*shapes), **options)
     with active():
@@ -87,7 +75,7 @@ def test_these_calls_run_our_kernel(calls: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(12, 9), (4, 12, 9), (2, 1, 1, 9), (1, 4, 12, 1), (2, 4, 12, 9)])
-def test_a_mask_gets_its_gradient(calls: Any, shape: tuple[int, ...]) -> None:
+def test_a_mask_gets_its_gradient(active: Any, calls: Any, shape: tuple[int, ...]) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS, shape)
     with sdpa_kernel(SDPBackend.MATH):
         expected = results(F.scaled_dot_product_attention, *tensors)
@@ -97,7 +85,7 @@ def test_a_mask_gets_its_gradient(calls: Any, shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
 
 
-def test_a_mask_of_16_bits_gets_its_gradient(calls: Any) -> None:
+def test_a_mask_of_16_bits_gets_its_gradient(active: Any, calls: Any) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS, (12, 9), dtype=torch.bfloat16)
     expected = results(F.scaled_dot_product_attention, *(tensor.detach().double().requires_grad_() for tensor in tensors))
     with active():
@@ -107,7 +95,7 @@ def test_a_mask_of_16_bits_gets_its_gradient(calls: Any) -> None:
     torch.testing.assert_close([tensor.double() for tensor in actual], expected, atol=5e-2, rtol=5e-2)
 
 
-def test_a_mask_that_hides_pairs_gets_its_gradient(calls: Any) -> None:
+def test_a_mask_that_hides_pairs_gets_its_gradient(active: Any, calls: Any) -> None:
     *tensors, mask = inputs(SHAPE, KEYS, KEYS, (12, 9))
     mask = mask.detach().masked_fill(torch.arange(108).view(12, 9) % 4 == 1, -torch.inf).requires_grad_()
     with sdpa_kernel(SDPBackend.MATH):
@@ -122,7 +110,7 @@ def test_a_mask_that_hides_pairs_gets_its_gradient(calls: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_16_bits_run_our_kernel(calls: Any, dtype: torch.dtype) -> None:
+def test_16_bits_run_our_kernel(active: Any, calls: Any, dtype: torch.dtype) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS, dtype=dtype)
     expected = results(F.scaled_dot_product_attention, *tensors)
     with active():
@@ -134,7 +122,7 @@ def test_16_bits_run_our_kernel(calls: Any, dtype: torch.dtype) -> None:
     torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
 
 
-def test_dropout_takes_its_seed_from_the_generator_of_pytorch(calls: Any) -> None:
+def test_dropout_takes_its_seed_from_the_generator_of_pytorch(active: Any, calls: Any) -> None:
     query, key = inputs((2, 4, 64, 8), (2, 4, 64, 8))
     value = torch.eye(64).expand(2, 4, 64, 64).contiguous()
 
@@ -152,7 +140,7 @@ def test_dropout_takes_its_seed_from_the_generator_of_pytorch(calls: Any) -> Non
     torch.testing.assert_close(first, kept.where(first != 0, 0.0))
 
 
-def test_a_checkpoint_drops_the_same_weights(calls: Any) -> None:
+def test_a_checkpoint_drops_the_same_weights(active: Any, calls: Any) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS)
 
     def attention(*parts: Tensor) -> Tensor:
@@ -182,7 +170,7 @@ DECLINED: dict[str, tuple[Callable[[], list[Tensor]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("limit", ["MULTIPLICATIONS", "MULTIPLICATIONS_WITH_DROPOUT"])
-def test_short_calls_are_those_of_pytorch(calls: Any, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_calls_are_those_of_pytorch(active: Any, calls: Any, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dropout, multiplications = 0.5 if "DROPOUT" in limit else 0.0, 2 * 4 * 12 * 9 * 8
 
     def run() -> list[Tensor]:
@@ -201,7 +189,7 @@ def test_short_calls_are_those_of_pytorch(calls: Any, limit: str, monkeypatch: p
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", DECLINED)
-def test_these_calls_are_those_of_pytorch_bit_for_bit(calls: Any, name: str) -> None:
+def test_these_calls_are_those_of_pytorch_bit_for_bit(active: Any, calls: Any, name: str) -> None:
     make, options = DECLINED[name]
 
     def run() -> tuple[list[Tensor], Tensor]:
@@ -228,7 +216,7 @@ WRONG: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_errors_are_those_of_pytorch(name: str) -> None:
+def test_errors_are_those_of_pytorch(active: Any, name: str) -> None:
     shapes, options = WRONG[name]
 
     def message() -> tuple[type[Exception], str]:
@@ -241,7 +229,7 @@ def test_errors_are_those_of_pytorch(name: str) -> None:
         assert message() == expected
 
 
-def test_a_kernel_that_the_caller_chose_is_not_ours(calls: Any) -> None:
+def test_a_kernel_that_the_caller_chose_is_not_ours(active: Any, calls: Any) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS)
     with sdpa_kernel(SDPBackend.MATH):
         expected = F.scaled_dot_product_attention(*tensors)
@@ -251,7 +239,7 @@ def test_a_kernel_that_the_caller_chose_is_not_ours(calls: Any) -> None:
     assert torch.equal(found, expected)
 
 
-def test_a_processor_on_which_pytorch_is_faster_keeps_pytorch(calls: Any) -> None:
+def test_a_processor_on_which_pytorch_is_faster_keeps_pytorch(active: Any, calls: Any) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS)
     expected = results(F.scaled_dot_product_attention, *tensors)
     with active(), using_row(ROWS["baseline"]):
@@ -270,7 +258,7 @@ TRANSFORMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_transforms_are_those_of_pytorch(calls: Any, name: str) -> None:
+def test_transforms_are_those_of_pytorch(active: Any, calls: Any, name: str) -> None:
     query, key, value = (tensor.detach() for tensor in inputs(SHAPE, KEYS, KEYS))
     expected = TRANSFORMS[name](query, key, value)
     with active():
@@ -280,7 +268,7 @@ def test_transforms_are_those_of_pytorch(calls: Any, name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_forward_mode_is_that_of_pytorch(calls: Any) -> None:
+def test_forward_mode_is_that_of_pytorch(active: Any, calls: Any) -> None:
     query, key, value = (tensor.detach() for tensor in inputs(SHAPE, KEYS, KEYS))
 
     def derivative() -> tuple[Tensor, ...]:
@@ -297,7 +285,7 @@ def test_forward_mode_is_that_of_pytorch(calls: Any) -> None:
     assert all(map(torch.equal, found, expected))
 
 
-def test_meta_tensors_have_shapes(calls: Any) -> None:
+def test_meta_tensors_have_shapes(active: Any, calls: Any) -> None:
     with active():
         context = F.scaled_dot_product_attention(*(torch.empty(shape, device="meta") for shape in (SHAPE, KEYS, KEYS)))
     assert not calls.count
@@ -305,7 +293,7 @@ def test_meta_tensors_have_shapes(calls: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_compiled_graph_is_that_of_pytorch(calls: Any) -> None:
+def test_a_compiled_graph_is_that_of_pytorch(active: Any, calls: Any) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS)
     expected = results(F.scaled_dot_product_attention, *tensors)
     with active():
@@ -316,7 +304,7 @@ def test_a_compiled_graph_is_that_of_pytorch(calls: Any) -> None:
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
-def test_attend_still_calls_pytorch_where_it_chose_it(calls: Any, is_watched: bool) -> None:
+def test_attend_still_calls_pytorch_where_it_chose_it(active: Any, calls: Any, is_watched: bool) -> None:
     query, key, value = (tensor.detach() for tensor in inputs(SHAPE, KEYS, KEYS))
     expected = attend(query, key, value, implementation="sdpa")
     with active(), watch(nn.Identity()) if is_watched else nullcontext():
@@ -325,7 +313,7 @@ def test_attend_still_calls_pytorch_where_it_chose_it(calls: Any, is_watched: bo
     assert torch.equal(found, expected)
 
 
-def test_second_derivatives(calls: Any) -> None:
+def test_second_derivatives(active: Any, calls: Any) -> None:
     tensors = inputs((1, 1, 5, 3), (1, 1, 4, 3), (1, 1, 4, 3))
     with active():
         context = F.scaled_dot_product_attention(*tensors)
@@ -339,7 +327,7 @@ def test_second_derivatives(calls: Any) -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_it_is_reversible(calls: Any) -> None:
+def test_it_is_reversible(active: Any, calls: Any) -> None:
     tensors = inputs(SHAPE, KEYS, KEYS)
     expected = F.scaled_dot_product_attention(*tensors)
     module.register()

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import activate_flash_attention_impl, restore_flash_attention_impl
 
 from attent.attention.capture.watch import watch
-from attent.integrations import torch as module
 from attent.ops.dense_attention import is_compiled
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="the compiled library is not there")
-
-
-@contextmanager
-def active() -> Iterator[None]:
-    module.register()
-    activate_flash_attention_impl("attent")  # pyright: ignore[reportArgumentType]
-    try:
-        yield
-    finally:
-        restore_flash_attention_impl()
 
 
 def multi_head(training: bool) -> tuple[nn.MultiheadAttention, Tensor]:
@@ -36,7 +22,7 @@ def multi_head(training: bool) -> tuple[nn.MultiheadAttention, Tensor]:
 @pytest.mark.parametrize(
     ("training", "need_weights", "reaches"), [(True, False, True), (True, True, False), (False, False, True), (False, True, False)]
 )
-def test_multihead_attention(calls: Any, training: bool, need_weights: bool, reaches: bool) -> None:
+def test_multihead_attention(active: Any, calls: Any, training: bool, need_weights: bool, reaches: bool) -> None:
     layer, features = multi_head(training)
     expected = layer(features, features, features, need_weights=need_weights)[0]
     with active():
@@ -47,7 +33,7 @@ def test_multihead_attention(calls: Any, training: bool, need_weights: bool, rea
 
 
 @pytest.mark.parametrize("has_fast_path", [True, False])
-def test_the_fast_path_of_a_transformer_is_pytorchs_own(calls: Any, has_fast_path: bool) -> None:
+def test_the_fast_path_of_a_transformer_is_pytorchs_own(active: Any, calls: Any, has_fast_path: bool) -> None:
     torch.manual_seed(5)
     layer, features = nn.TransformerEncoderLayer(16, 4, batch_first=True).eval(), torch.randn(2, 7, 16)
     torch.backends.mha.set_fastpath_enabled(has_fast_path)
@@ -61,7 +47,7 @@ def test_the_fast_path_of_a_transformer_is_pytorchs_own(calls: Any, has_fast_pat
         torch.testing.assert_close(found, layer(features), atol=1e-6, rtol=1e-5)
 
 
-def test_a_transformer_trains(calls: Any) -> None:
+def test_a_transformer_trains(active: Any, calls: Any) -> None:
     torch.manual_seed(5)
     layer, features = nn.TransformerEncoderLayer(16, 4, batch_first=True, dropout=0.1), torch.randn(2, 7, 16)
     with active():
@@ -70,7 +56,7 @@ def test_a_transformer_trains(calls: Any) -> None:
     assert all(parameter.grad is not None for parameter in layer.parameters())
 
 
-def test_a_watched_model_runs_our_kernel(calls: Any) -> None:
+def test_a_watched_model_runs_our_kernel(active: Any, calls: Any) -> None:
     layer, features = multi_head(True)
     with active():
         expected = layer(features, features, features, need_weights=False)[0]
@@ -83,7 +69,7 @@ def test_a_watched_model_runs_our_kernel(calls: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
-def test_models_of_hugging_face(calls: Any, models: Any, name: str) -> None:
+def test_models_of_hugging_face(active: Any, calls: Any, models: Any, name: str) -> None:
     pytest.importorskip("transformers", reason="transformers is not installed")
     model, arguments = getattr(models, name)("sdpa")
     with torch.no_grad():

@@ -16,11 +16,14 @@ import pytest
 import torch
 
 from attent.cli.settings import override
-from attent.data.batches import BatchSize, Bitext
+from attent.data.batches import BatchSize, Bitext, Sequences
 from attent.data.corpus import pair_corpus
+from attent.data.language_model import LanguageModelExamples, RunningText, TextLines
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer
 from attent.errors import DeviceError, RunError
+from attent.models.language_model import LanguageModel
+from attent.models.settings import DecoderSettings
 from attent.runs.config import read_config
 from attent.runs.weights import read_tensors
 from attent.tasks import translation
@@ -30,7 +33,9 @@ from attent.tasks.task import Vocabularies
 from attent.training.checkpoint import latest_checkpoint, read_state
 from attent.training.distributed import SINGLE_PROCESS, is_main_process, process_group
 from attent.training.loop import train
+from attent.training.loss import language_model_cross_entropy
 from attent.training.progress import Progress, SilentProgress
+from attent.training.settings import TrainingSettings
 
 TOKENIZER = CharTokenizer("ab")
 
@@ -55,6 +60,40 @@ def test_losses_are_those_of_one_process(small, together, kind: str, values: dic
     assert judged == told
     assert judged["loss"] == pytest.approx(scores["loss"], abs=1e-5)
     assert (second, said) == ({}, "")
+
+
+LETTERS = Sequences([TOKENIZER.encode("ab" * (number % 4) + "b" * (number % 3 + 1)) for number in range(11)])
+
+
+def language_model(data: LanguageModelExamples, values: dict[str, Any]) -> tuple[list[float], list[float]]:
+    """The losses of a language model's updates, as the first process logs them, and its weights."""
+    settings = {"updates": 20, "batch_pairs": 3, "warmup": 2, "precision": "float32", "threads": 1, "learning_rate": 1e-2}
+    sizes = {"layers": 1, "width": 8, "feed_forward": 5, "heads": 2, "dropout": 0.0}
+    torch.manual_seed(5)
+    model, losses = LanguageModel(DecoderSettings.model_validate(sizes), TOKENIZER.size, TOKENIZER.size), list[float]()
+    with process_group() as processes, patch("attent.training.progress.RECORD_INTERVAL", 0.0):
+        train(
+            model,
+            data,
+            TrainingSettings.model_validate(settings | values),
+            loss=language_model_cross_entropy,
+            log=lambda record: losses.extend([record["loss"]] if "loss" in record else []),
+            progress=SilentProgress(),
+            processes=processes,
+        )
+    return losses, [weight for parameter in model.parameters() for weight in parameter.flatten().tolist()]
+
+
+@pytest.mark.parametrize(("data", "values"), [(TextLines(LETTERS), {}), (RunningText(LETTERS, 7), {"accumulate": 2, "batch_pairs": 1})])
+def test_a_language_model_learns_what_it_does_alone(together, data: LanguageModelExamples, values: dict[str, Any]) -> None:
+    """Also of lines of other lengths in each process, and where one has no window of a batch."""
+    alone, _ = language_model(data, values)
+    (first, weights), (second, others) = together(2, language_model, data, values)
+    assert first == pytest.approx(alone, abs=1e-5)
+    assert len(alone) == 20
+    assert alone[-1] < alone[0]
+    assert second == []
+    assert weights == others
 
 
 def test_all_end_with_the_same_weights(small, together) -> None:
