@@ -21,6 +21,7 @@ TRAINING = 'updates = 4\nbatch_pairs = 8\nprecision = "float32"\nthreads = 1\nva
 TRANSFORMER = "encoder_layers = 1\ndecoder_layers = 1\nwidth = 8\nfeed_forward = 8\nheads = 2\n"
 RECURRENT = 'kind = "rnn"\nembedding_width = 5\nwidth = 6\n'
 ENCODER = "layers = 1\nwidth = 8\nfeed_forward = 8\nheads = 2\n"
+PROSE = 'train = "lines.txt"\ntokenizer = "word"\npacking = "text"\nmaximum_length = 16\n'
 DATES = """locales = ["en", "de"]
 training_pairs = 53
 validation_pairs = 5
@@ -33,6 +34,7 @@ RECIPES = {
     "rnn": f'[text]\ntrain = "pairs.tsv"\ntokenizer = "bpe"\nvocabulary = 320\n[model]\n{RECURRENT}',
     "dates": f"[dates]\n{DATES}[model]\n{TRANSFORMER}",
     "blanks": f'task = "fill-mask"\n[lines]\ntrain = "lines.txt"\n[model]\n{ENCODER}',
+    "prose": f'task = "text-generation"\n[lines]\n{PROSE}[model]\n{ENCODER}',
     "texts": f'task = "classify"\n[labelled]\ntrain = "labelled.tsv"\n[model]\n{ENCODER}',
     "arrays": f'task = "classify"\n[images]\nsource = "arrays.npz"\n[model]\n{ENCODER}',
     "pictures": f'task = "classify"\n[images]\nsource = "images"\nsize = 8\npatch = 4\n[model]\n{ENCODER}',
