@@ -85,16 +85,17 @@ def test_few_pairs_that_a_mask_scatters_are_left_to_tiles(monkeypatch: pytest.Mo
     monkeypatch.setattr(select, "TABLE", 64 * 64)
     monkeypatch.setattr(block_sparse, "LEAST", 1)
     monkeypatch.setattr(block_sparse, "ROWS", 1)
-    monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 4)
-    first_and_own = torch.eye(16).bool()
+    monkeypatch.setattr(block_sparse, "GATHERED_ROWS", 2)
+    first_and_own = torch.eye(32).bool()
     first_and_own[:, 0] = True
-    half = torch.arange(16).expand(16, 16) % 2 == 0
-    for mask, is_left in ((Blocks(first_and_own, 4), True), (Blocks(torch.eye(16) > 0, 4), False), (Blocks(half, 4), False)):
+    half = torch.arange(32).expand(32, 32) % 2 == 0
+    for mask, is_left in ((Blocks(first_and_own, 2), True), (Blocks(torch.eye(32) > 0, 2), False), (Blocks(half, 2), False)):
         reason = skip_reason(64, 64, mask=mask)
         assert (reason == "its table of all pairs would take longer than tiles of the few that attend") is is_left
-    assert skip_reason(63, 64, mask=Blocks(first_and_own, 4)) is None
+    assert skip_reason(63, 64, mask=Blocks(first_and_own, 2)) is None
     tensors = [torch.randn(1, 1, 64, 2) for _ in range(3)]
-    assert explain(*tensors, mask=Blocks(first_and_own, 4)).chosen == "tiled"
+    # of so few pairs the formula comes first
+    assert explain(*tensors, mask=Blocks(first_and_own, 2)).chosen == "formula"
 
 
 def test_otherwise_none_is_left_for_speed() -> None:
