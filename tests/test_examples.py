@@ -6,8 +6,31 @@ import runpy
 from pathlib import Path
 
 import pytest
+import torch
+
+from attent.attention.maps.attention_map import LabelledMap
+from attent.data.stories import StoriesSettings, Story, stories
+from attent.data.tokenizer import WordTokenizer
+from attent.tasks.recipe import follow
+from attent.tasks.settings import parse
 
 ROOT = Path(__file__).parents[1]
+UNTRAINED = """
+[text]
+train = "{folder}/train.tsv"
+valid = "{folder}/valid.tsv"
+tokenizer = "word"
+[model]
+kind = "rnn"
+embedding_width = 4
+width = 6
+attention = "{attention}"
+share_embeddings = "none"
+[training]
+updates = 1
+batch_pairs = 4
+precision = "float32"
+"""
 
 
 def test_the_dog_is_happy_and_wags_its_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,6 +62,55 @@ def test_a_salary_is_expected_of_those_nearby(tmp_path: Path, monkeypatch: pytes
     assert shown["3.5"] > max(shown["3.4"], shown["3.6"]) > 0.1
     assert max(shown["3.0"], shown["4.0"]) < 1e-6
     assert (tmp_path / "salary.png").stat().st_size > 10_000
+
+
+class Oracle:
+    """A run that writes the answers that it is given, and attends to the full stops of two sentences where it writes *hall*."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers = answers
+        self.target_tokenizer = WordTokenizer.learn(answers.values(), 30)
+
+    def translate(self, text: str) -> str:
+        return self.answers[text]
+
+    def map(self, text: str, target: str) -> dict[str, LabelledMap]:
+        rows, columns = (*self.target_tokenizer.pieces(target), "EOS"), (*self.target_tokenizer.pieces(text),)
+        weights = torch.zeros(1, 1, len(rows), len(columns))
+        row = rows.index(" hall")
+        for column in [index for index, word in enumerate(columns) if word == "."][1:]:
+            weights[0, 0, row, column] = 0.5
+        return {"decoder.cross_attention": LabelledMap(weights, rows, columns)}  # pyright: ignore[reportArgumentType]
+
+
+def test_stories_are_judged_beside_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = stories(StoriesSettings(kinds=("one", "two"), training_stories=30, held_out_stories=6))
+    corpus.write(tmp_path, with_support=True)
+    names = [str(tmp_path / attention) for attention in ("bahdanau", "none")]
+    for name in names:
+        follow(parse(UNTRAINED.format(folder=tmp_path, attention=Path(name).name), "settings"), name)
+    capsys.readouterr()
+    monkeypatch.setattr("sys.argv", ["stories.py", str(tmp_path), *names])
+    judge = runpy.run_path(str(ROOT / "examples" / "stories.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    firsts = ["right,", "bahdanau", "none", "last", "most"]
+    assert [line.split()[0] for line in lines if line and "every" not in line] == [*firsts * 2, "attention", *["bahdanau"] * 2]
+    # the last place of the story, counted by hand
+    moves = [[sentence for sentence in story.sentences if " to the " in sentence or "into" in sentence] for story in corpus.test]
+    (_, guesses) = (line.split() for line in lines if line.startswith("last place"))
+    for column, kind in ((-2, "one"), (-1, "two")):
+        right = [said[-1].endswith(f" {story.answer}.") for said, story in zip(moves, corpus.test, strict=True) if story.kind == kind]
+        assert guesses[column] == f"{100 * sum(right) / 3:.1f}"
+    # attention of a run that has learnt nothing is spread over all words
+    answer, written, chance = map(float, lines[-1].split()[2:])
+    assert answer == pytest.approx(chance, abs=0.03)
+    assert written == pytest.approx(chance, abs=0.03)
+    story = Story("two", ("Anna took the hat.", "Anna went to the hall.", "Ben left the cup."), "Where is the hat?", "hall", (0, 1))
+    assert judge["answer_of"](story.supported_answer) == judge["answer_of"]("hall") == "hall"
+    assert judge["sentence_numbers"](["Anna", " took", ".", " Where", "?"]) == [0, 0, 0, 1, 1]
+    assert judge["accuracy"]([story, story], [True, False]) == {"two": 50.0}
+    oracle = Oracle({story.text: story.supported_answer})
+    assert judge["support_share"](oracle, story) == pytest.approx((0.5, 0.5 / 12, 11 / 21))
 
 
 @pytest.mark.slow

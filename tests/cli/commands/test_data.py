@@ -40,6 +40,10 @@ def test_stories_come_with_their_supporting_sentences(tmp_path: Path, capsys: py
     assert story["kind"] == "one"
     assert story["answer"] in story["sentences"][story["support"][0]]
     assert (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").splitlines()[-1].endswith(f"{story['question']}\t{story['answer']}")
+    assert run(["data", "stories", "--to", str(tmp_path / "new"), "--kinds", "one, count", "--with-support", *few]) == 0
+    support, answer = story["sentences"][story["support"][0]], story["answer"]
+    assert (tmp_path / "new" / "test.tsv").read_text(encoding="utf-8").endswith(f"{story['question']}\t{support} {answer}\n")
+    capsys.readouterr()
     assert run(["data", "stories", "--out", str(tmp_path), "--kinds", "four"]) == 2
     assert "unknown kind of question 'four'" in capsys.readouterr().err
     assert run(["data", "stories", "--out", str(tmp_path), "--kinds", "one,one"]) == 2

@@ -122,6 +122,18 @@ def test_files_hold_text_and_answer_and_beside_them_the_rest(made: Stories, tmp_
         made.write(tmp_path / "new" / "test.tsv")
 
 
+def test_supporting_sentences_that_name_what_is_asked_for_precede_the_others_and_the_answer(tmp_path: Path) -> None:
+    said = ("Ben went to the hall.", "Ben went to the attic.", "Ben took the hat.", "Ben hurried to the office.")
+    three = Story("three", said, "Where was the hat before the office?", "attic", (1, 2, 3))
+    assert three.supported_answer == "Ben took the hat. Ben hurried to the office. Ben went to the attic. attic"
+    assert Story("two", said[:3], "Where is the hat?", "attic", (1, 2)).supported_answer == "Ben took the hat. Ben went to the attic. attic"
+    held = Story("list", said, "What does Ben hold?", "hat", (2,))
+    assert held.supported_answer == "Ben took the hat. hat"
+    Stories([three], [held], []).write(tmp_path, with_support=True)
+    assert (tmp_path / "train.tsv").read_text(encoding="utf-8") == f"{three.text}\t{three.supported_answer}\n"
+    assert json.loads((tmp_path / "valid.jsonl").read_text(encoding="utf-8"))["answer"] == "hat"
+
+
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValidationError, match="longest must be at least shortest = 9, got 7"):
         StoriesSettings(shortest=9, longest=7)

@@ -65,6 +65,9 @@ def stories(
     stories: Annotated[int, typer.Option(min=1, help="How many to train on.")] = 20_000,
     held_out: Annotated[int, typer.Option(min=1, help="How many to validate on, and how many to judge by.")] = 1_000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same stories.")] = 0,
+    with_support: Annotated[
+        bool, typer.Option("--with-support", help="Let the supporting sentences precede each answer of a .tsv, to be learnt with it.")
+    ] = False,
 ) -> None:
     """Small stories with a question each, whose supporting sentences are known: train, valid and test, each .tsv and .jsonl."""
     from attent.data.stories import KINDS, StoriesSettings
@@ -77,7 +80,7 @@ def stories(
         raise ArgumentError(f"--kinds names a kind twice: {kinds}")
     values = {"kinds": names, "training_stories": stories, "held_out_stories": held_out, "seed": seed}
     corpus = make(StoriesSettings.model_validate(values))
-    corpus.write(out)
+    corpus.write(out, with_support=with_support)
     print(
         f"{len(corpus.train):,} stories to train on, {len(corpus.validation):,} to validate on "
         f"and {len(corpus.test):,} to judge by, in {out}"

@@ -45,6 +45,13 @@ class Story:
         """The story and the question in one line."""
         return " ".join((*self.sentences, self.question))
 
+    @property
+    def supported_answer(self) -> str:
+        """The supporting sentences and the answer; those that name what the question names come first, as who looks it up finds them."""
+        words = self.question.rstrip("?").split()
+        sentences = [self.sentences[number] for number in self.support]
+        return " ".join((*sorted(sentences, key=lambda sentence: not _names(sentence, words)), self.answer))
+
 
 @dataclass(frozen=True)
 class Stories:
@@ -60,8 +67,12 @@ class Stories:
     validation: Sequence[Story]
     test: Sequence[Story]
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, *, with_support: bool = False) -> None:
         """Write them to a folder: train.tsv, valid.tsv and test.tsv with text, tab and answer; and beside each a .jsonl with the rest.
+
+        Args:
+            folder: new, or to be written over.
+            with_support: whether each answer of a .tsv follows its supporting sentences.
 
         Raises:
             ArgumentError: they cannot be written.
@@ -69,7 +80,8 @@ class Stories:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, part in ((TRAIN, self.train), (VALIDATION, self.validation), (TEST, self.test)):
-                pairs = "".join(f"{story.text}\t{story.answer}\n" for story in part)
+                targets = [story.supported_answer if with_support else story.answer for story in part]
+                pairs = "".join(f"{story.text}\t{target}\n" for story, target in zip(part, targets, strict=True))
                 (folder / f"{name}.tsv").write_text(pairs, encoding="utf-8")
                 lines = "".join(json.dumps(asdict(story)) + "\n" for story in part)
                 (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
@@ -92,6 +104,12 @@ def stories(settings: StoriesSettings) -> Stories:
 
     test, validation = part(TEST, settings.held_out_stories), part(VALIDATION, settings.held_out_stories)
     return Stories(part(TRAIN, settings.training_stories), validation, test)
+
+
+def _names(sentence: str, words: Sequence[str]) -> bool:
+    """Return whether the person, the place or the thing of a sentence is among these words."""
+    person, *_, noun = sentence.rstrip(".").split()
+    return person in words or noun in words
 
 
 def _draw(kind: Kind, settings: StoriesSettings, draw: Draw, is_test: bool, texts: set[str]) -> Story:
