@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from attent.errors import AttentError, UnknownNameError
-from gallery import alignment, digits, elsewhere, exchanged, heads, length, positions, registrar, salary, self_attention, sentences
+from gallery import alignment, digits, elsewhere, exchanged, heads, length, positions, registrar, salary, self_attention, sentences, stories
 from gallery.encoder import Encoder
 from gallery.examples import example
 from gallery.plates import Plate, page, write
-from gallery.runs import DATES, DATES_RNN, DIGITS, run
+from gallery.runs import DATES, DATES_RNN, DIGITS, STORIES, run
 
 ROOT = Path(__file__).parents[2]
 PAGE, PICTURES = ROOT / "docs" / "gallery.md", ROOT / "docs" / "gallery"
@@ -51,6 +51,7 @@ def plates(data: Path, runs: Path, compared: Path) -> Mapping[str, Callable[[], 
         "heads": lambda: heads.grid(encoder()),
         "positions": positions.plate,
         "alignment": lambda: alignment.plate(run(DATES_RNN, runs)),
+        "stories": lambda: stories.plate(run(STORIES, runs)),
         "cross-attention": lambda: heads.cross(run(DATES, runs)),
         "quality-by-length": lambda: length.plate(length.load(compared, runs)),
         "digits": lambda: digits.plate(run(DIGITS, runs)),

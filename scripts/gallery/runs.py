@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attent.cli.settings import override
+from attent.cli.settings import override, resolve_corpus
+from attent.data.stories import StoriesSettings, stories
 from attent.runs.config import read_config
 from attent.tasks import settings
 from attent.tasks.recipe import follow, resume
@@ -12,14 +13,17 @@ from attent.tasks.recipe import follow, resume
 RECIPES = Path(__file__).parents[2] / "configs"
 # The recipes' own number of updates without a limit of time, in float32: every machine computes the same, to rounding.
 SAME = ("training.precision=float32", "training.threads=1")
-DATES, DATES_RNN, DIGITS = "dates", "dates-rnn", "digits"
+DATES, DATES_RNN, DIGITS, STORIES = "dates", "dates-rnn", "digits", "stories"
+# As docs/stories.md makes them.
+STORIES_SETTINGS = StoriesSettings.model_validate({"kinds": ("one", "two"), "training_stories": 60_000})
 
 
 def run(name: str, folder: Path, updates: int | None = None) -> Path:
     """Return a run folder; train it if it is missing, resume it if it is unfinished.
 
     Args:
-        name: `dates` (a Transformer), `dates-rnn` (with Bahdanau's attention) or `digits` (in patches of 2 x 2 pixels).
+        name: `dates` (a Transformer), `dates-rnn` (with Bahdanau's attention), `digits` (in patches of 2 x 2 pixels) or `stories`,
+            which are made beside the run.
         folder: of all runs.
         updates: number of updates; None for the recipe's.
     """
@@ -31,5 +35,8 @@ def run(name: str, folder: Path, updates: int | None = None) -> Path:
     recipe = settings.demo() if name == DATES else settings.read(RECIPES / f"{name}.toml")
     changes = [*SAME, *(["images.patch=2"] if name == DIGITS else [])]
     folder.mkdir(parents=True, exist_ok=True)
+    if name == STORIES:
+        stories(STORIES_SETTINGS).write(folder / "stories-data", with_support=True)
+        recipe = resolve_corpus(recipe, folder / "stories-data")
     follow(override(recipe, changes, updates=updates or recipe.training.updates), path)
     return path
