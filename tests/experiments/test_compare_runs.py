@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -57,6 +58,17 @@ def test_what_cannot_be_compared(run_folder: Path, files: tuple[Path, Path], tmp
     with pytest.raises(ArgumentError, match="got 5 lines and 1 references"):
         compare([copy, run_folder], *files, out)
     assert not out.exists()
+
+
+def test_runs_that_name_different_languages_are_refused(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    runs = [Path(shutil.copytree(run_folder, tmp_path / target)) for target in ("de", "fr")]
+    for run in runs:
+        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+        config["corpus"] = {"text": {"train": "a.tsv", "source_language": "en", "target_language": run.name}}
+        (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ArgumentError, match=r"same languages: \S+de translates en → de and \S+fr translates en → fr"):
+        compare(runs, *files, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_language_that_no_reference_is_in_is_said(run_folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def compare(
         say: gets a line for each run, and one for each that seems to be of another language.
 
     Raises:
-        ArgumentError: there are fewer than two runs, one is named twice, lines and references differ in number, or the folder
-            of the comparison is another's.
+        ArgumentError: there are fewer than two runs, one is named twice, they name different languages, lines and references differ
+            in number, or the folder of the comparison is another's.
         UnknownNameError: there is no such tokenizer.
         DataError: a file cannot be read.
         RunError: a run cannot be read, or does not translate.
@@ -65,9 +65,15 @@ def compare(
     names = [str(run) for run in runs]
     if len({run.resolve() for run in runs}) != len(runs) or len(runs) < 2:
         raise ArgumentError(f"a comparison needs two or more different runs, got {', '.join(names) or 'none'}")
-    for run in runs:
+    languages: dict[str, str] = {}
+    for run, name in zip(runs, names, strict=True):
         must_do(run, config := read_config(run), "translate")
         check_code(run, config, trust_code=trust_code)
+        if config.source_language and config.target_language:
+            languages.setdefault(config.languages, name)
+    if len(languages) > 1:
+        translates = " and ".join(f"{name} translates {pair}" for pair, name in languages.items())
+        raise ArgumentError(f"a comparison needs runs of the same languages: {translates}")
     check_known("tokenizer of sacreBLEU", tokenize, TOKENIZERS)
     sources, references = read_with_references(source, target)
     claim(out, "runs")
