@@ -21,6 +21,7 @@ VARIANTS = [
     {"attention": "luong", "cell": "lstm", "score": "concat", "attention_hidden": 3, "decoder_layers": 2},
     {"attention": "luong", "cell": "gru", "score": "dot", "input_feeding": False, "decoder_layers": 2},
     {"attention": "luong", "cell": "lstm", "score": "general", "input_feeding": False, "encoder_width": 7},
+    {"attention": "luong", "cell": "gru", "scaled_score": True},
     {"attention": "luong", "cell": "gru", "score": "location"},
     {"attention": "luong", "cell": "gru", "local": "m", "local_window": 2},
     {"attention": "luong", "cell": "lstm", "local": "p", "local_window": 3, "decoder_layers": 2},

@@ -57,6 +57,21 @@ def test_a_context_by_hand() -> None:
     assert context.item() == pytest.approx(0.75)
 
 
+@torch.no_grad()
+def test_a_scaled_score_is_divided_by_the_root_of_the_memorys_width() -> None:
+    scaled, plain = RecurrentAttention(6, 9, "general", scaled=True), RecurrentAttention(6, 9, "general")
+    plain.load_state_dict({"score.weight": scaled.get_parameter("score.weight") / 3})
+    memory, queries = torch.randn(2, 5, 9), torch.randn(2, 4, 6)
+    contexts = []
+    for attention in (scaled, plain):
+        source = attention.cache_kv(Memory(memory, LENGTHS))
+        contexts.append(attention.context(attention.prepare(queries, source, LENGTHS), queries))
+    torch.testing.assert_close(*contexts)
+    parameters = scaled.fused_parameters
+    assert parameters is not None
+    torch.testing.assert_close(parameters[0], plain.get_parameter("score.weight"))
+
+
 SOURCE_LENGTHS = torch.tensor([9, 4])
 
 

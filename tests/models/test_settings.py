@@ -175,3 +175,12 @@ def test_what_was_set_names_its_kind() -> None:
 def test_wrong_values_of_an_encoder_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         EncoderSettings.model_validate(values)
+
+
+def test_a_scale_of_the_score_is_for_general_alone_and_is_written_only_where_it_is_set() -> None:
+    settings = RnnSettings(attention="luong", scaled_score=True)
+    assert RnnSettings.model_validate(settings.model_dump()) == settings
+    assert "scaled_score" not in RnnSettings(attention="luong").model_dump()
+    for refused in ({"attention": "bahdanau"}, {"attention": "luong", "score": "dot"}, {"attention": "none"}):
+        with pytest.raises(ValidationError, match="scaled_score needs an attention with the score general"):
+            RnnSettings.model_validate(refused | {"scaled_score": True})

@@ -29,6 +29,7 @@ VARIANTS = [
     ADDITIVE | {"token_in_query": True, "decoder_layers": 2},
     {"attention": "bahdanau", "score": "general", "token_in_query": True},
     LUONG,
+    LUONG | {"scaled_score": True},
     LUONG | {"score": "additive", "attention_hidden": 5, "decoder_layers": 2},
     LUONG | {"cell": "lstm", "decoder_layers": 2},
 ]

@@ -80,6 +80,7 @@ class RecurrentAttention(nn.Module):
         hidden: features inside an additive or concat score; by default as many as the memory has.
         normalizer: its name.
         local: the window of local attention; None for global attention.
+        scaled: whether the score general is divided by √memory_width.
 
     Raises:
         ShapeError: the score needs equal widths.
@@ -94,10 +95,11 @@ class RecurrentAttention(nn.Module):
         hidden: int | None = None,
         normalizer: str = "softmax",
         local: Local | None = None,
+        scaled: bool = False,
     ) -> None:
         super().__init__()
         self.local = local
-        self.score = _build_score(score, query_width, memory_width, hidden)
+        self.score = _build_score(score, query_width, memory_width, hidden, memory_width**-0.5 if scaled else 1.0)
         self.score.check(query_width, memory_width, 1)
         self.normaliser = choices.normalizer(normalizer)
 
@@ -140,7 +142,7 @@ class RecurrentAttention(nn.Module):
         if self.local is not None or not isinstance(self.normaliser, Softmax):
             return None
         if isinstance(score, General):
-            return score.weight, None, None
+            return score.weight if score.factor == 1.0 else score.weight * score.factor, None, None
         return (score.query_weight, score.bias, score.v) if isinstance(score, Additive) and score.v is not None else None
 
     def report_map(self, queries: Tensor, source: KeyValueCache, lengths: Tensor, steps: Tensor | None = None) -> None:
@@ -148,7 +150,7 @@ class RecurrentAttention(nn.Module):
         report(self, AttentionMap.of(self.prepare(queries, source, lengths, steps)))
 
 
-def _build_score(name: str, query_width: int, key_width: int, hidden: int | None) -> Score:
+def _build_score(name: str, query_width: int, key_width: int, hidden: int | None, scale: float) -> Score:
     score = choices.score_for(name, query_width, key_width, 1)
     # Parameters without an axis of heads: with one, products would be computed row by row.
     if isinstance(score, Additive | Concat):
@@ -157,4 +159,4 @@ def _build_score(name: str, query_width: int, key_width: int, hidden: int | None
         raise ArgumentError(f"attention_hidden is for the scores additive and concat, got score {name!r}")
     if isinstance(score, Location):
         return Location(query_width)
-    return General(query_width, key_width) if isinstance(score, General) else score
+    return General(query_width, key_width, scale=scale) if isinstance(score, General) else score

@@ -141,7 +141,13 @@ class AttendingDecoder(RnnDecoder):
         self.feedback_width = feedback_width
         local = None if settings.local == "none" else Local(settings.local, settings.local_window, settings.width)
         self.cross_attention = RecurrentAttention(
-            settings.width, settings.memory_width, settings.score_name, settings.attention_hidden, settings.normaliser, local
+            settings.width,
+            settings.memory_width,
+            settings.score_name,
+            settings.attention_hidden,
+            settings.normaliser,
+            local,
+            settings.scaled_score,
         )
 
     def start(self, memory: Memory) -> RnnState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from attent.errors import UnknownNameError
 from attent.layers.feed_forward import Activation
@@ -209,6 +209,8 @@ class RnnSettings(PresetSettings):
             2014, arXiv 1409.3215), by attention from the state before each step ("bahdanau", 2015, arXiv 1409.0473), or from
             the state after it ("luong", 2015, arXiv 1508.04025).
         score: the name of a score, see attent.attention.scores; by default "additive" for bahdanau and "general" for luong.
+        scaled_score: whether the score general is divided by √ of the memory's width. Luong's is not; but then Adam makes the
+            weights all but hard in a wide model's first updates, which it leaves slowly (docs/compare.md).
         attention_hidden: features inside an additive or concat score; by default as many as the memory has.
         normaliser: the name of a normalizer, see attent.attention.normalizers.
         local: whether luong's attention is limited to a window around the step's own position ("m") or a predicted one ("p"), or
@@ -239,6 +241,7 @@ class RnnSettings(PresetSettings):
     encoder_width: int | None = Field(default=None, ge=1)
     attention: Literal["none", "bahdanau", "luong"] = "bahdanau"
     score: str | None = None
+    scaled_score: bool = False
     attention_hidden: int | None = Field(default=None, ge=1)
     normaliser: str = "softmax"
     local: Literal["none", "m", "p"] = "none"
@@ -252,6 +255,11 @@ class RnnSettings(PresetSettings):
     layer_norm: bool = False
     share_embeddings: Literal["none", "target", "all"] = "target"
     output_bias: bool = True
+
+    @model_serializer(mode="wrap")
+    def _without_scale(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave the scale out where there is none: the settings are then those of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if name != "scaled_score" or value}
 
     @property
     def direction_width(self) -> int:
@@ -274,6 +282,8 @@ class RnnSettings(PresetSettings):
             raise ValueError(f"width must be even unless encoder_width is given, got {self.width}")
         if self.attention == "none" and (self.score is not None or self.attention_hidden is not None):
             raise ValueError('score and attention_hidden need an attention, got attention = "none"')
+        if self.scaled_score and (self.attention == "none" or self.score_name != "general"):
+            raise ValueError("scaled_score needs an attention with the score general")
         if self.local != "none" and self.attention != "luong":
             raise ValueError(f'local needs attention = "luong", got "{self.attention}"')
         if self.token_in_query and self.attention != "bahdanau":

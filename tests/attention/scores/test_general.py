@@ -38,3 +38,12 @@ def test_it_starts_within_the_bound_of_its_width(heads: int | None) -> None:
     assert 0.15 < score.weight.abs().max() <= 0.25
     assert repr(score) == ("General()" if heads is None else "General(heads=3)")
     assert General.for_widths(16, 5, 3).heads == 3
+
+
+def test_a_scale_multiplies_every_score() -> None:
+    score, plain = General(7, 5, scale=0.25), General(7, 5)
+    plain.load_state_dict(score.state_dict())
+    query, key = torch.randn(2, 3, 4, 7), torch.randn(2, 3, 6, 5)
+    torch.testing.assert_close(score(query, key), plain(query, key) / 4)
+    torch.testing.assert_close(score.score_lowered(score.lower_query(query), score.lower_key(key)), score(query, key))
+    assert repr(score) == "General(scale=0.25)"

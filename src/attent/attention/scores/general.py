@@ -21,13 +21,14 @@ class General(DotScore):
         query_width: Dq.
         key_width: Dk, which may differ.
         heads: the number of heads with an own W; one shared W if not given.
+        scale: a factor on qᵀWk, such as 1/√Dk against saturation.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("luong", "multiplicative", "bilinear")
 
-    def __init__(self, query_width: int, key_width: int, heads: int | None = None) -> None:
+    def __init__(self, query_width: int, key_width: int, heads: int | None = None, scale: float = 1.0) -> None:
         super().__init__()
-        self.heads, self.widths = heads, (query_width, key_width)
+        self.heads, self.widths, self.factor = heads, (query_width, key_width), scale
         self.weight = nn.Parameter(torch.empty(*(() if heads is None else (heads,)), query_width, key_width))
         bound = 1.0 / math.sqrt(query_width)
         nn.init.uniform_(self.weight, -bound, bound)
@@ -36,6 +37,10 @@ class General(DotScore):
     def for_widths(cls, query_width: int, key_width: int, heads: int) -> Self:
         """Return a score with a W for each head."""
         return cls(query_width, key_width, heads)
+
+    def scale(self, width: int) -> float:
+        """Return the factor on qᵀWk."""
+        return self.factor
 
     def symbols(self) -> dict[str, Tensor]:
         """Return W."""
@@ -46,5 +51,11 @@ class General(DotScore):
         return LoweredSide(query @ self.weight.to(query.dtype))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return qᵀWk of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
-        return query @ self.weight.to(query.dtype) @ key.transpose(-2, -1)
+        """Return qᵀWk, times the scale, of queries (B, H, Tq, Dq) and keys (B, H, Tk, Dk): (B, H, Tq, Tk)."""
+        scores = query @ self.weight.to(query.dtype) @ key.transpose(-2, -1)
+        return scores if self.factor == 1.0 else scores * self.factor
+
+    def extra_repr(self) -> str:
+        """Return the number of heads, if each has its own W, and the scale, if there is one."""
+        scale = "" if self.factor == 1.0 else f"scale={self.factor:g}"
+        return ", ".join(filter(None, (super().extra_repr(), scale)))
