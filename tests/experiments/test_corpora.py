@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attent.data.dates import DatesSettings
 from attent.data.readers import read_lines
 from attent.data.text import Pair
 from attent.errors import ArgumentError, DataError
-from attent.experiments.corpora import MAX_JOINED, MULTI30K, PASSES, bitext, join_captions, load_pairs, synthetic_pairs
+from attent.experiments.corpora import MAX_JOINED, MULTI30K, PASSES, bitext, join_captions, join_dates, load_pairs, synthetic_pairs
 
 
 def test_sentences_are_made_up_as_long_and_as_uneven_as_captions() -> None:
@@ -93,6 +94,21 @@ def test_captions_are_joined_one_to_five_at_a_time(data_folder: Path, tmp_path: 
     assert means == pytest.approx([number * means[0] for number in range(1, MAX_JOINED + 1)], rel=0.1)
 
 
+def test_dates_are_joined_one_to_three_at_a_time(tmp_path: Path) -> None:
+    sizes = {"training_pairs": 50, "validation_pairs": 15, "held_out_dates": 99, "held_out_pairs": 30, "held_out_combinations": 2}
+    settings = DatesSettings.model_validate({"locales": ("en", "fr"), "untagged": 0.0} | sizes)
+    files, test = join_dates(settings, tmp_path)
+    assert join_dates(settings, tmp_path) == (files, test)
+    assert [len(pair.target.split()) for pair in test] == [1] * 5 + [2] * 5 + [3] * 5
+    dates = [date for pair in test for date in pair.target.split()]
+    assert all(len(date) == len("2026-03-03") for date in dates)
+    # a tag before each date
+    assert all(pair.source.count(" | ") == len(pair.target.split()) for pair in test)
+    trained = [date for line in read_lines(files["train"]) for date in line.split("\t")[1].split()]
+    assert len(trained) == PASSES * 50
+    assert not set(trained) & set(dates)
+
+
 def test_captions_of_another_folder_are_not_taken_for_those_joined_before(tmp_path: Path) -> None:
     for name, word in (("one", "dog"), ("other", "cat")):
         (tmp_path / name / "tok").mkdir(parents=True)
@@ -101,7 +117,7 @@ def test_captions_of_another_folder_are_not_taken_for_those_joined_before(tmp_pa
                 file.writelines(f"{word} {number}\n" for number in range(15))
     found = join_captions(tmp_path / "one", tmp_path / "to")
     assert join_captions(tmp_path / "one", tmp_path / "to") == found
-    with pytest.raises(ArgumentError, match=r"train.tsv holds other captions than those of .*other: name another folder with --out"):
+    with pytest.raises(ArgumentError, match=r"train.tsv holds other pairs than those to be joined now: name another folder with --out"):
         join_captions(tmp_path / "other", tmp_path / "to")
 
 

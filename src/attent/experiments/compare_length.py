@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attent.data.dates.corpus import HELD_OUT_DATES
+from attent.data.dates import DatesSettings
 from attent.data.text import Pair
 from attent.experiments import corpora, trainings
 from attent.experiments.confidence import BLEU_OF_WORDS, EXACT_MATCH, RESAMPLES, Measure, estimate
@@ -18,7 +18,7 @@ from attent.experiments.report import Column, ModelComparison, Report, ResultTab
 from attent.experiments.trainings import MODELS, TITLES, Options, Say, TrainingPlan
 from attent.training.progress import Progress
 
-UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1500, 3.0, 5.0, 2
+UPDATES, MINUTES_ON_DATES, MINUTES_ON_CAPTIONS, SEEDS = 1000, 3.0, 5.0, 2
 # Minutes to judge a model.
 JUDGING_DATES, JUDGING_CAPTIONS = 0.25, 1.5
 # The fewest sentences of a range of lengths.
@@ -59,7 +59,7 @@ class LengthCorpus:
 
 
 def compare(options: Options, *, say: Say = print, progress: Progress | None = None) -> ModelComparison:
-    """Train each model on dates, and on joined captions if their folder is given, and judge them by source length.
+    """Train each model on joined dates, and on joined captions if their folder is given, and judge them by source length.
 
     The figure is that of Bahdanau et al. (2015), figure 2, arXiv 1409.0473: BLEU against the length of the source, for models
     trained on the same sentences.
@@ -95,12 +95,13 @@ def compare(options: Options, *, say: Say = print, progress: Progress | None = N
 
 
 def _dates(options: Options) -> LengthCorpus:
-    def plan(name: str, seed: int) -> TrainingPlan:
-        model = trainings.model_settings(name)
-        return trainings.plan_on_dates(f"dates/{name}-{seed}", model, seed, options, updates=UPDATES, minutes=MINUTES_ON_DATES)
+    files, test = corpora.join_dates(DatesSettings.model_validate(trainings.DATES_TO_JOIN), options.out / "dates-joined")
 
-    test = trainings.dates_corpus(plan(MODELS[0], 1).settings.dates).held_out[HELD_OUT_DATES]
-    return LengthCorpus("dates", "Dates", "characters", len, 5, EXACT_MATCH, test, plan)
+    def plan(name: str, seed: int) -> TrainingPlan:
+        model, limits = trainings.model_settings(name), {"updates": UPDATES, "minutes": MINUTES_ON_DATES}
+        return trainings.plan_on_dates(f"dates/{name}-{seed}", model, seed, options, files, **limits)
+
+    return LengthCorpus("dates", "Dates joined 1 to 3 at a time", "characters", len, 10, EXACT_MATCH, test, plan)
 
 
 def _captions(options: Options) -> LengthCorpus:

@@ -1,9 +1,9 @@
-"""Corpora of experiments: pairs to measure training on, and captions joined into sentences of sixty words and more."""
+"""Corpora of experiments: pairs to measure training on, and captions or dates joined into long lines."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from attent.data import tokenizers
 from attent.data.batches import Bitext
 from attent.data.corpus import pair_corpus
+from attent.data.dates import DatesSettings, dates
+from attent.data.dates.corpus import HELD_OUT_DATES
 from attent.data.readers import read_pairs, read_parallel
 from attent.data.report import ReadReport
 from attent.data.settings import TextSettings
@@ -31,9 +33,9 @@ PAIRS, LENGTH = 29_000, 14.0
 SPREAD, RATIO = 0.3, 0.12
 # The frequency of the word of rank n is proportional to n to the power of minus this (Zipf 1949).
 ZIPF = 1.0
-# The most captions in a joined pair.
-MAX_JOINED = 5
-# Passes over the training captions, each of which joins them anew.
+# The most captions, or dates, in a joined pair.
+MAX_JOINED, MAX_JOINED_DATES = 5, 3
+# Passes over those of training, each of which joins them anew.
 PASSES = 3
 
 
@@ -107,17 +109,11 @@ def synthetic_pairs(pieces: int, number: int = PAIRS, length: float = LENGTH, sp
 
 
 def join_captions(folder: Path, out: Path) -> tuple[dict[str, str], list[Pair]]:
-    """Write pairs for training and validation, and return them with those of the test: 1 to 5 captions joined in each.
-
-    Training takes all captions in a random order, a random number at a time, in several passes; validation and test have as many pairs
-    of each number from 1 to 5, and each caption of the test is in one of them alone. The draws are the same each time.
+    """Write pairs for training and validation, and return them with those of the test: 1 to 5 captions joined in each, see `join`.
 
     Args:
         folder: that of Multi30k.
         out: folder for train.tsv and valid.tsv.
-
-    Returns:
-        Their paths, as the settings of a text name them, and the test's pairs.
 
     Raises:
         ArgumentError: it is no folder of Multi30k, or `out` holds captions of another folder.
@@ -125,17 +121,50 @@ def join_captions(folder: Path, out: Path) -> tuple[dict[str, str], list[Pair]]:
     missing = [name for names in MULTI30K.values() for name in names if not (folder / name).is_file()]
     if missing:
         raise ArgumentError(f"{folder} is no folder of Multi30k, it has no {missing[0]}: attent data multi30k --out {folder}")
-    captions = {part: _read_captions(*(folder / name for name in names)) for part, names in MULTI30K.items()}
+    return join({part: _read_captions(*(folder / name for name in names)) for part, names in MULTI30K.items()}, MAX_JOINED, out)
+
+
+def join_dates(settings: DatesSettings, out: Path) -> tuple[dict[str, str], list[Pair]]:
+    """Write pairs for training and validation, and return them with those of the test: 1 to 3 dates joined in each, see `join`.
+
+    Args:
+        settings: of the dates.
+        out: folder for train.tsv and valid.tsv.
+
+    Raises:
+        ArgumentError: `out` holds other dates.
+    """
+    corpus = dates(settings)
+    return join({"train": corpus.train, "valid": corpus.validation, "test": corpus.held_out[HELD_OUT_DATES]}, MAX_JOINED_DATES, out)
+
+
+def join(parts: Mapping[str, Sequence[Pair]], maximum: int, out: Path) -> tuple[dict[str, str], list[Pair]]:
+    """Write pairs for training and validation, and return them with those of the test: a few short pairs joined in each.
+
+    Training takes all short pairs in a random order, a random number at a time, in several passes; validation and test have as many
+    pairs of each number, and each short pair of the test is in one of them alone. The draws are the same each time.
+
+    Args:
+        parts: the short pairs of train, valid and test.
+        maximum: how many short pairs are joined at most.
+        out: folder for train.tsv and valid.tsv.
+
+    Returns:
+        Their paths, as the settings of a text name them, and the test's pairs.
+
+    Raises:
+        ArgumentError: `out` holds other pairs.
+    """
     out.mkdir(parents=True, exist_ok=True)
     files: dict[str, str] = {}
-    for part, pairs in {"train": _training_pairs(captions["train"]), "valid": _balanced_pairs(captions["valid"])}.items():
+    for part, pairs in {"train": _training_pairs(parts["train"], maximum), "valid": _balanced_pairs(parts["valid"], maximum)}.items():
         path, text = out / f"{part}.tsv", "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
         if not path.is_file():
             write_text(path, text)
         elif path.read_bytes() != text.encode():
-            raise ArgumentError(f"{path} holds other captions than those of {folder}: name another folder with --out")
+            raise ArgumentError(f"{path} holds other pairs than those to be joined now: name another folder with --out")
         files[part] = str(path.resolve())
-    return files, _balanced_pairs(captions["test"])
+    return files, _balanced_pairs(parts["test"], maximum)
 
 
 def both_sides(pairs: Sequence[Pair]) -> list[str]:
@@ -147,23 +176,23 @@ def _read_captions(source: Path, target: Path) -> list[Pair]:
     return [pair for _, pair in read_parallel(source, target, ReadReport(str(source)))]
 
 
-def _training_pairs(captions: Sequence[Pair]) -> list[Pair]:
-    rng, pairs = random.Random(0), list[Pair]()
+def _training_pairs(pairs: Sequence[Pair], maximum: int) -> list[Pair]:
+    rng, joined = random.Random(0), list[Pair]()
     for _ in range(PASSES):
-        order = rng.sample(captions, len(captions))
+        order = rng.sample(pairs, len(pairs))
         while order:
-            number = rng.randint(1, MAX_JOINED)
-            pairs.append(_join(order[:number]))
+            number = rng.randint(1, maximum)
+            joined.append(_join(order[:number]))
             del order[:number]
-    return pairs
+    return joined
 
 
-def _balanced_pairs(captions: Sequence[Pair]) -> list[Pair]:
-    """Join captions into as many pairs of each number as they suffice for; no caption is in two pairs, which are thus independent."""
-    order, numbers = random.Random(1).sample(captions, len(captions)), range(1, MAX_JOINED + 1)
+def _balanced_pairs(pairs: Sequence[Pair], maximum: int) -> list[Pair]:
+    """Join into as many of each number as the pairs suffice for; none of these is in two of them, which are thus independent."""
+    order, numbers = random.Random(1).sample(pairs, len(pairs)), range(1, maximum + 1)
     stack = iter(order)
     return [_join([next(stack) for _ in range(number)]) for number in numbers for _ in range(len(order) // sum(numbers))]
 
 
-def _join(captions: Sequence[Pair]) -> Pair:
-    return Pair(" ".join(pair.source for pair in captions), " ".join(pair.target for pair in captions))
+def _join(pairs: Sequence[Pair]) -> Pair:
+    return Pair(" ".join(pair.source for pair in pairs), " ".join(pair.target for pair in pairs))

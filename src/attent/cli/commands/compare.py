@@ -59,7 +59,7 @@ def length(
 ) -> None:
     """Quality by source length: the RNN without attention, with Bahdanau's and with Luong's, and the Transformer.
 
-    On dates, and on captions joined 1 to 5 at a time, a sixth of them longer than sixty words, trained and tested so.
+    On dates joined 1 to 3 at a time, and on captions joined 1 to 5, a sixth of them longer than sixty words, trained and tested so.
     Models: none, bahdanau, luong, transformer. At most 3 minutes a model on dates and 5 on captions, 2 seeds.
     """
     from attent.experiments.compare_length import compare
