@@ -10,6 +10,7 @@ from attent.data.readers import read_lines
 from attent.errors import UnknownNameError
 from attent.experiments import trainings
 from attent.experiments.compare_length import MIN_SENTENCES, compare, length_ranges
+from attent.runs.config import read_config
 
 
 def test_ranges_hold_every_row_once_and_enough_of_them() -> None:
@@ -57,11 +58,11 @@ def test_captions_are_judged_by_bleu_where_their_folder_is_given(
     monkeypatch.setattr(trainings, "PIECES", 300)
     sizes = {"embedding_width": 8, "width": 8, "encoder_width": 8}
     monkeypatch.setattr(trainings, "RNN_ON_CAPTIONS", trainings.RNN_ON_CAPTIONS | sizes)
-    found = compare(options(models=["bahdanau"], data=tmp_path / "few"), say=lambda line: None, progress=silent)
+    found = compare(options(models=["luong"], data=tmp_path / "few"), say=lambda line: None, progress=silent)
     assert [figure.name for figure in found.figures] == ["length-dates", "length-captions"]
     assert found.figures[1].y == "BLEU, 0 to 100"
     assert sum(point.sentences for point in found.figures[1].series[0].points) == 30
-    assert (options().out / "captions/bahdanau-1/model.safetensors").is_file()
+    assert read_config(options().out / "captions/luong-1").model.scaled_score
 
 
 def test_an_unknown_model_is_refused_before_anything_is_made(options) -> None:

@@ -110,7 +110,10 @@ def _captions(options: Options) -> LengthCorpus:
 
     def plan(name: str, seed: int) -> TrainingPlan:
         limits = {"updates": options.updates, "minutes": options.minutes or MINUTES_ON_CAPTIONS}
-        settings = trainings.settings_on_captions(files, trainings.model_settings(name, captions=True), **limits, seed=seed)
+        # in a model this wide Luong's weights would be all but hard from the first updates on: docs/compare.md
+        scale = {"scaled_score": True} if name == "luong" else {}
+        model = trainings.model_settings(name, captions=True) | scale
+        settings = trainings.settings_on_captions(files, model, **limits, seed=seed)
         return TrainingPlan(f"captions/{name}-{seed}", settings)
 
     return LengthCorpus(

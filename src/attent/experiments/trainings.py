@@ -150,11 +150,7 @@ def select(kind: str, names: Sequence[str] | None, choices: Sequence[str]) -> li
 def model_settings(name: str, *, captions: bool = False) -> dict[str, Any]:
     """Return the settings of a model by its name in `MODELS`."""
     rnn, transformer = (RNN_ON_CAPTIONS, TRANSFORMER_ON_CAPTIONS) if captions else (RNN, TRANSFORMER)
-    if name == "transformer":
-        return dict(transformer)
-    # in a model this wide Luong's weights would be all but hard from the first updates on: docs/compare.md
-    scale = {"scaled_score": True} if captions and name == "luong" else {}
-    return {**rnn, "attention": name, **scale}
+    return dict(transformer) if name == "transformer" else {**rnn, "attention": name}
 
 
 @cache
