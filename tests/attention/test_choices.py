@@ -110,10 +110,10 @@ def test_modules_build_parts_from_names() -> None:
 
 
 def test_a_module_cannot_build_what_it_knows_no_arguments_of() -> None:
-    line = r"^score 'mine:Powered' has parameters .*, score=Powered\(power\)$"
+    line = r"^score 'mine:Powered' has parameters .*, score=Powered\(power\), or give its class for_widths$"
     with pytest.raises(MissingArgumentError, match=line):
         choices.score_for("mine:Powered", 3, 5, 2)
-    with pytest.raises(MissingArgumentError, match=r", position=Steep\(slope\)$"):
+    with pytest.raises(MissingArgumentError, match=r", position=Steep\(slope\), or give its class for_heads$"):
         choices.position_for("mine:Steep", 3)
     with pytest.raises(ArgumentError, match=r"^score must be a name, a Score or a function \(query, key\) → scores, got 'mine:Causal'$"):
         choices.score_for("mine:Causal", 3, 5, 2)

@@ -20,9 +20,6 @@ from attent.attention.positions import POSITIONS
 from attent.attention.scores import SCORES
 from attent.errors import ArgumentError, MissingArgumentError, ShapeError
 
-# How models build a part of one's own by its name.
-_ADVICE = {"score": ", or give its class for_widths", "position": ", or give its class for_heads"}
-
 
 class Own(Score):
     """A caller's own score: a function or a module `score(query, key)` that is no Score. It runs tiled.
@@ -78,12 +75,16 @@ class _Named:
         part = registry.find(self.kind, name, self.table)
         if not isinstance(part, type):
             return part
-        if _required_arguments(part):
+        self.check_arguments(name, part)
+        return part()
+
+    def check_arguments(self, name: str, part: object, builder: str = "") -> None:
+        """Raise MissingArgumentError if the part is a class with arguments; `builder` is the class method that models call instead."""
+        if isinstance(part, type) and _required_arguments(part):
             raise MissingArgumentError(
                 f"{self.kind} {name!r} has parameters or values that its bare name cannot give: "
-                f"pass one you keep, {self.constructor_expression(name)}{_ADVICE.get(self.kind, '') * registry.is_imported(name)}"
+                f"pass one you keep, {self.constructor_expression(name)}" + (f", or give its class {builder}" if builder else "")
             )
-        return part()
 
     def constructor_expression(self, name: str) -> str | None:
         """Return the Python expression of a part that needs arguments; None if its name is enough."""
@@ -133,6 +134,8 @@ def score_for(
         part = registry.find("score", argument, _scores.table)
         if isinstance(part, type) and issubclass(part, Score) and _can_build(part.for_widths, Score.for_widths, part):
             return part.for_widths(query_width, key_width, heads)
+        if registry.is_imported(argument):
+            _scores.check_arguments(argument, part, "for_widths")
     return score(argument)
 
 
@@ -170,4 +173,6 @@ def position_for(argument: str | Position | None, heads: int) -> Position | None
         part = registry.find("position", argument, _positions.table)
         if isinstance(part, type) and issubclass(part, Position) and _can_build(part.for_heads, Position.for_heads, part):
             return part.for_heads(heads)
+        if registry.is_imported(argument):
+            _positions.check_arguments(argument, part, "for_heads")
     return position(argument)
