@@ -56,3 +56,12 @@ def test_short_names_stand_upright() -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"picture.png"):
         draw(LINES, tmp_path / "no" / "picture.png")
+
+
+def test_of_a_long_name_the_end_is_shown(tmp_path: Path) -> None:
+    names = [f"/tmp/{'long/' * 40}runs/{name}" for name in "ab"]
+    figure = Figure("runs", "Runs", "run", "BLEU", [Series("BLEU", [Point(name, 1.0) for name in names])], kind="dots")
+    labels = [label.get_text() for label in plot(figure).axes[0].get_xticklabels()]
+    assert labels == [f"…{name[-27:]}" for name in names]
+    # warnings are errors: there is room for the axes
+    draw(figure, tmp_path / "runs.png")

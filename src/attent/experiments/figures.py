@@ -21,6 +21,8 @@ TITLE_WIDTH = 80
 MARKERS_PER_LINE = 12
 # Names of at most this many letters stand upright under the axis.
 UPRIGHT_LETTERS = 4
+# Of longer names, such as paths, the end stands there: more would leave no room for the figure.
+NAME_LETTERS = 28
 # Powers of ten are ticks enough when the largest height is this many times the least.
 WIDE_RANGE = 1000
 
@@ -111,7 +113,8 @@ def plot(figure: Figure) -> Any:
         axes.set_ylim(bottom=0)
     if names:
         slant = {"rotation": 40, "ha": "right"} if max(map(len, names)) > UPRIGHT_LETTERS else {}
-        axes.set_xticks(range(len(names)), names, **slant)
+        labels = [name if len(name) <= NAME_LETTERS else f"…{name[1 - NAME_LETTERS :]}" for name in names]
+        axes.set_xticks(range(len(names)), labels, **slant)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
