@@ -41,6 +41,8 @@ def test_lines_come_from_a_file_or_standard_input(attent, generating_folder: Pat
     assert done.code == 2
     assert done.err == ["line 2: not continued: 'bird' is unknown to this model: its vocabulary lacks the word or sign"]
     assert (done.out[0][:7], done.out[1], done.out[2][:7]) == ("the dog", "", "the cat")
+    as_json = [json.loads(line) for line in attent("generate", generating_folder, file, "--max-new-tokens", 2, "--json").out]
+    assert [each.get("error", "")[:6] for each in as_json] == ["", "'bird'", ""]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the dog\n")))
     assert attent("generate", generating_folder, "-", "--max-new-tokens", 2).out == done.out[:1]
 

@@ -57,7 +57,7 @@ def generate(
                 _write(generator, line, settings, as_json=as_json)
             except DataError as error:
                 say(f"line {number}: not continued: {error}")
-                write("", flush=True)
+                write(json.dumps({"text": line, "error": str(error)}, ensure_ascii=False) if as_json else "", flush=True)
                 is_complete = False
     if not is_complete:
         raise typer.Exit(2)

@@ -148,9 +148,8 @@ def translate(
                 is_complete &= _report(number + 1, text, translations[0].text, refusal, translator, check)
             sys.stdout.flush()
     if repetitive:
-        lines = ", ".join(map(str, repetitive[:NAMED])) + (", …" if len(repetitive) > NAMED else "")
-        count = "1 translation repeats itself" if len(repetitive) == 1 else f"{len(repetitive):,} translations repeat themselves"
-        say(f"{count} (line {lines}): --no-repeat-ngram 4 forbids that")
+        count = "a translation repeats itself" if len(repetitive) == 1 else f"{len(repetitive):,} translations repeat themselves"
+        say(f"{count}, line {','.join(map(str, repetitive[:NAMED]))}: --no-repeat-ngram 4 forbids that")
     if not is_complete:
         raise typer.Exit(2)
 
