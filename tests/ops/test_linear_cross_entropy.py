@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attent.ops import linear_cross_entropy as fused
-from attent.ops import native, onednn
+from attent.ops import native
 from attent.ops.linear_cross_entropy import linear_cross_entropy
 
 # of the extension's registers, or None for PyTorch alone
@@ -58,7 +58,7 @@ def test_loss_and_gradients_are_those_of_the_two_in_turn(bias: bool, smoothing: 
 def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
     bias: bool, smoothing: float, classes: int, way: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("CHUNK", "NATIVE_BYTES", "ONEDNN_BYTES"):
+    for name in ("CHUNK", "NATIVE_BYTES"):
         monkeypatch.setattr(fused, name, 1)
     for name in ("MIN_TOKENS", "MIN_NATIVE_TOKENS"):
         monkeypatch.setattr(fused, name, 23)
@@ -217,8 +217,7 @@ def test_no_tensor_of_all_logits_is_held(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.needs_native
 def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NATIVE_BYTES", "ONEDNN_BYTES"):
-        monkeypatch.setattr(fused, name, 1)
+    monkeypatch.setattr(fused, "NATIVE_BYTES", 1)
     monkeypatch.setattr(fused, "MIN_NATIVE_TOKENS", 16)
     sizes: list[int] = []
     real = native.run
@@ -231,22 +230,6 @@ def test_nor_by_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     features, weight, bias, target = given(torch.float32, tokens=100)
     linear_cross_entropy(features, weight, bias, target).backward()
     assert sizes == [16 * 7] * 6 + [4 * 7]
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_strips_of_onednn_are_one_chunk(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = given(torch.float32, tokens=100, bias=bias)
-    results, strips = [], []
-    real = onednn.multiply
-    monkeypatch.setattr(onednn, "multiply", lambda *tensors: strips.append(len(tensors[0])) or real(*tensors))
-    with onednn.using_onednn(True):
-        for size in (fused.STRIP_BYTES, 32 * 4 * 7):
-            monkeypatch.setattr(fused, "STRIP_BYTES", size)
-            loss = linear_cross_entropy(*inputs)
-            results.append((loss, *torch.autograd.grad(loss, [tensor for tensor in inputs[:3] if tensor is not None])))
-    torch.testing.assert_close(*results)
-    # of the logits, after those of one strip with their two gradients
-    assert not strips or strips[3:] == [32, 32, 32, 4, 100, 5]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

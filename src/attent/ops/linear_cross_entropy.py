@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,9 +17,6 @@ from attent.ops.onednn import can_use_onednn
 # its row is in the cache: as many as 8 MiB hold, and products of more tokens are worth more than a smaller chunk.
 CHUNK, MIN_TOKENS = 2**20, 128
 NATIVE_BYTES, MIN_NATIVE_TOKENS = 2**23, 256
-# oneDNN's products return tensors of their own. Logits of few tokens fit a block of the heap that is used again, where large ones are
-# mapped anew each time; gradients of more tokens make the product for the weight longer.
-ONEDNN_BYTES, STRIP_BYTES = 20 * 2**20, 5 * 2**19
 # Tokens that products of 16 bits take at a time, and those whose logits' gradients the library sums at a time for the bias.
 TILE, ROWS = 32, 16
 
@@ -77,7 +73,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         chunk_loss = _native_loss if is_native else reference_loss
         size = max(CHUNK // len(weight), MIN_TOKENS)
         if is_native:
-            size = max((ONEDNN_BYTES if is_onednn else NATIVE_BYTES) // (dtype.itemsize * len(weight)) // TILE * TILE, MIN_NATIVE_TOKENS)
+            size = max(NATIVE_BYTES // (dtype.itemsize * len(weight)) // TILE * TILE, MIN_NATIVE_TOKENS)
         matrix, accumulation_dtype = weight.to(dtype), torch.promote_types(dtype, torch.float32)
         total = torch.zeros((), dtype=accumulation_dtype, device=features.device)
         dfeatures = torch.empty_like(features) if needs_grad else None
@@ -86,18 +82,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if dweight is not None and is_onednn:
             # As the products come.
             dweight = weight.new_zeros(weight.shape[::-1]).T
-        strip = STRIP_BYTES // (dtype.itemsize * len(weight)) // TILE * TILE if is_onednn and needs_grad else 0
         # Overwritten by each chunk.
-        buffer = None if is_onednn and not strip else features.new_empty(min(size, len(target)), len(weight))
+        buffer = None if is_onednn else features.new_empty(min(size, len(target)), len(weight))
         product = torch.empty_like(matrix) if needs_grad and dtype != accumulation_dtype else None
         for begin in range(0, len(target), size):
             rows = features[begin : begin + size]
-            chunk = target[begin : begin + size]
-            if buffer is not None and strip:
-                loss, dlogits, bias_sum = _loss_by_strips(rows, matrix, bias, chunk, smoothing, chunk_loss, strip, buffer)
-            else:
-                logits = onednn.multiply(rows, matrix) if buffer is None else torch.matmul(rows, matrix.T, out=buffer[: len(rows)])
-                loss, dlogits, bias_sum = chunk_loss(logits, bias, chunk, smoothing, needs_grad)
+            logits = onednn.multiply(rows, matrix) if buffer is None else torch.matmul(rows, matrix.T, out=buffer[: len(rows)])
+            loss, dlogits, bias_sum = chunk_loss(logits, bias, target[begin : begin + size], smoothing, needs_grad)
             total += loss
             if dfeatures is not None and dweight is not None and dlogits is not None:
                 if is_onednn:
@@ -124,28 +115,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for part, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
         return *gradients, None, None, None, None, None
-
-
-def _loss_by_strips(
-    features: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    target: Tensor,
-    smoothing: float,
-    chunk_loss: Callable[[Tensor, Tensor | None, Tensor, float, bool], ChunkLoss],
-    strip: int,
-    out: Tensor,
-) -> ChunkLoss:
-    """Compute the loss of some tokens' logits, which oneDNN multiplies a strip at a time; the gradients go to `out`."""
-    losses, bias_sums = list[Tensor](), list[Tensor]()
-    for begin in range(0, len(target), strip):
-        logits = onednn.multiply(features[begin : begin + strip], weight)
-        loss, dlogits, bias_sum = chunk_loss(logits, bias, target[begin : begin + strip], smoothing, True)
-        losses.append(loss)
-        out[begin : begin + len(logits)] = logits if dlogits is None else dlogits
-        if bias_sum is not None:
-            bias_sums.append(bias_sum)
-    return torch.stack(losses).sum(), out[: len(target)], torch.stack(bias_sums).sum(0) if bias_sums else None
 
 
 def _can_run_native(features: Tensor, target: Tensor, classes: int) -> bool:
