@@ -18,7 +18,7 @@ SERVED = [
     {"position": "sinusoidal", "norm": "post", "activation": "gelu"},
     {"position": "learned", "norm": "pre", "share_embeddings": "none", "key_value_heads": 1},
     {"position": "rotary", "norm": "pre", "heads": 1},
-    {"position": "none", "score": "dot"},
+    {"position": "none", "score": "dot", "activation": "silu"},
 ]
 LENGTHS = torch.tensor([7, 2, 31, 1, 13, 100, 31, 0, 5])
 
@@ -135,7 +135,7 @@ STEPPED = [
     {"position": "learned", "norm": "pre", "share_embeddings": "none"},
     {"position": "rotary", "norm": "post", "key_value_heads": 1},
     {"position": "rotary", "norm": "pre", "activation": "gelu"},
-    {"position": "none", "score": "dot"},
+    {"position": "none", "score": "dot", "activation": "silu"},
 ]
 LEFT = [{"position": "alibi"}, {"position": "relative_bias"}, {"score": "cosine"}, {"normaliser": "sparsemax"}]
 

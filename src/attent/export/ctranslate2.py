@@ -215,7 +215,7 @@ def specification(run: Run) -> Any:
     rotary = settings.width // settings.heads if settings.position == "rotary" else None
     options: dict[str, Any] = {
         "pre_norm": settings.norm == "pre",
-        "activation": {"relu": Activation.RELU, "gelu": Activation.GELU}[settings.activation],
+        "activation": {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}[settings.activation],
         "num_heads_kv": settings.key_value_heads,
         "rotary_dim": rotary,
         "rotary_interleave": True,

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from attent.errors import check_known
 from attent.ops.linear import feed_forward
 
-Activation = Literal["relu", "gelu"]
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+Activation = Literal["relu", "gelu", "silu"]
+ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
 class FeedForward(nn.Module):
@@ -19,12 +19,13 @@ class FeedForward(nn.Module):
 
         FFN(x) = max(0, x W₁ + b₁) W₂ + b₂
 
-    Source: Vaswani et al. (2017), §3.3, equation 2, arXiv 1706.03762; with gelu Devlin et al. (2018), arXiv 1810.04805.
+    Source: Vaswani et al. (2017), §3.3, equation 2, arXiv 1706.03762; with gelu Devlin et al. (2018), arXiv 1810.04805;
+    silu, x · σ(x), also called swish: Ramachandran et al. (2017), arXiv 1710.05941.
 
     Args:
         width: the model width E, of the input and of the output.
         hidden: the width between the two maps, the paper's d_ff.
-        activation: "relu" (the paper's) or "gelu".
+        activation: "relu" (the paper's), "gelu" or "silu".
 
     Raises:
         UnknownNameError: no activation has that name.

@@ -37,6 +37,8 @@ PACKED = {
     *(Residual, nn.LayerNorm, Dropout, FeedForward, nn.Linear),
     *(MultiHeadAttention, Dot, ScaledDot, Rotary),
 }
+# Activations in the order in which the library counts them.
+ACTIVATIONS = F.relu, F.gelu, F.silu
 # Positions for which rotary angles are computed at a time.
 ANGLE_BLOCK = 16
 
@@ -49,6 +51,8 @@ def has_packed_form(stack: Stack) -> bool:
         return False
     modules = [module for module in stack.modules() if module is not stack.norm]
     if any(type(module) not in PACKED or module._forward_hooks or module._forward_pre_hooks for module in modules):
+        return False
+    if any(module.activation not in ACTIVATIONS for module in modules if isinstance(module, FeedForward)):
         return False
     return all(_is_plain(module) for module in modules if isinstance(module, MultiHeadAttention))
 
@@ -64,7 +68,7 @@ def pack(stack: Stack) -> PackedStack:
     """Return the packed weights of a stack; they are cached until a parameter changes."""
     layer, attention, feed_forward = stack.layers[0], stack.layers[0].self_attention, stack.layers[0].feed_forward
     heads = attention.heads, attention.key_value_heads, attention.key_width
-    flags = isinstance(stack.norm, nn.LayerNorm), feed_forward.activation is F.gelu
+    flags = isinstance(stack.norm, nn.LayerNorm), ACTIVATIONS.index(feed_forward.activation)
     sizes = feed_forward.widen.in_features, *heads, feed_forward.widen.out_features, len(stack.layers), *flags
     scale = cast(DotScore, attention.score).scale(attention.key_width)
     return PackedStack(packed_linear.packed_weights(stack, lambda: _packed_tensors(stack)), sizes, (scale, _first_norm(layer).eps))

@@ -28,7 +28,7 @@ class PackedStack(NamedTuple):
 
     Args:
         weights: in the order in which the library reads them, at the end every layer's key and value projections of the memory.
-        sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, whether GELU is the activation.
+        sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, the index of the activation.
         numbers: the factor on q·k, and the layer norm's epsilon.
     """
 

@@ -13,7 +13,7 @@ from attent.views.step import WalkStep, vectors
 
 # The likeliest words that a row shows.
 BEST = 5
-ACTIVATIONS = {"relu": "max(0, {})", "gelu": "gelu({})"}
+ACTIVATIONS = {"relu": "max(0, {})", "gelu": "gelu({})", "silu": "silu({})"}
 
 
 def residual_steps(before: WalkStep, output: WalkStep, around: Residual, suffix: str = "") -> list[WalkStep]:

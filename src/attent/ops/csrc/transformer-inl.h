@@ -44,6 +44,17 @@ static inline Vector error_function(Vector x) {
   return magnitude < 0.927734375f ? inner : x < 0.0f ? -outer : outer;
 }
 
+// x / (1 + e^−x), the exponential's argument kept within its range: beyond it the result is x or all but 0.
+static inline Vector silu(Vector x) {
+  const Vector least = x < -87.0f ? broadcast(-87.0f) : x, clamped = least > 87.0f ? broadcast(87.0f) : least;
+  return x / (1.0f + exponential(-clamped));
+}
+
+static inline Vector activate(Activation activation, Vector x) {
+  if (activation == GELU) return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f));
+  return activation == SILU ? silu(x) : x > 0.0f ? x : Vector{};
+}
+
 static inline int64_t widest_row(const Stack& stack) {
   const int64_t projected = padded((stack.heads + 2 * stack.groups) * stack.head), hidden = padded(stack.hidden);
   return projected > hidden ? projected : hidden;
@@ -128,10 +139,8 @@ static void feed_forward(Block& block, Reader& reader) {
   const Product widen = reader.product(stack.width, stack.hidden), padded_width = reader.product(stack.hidden, stack.width);
   multiply(widen, sublayer_input(block, norm), block.number, block.padded_width, 0, stack.hidden, block.projected, block.padded_hidden);
   for (int64_t i = 0; i < block.number; ++i)
-    for (float *x = block.projected + i * block.padded_hidden, *end = x + padded(stack.hidden); x < end; x += LANES) {
-      const Vector value = load(x);
-      store(x, stack.gelu ? 0.5f * value * (1.0f + error_function(value * 0.70710678118654752f)) : value > 0.0f ? value : Vector{});
-    }
+    for (float *x = block.projected + i * block.padded_hidden, *end = x + padded(stack.hidden); x < end; x += LANES)
+      store(x, activate(stack.activation, load(x)));
   multiply(padded_width, block.projected, block.number, block.padded_hidden, 0, stack.width, block.output, block.padded_width);
   add_residual(block, norm);
 }

@@ -6,11 +6,15 @@
 
 namespace {
 
+// The nonlinearity of the feed-forward network, in the order of `attent.models.transformer_packing.ACTIVATIONS`.
+enum Activation : int64_t { RELU, GELU, SILU };
+
 // Sizes and options of a stack of layers, and its weights in reading order.
 struct Stack {
   const float* weights;
   int64_t width, heads, groups, head, hidden, layers;
-  bool pre, gelu;
+  bool pre;
+  Activation activation;
   float scale, epsilon;
 };
 
@@ -66,9 +70,9 @@ int64_t rows_per_task(int64_t batch, int64_t threads, int64_t maximum) {
 EXPORTED int attent_transformer_encoder(const int64_t* tokens, const float* table, const float* positions, const float* cosine,
                                         const float* sine, const float* weights, const int64_t* lengths, float* memory,
                                         int64_t batch, int64_t length, int64_t width, int64_t heads, int64_t groups, int64_t head,
-                                        int64_t hidden, int64_t layers, int64_t pre, int64_t gelu, float factor, float scale,
+                                        int64_t hidden, int64_t layers, int64_t pre, int64_t activation, float factor, float scale,
                                         float epsilon, int64_t threads, Parallel parallel, int level) {
-  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, gelu != 0, scale, epsilon};
+  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, Activation(activation), scale, epsilon};
   const int64_t maximum = BLOCK_ROWS / length, chunk = rows_per_task(batch, threads, maximum ? maximum : 1);
   const Encoding job{stack, {tokens, table, positions, factor}, {cosine, sine}, lengths, memory, batch, length, chunk};
   const auto task = DISPATCH(encode, level);
@@ -81,9 +85,9 @@ EXPORTED int attent_transformer_step(const int64_t* tokens, const float* table, 
                                      const int64_t* source_rows, const int64_t* lengths, const float* source, float* features,
                                      int64_t batch, int64_t count, int64_t stride, int64_t layer_stride, int64_t row_stride,
                                      int64_t key_stride, int64_t sources, int64_t longest, int64_t width, int64_t heads,
-                                     int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t pre, int64_t gelu,
+                                     int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t pre, int64_t activation,
                                      float factor, float scale, float epsilon, int64_t threads, Parallel parallel, int level) {
-  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, gelu != 0, scale, epsilon};
+  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, Activation(activation), scale, epsilon};
   const int64_t chunk = rows_per_task(batch, threads, BLOCK_ROWS), maximum = count + 1 > longest ? count + 1 : longest;
   const Step job{stack, {tokens, table, positions, factor}, {cosine, sine}, cache, rows, source_rows, lengths, source, features, batch,
                  count, stride, layer_stride, row_stride, key_stride, sources, longest, chunk};
