@@ -2,6 +2,7 @@ import gzip
 import itertools
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -199,3 +200,20 @@ def test_an_empty_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "none.txt").write_text("")
     with pytest.raises(DataError, match=r"none\.txt: empty"):
         line_corpus(LinesSettings(train=str(tmp_path / "none.txt")))
+
+
+@pytest.mark.parametrize(("train", "replay", "share", "times"), [(10, 60, 0.5, (6, 1)), (60, 5, 0.5, (1, 15)), (20, 20, 0.75, (1, 3))])
+def test_replayed_pairs_have_their_share(tmp_path: Path, train: int, replay: int, share: float, times: tuple[int, int]) -> None:
+    files = pairs(tmp_path / "new.tsv", train), pairs(tmp_path / "valid.tsv", 3, first=998), pairs(tmp_path / "old.tsv", replay, first=1000)
+    corpus = pair_corpus(TextSettings(train=files[0], valid=files[1], replay=files[2], replay_share=share))
+    numbers = Counter(int(pair.source.split()[-1]) for pair in corpus.train)
+    # pair 1,000 is in validation, so that it is not learnt
+    assert numbers == dict.fromkeys(range(train), times[0]) | dict.fromkeys(range(1001, 1000 + replay), times[1])
+    assert corpus.replay.summary()[0] == f"{files[2]}: {replay} lines read, {replay - 1} kept"
+    assert len(corpus.validation) == 3
+
+
+def test_what_is_replayed_is_not_validated_on(tmp_path: Path) -> None:
+    corpus = pair_corpus(TextSettings(train=pairs(tmp_path / "new.tsv", 40), replay=pairs(tmp_path / "old.tsv", 40, first=100)))
+    assert all(int(pair.source.split()[-1]) < 100 for pair in corpus.validation)
+    assert not {*corpus.train} & {*corpus.validation}

@@ -53,6 +53,7 @@ def corpus_settings(
     folder: Path | None = None,
     table: str = "text",
     task: str | None = None,
+    init_from: Path | None = None,
 ) -> RunSettings:
     """Return the settings of a run on these files.
 
@@ -63,12 +64,14 @@ def corpus_settings(
         folder: of the files, to count their lines; the settings keep the names as given.
         table: of the files.
         task: what to learn from them; the table's first task unless given.
+        init_from: a run whose weights are adapted; the suggestion is then gentler, and has no model.
 
     Raises:
         ArgumentError, DataError: the files do not go together or cannot be read.
     """
+    from attent.runs.config import read_config
     from attent.tasks.settings import parse
-    from attent.tasks.suggestions import SIZES, suggest, suggest_text, summary
+    from attent.tasks.suggestions import SIZES, fine_tuning, suggest, suggest_text, summary
     from attent.training.distributed import is_main_process
 
     if table == "text":
@@ -85,7 +88,9 @@ def corpus_settings(
         else:
             examples, characters = _count_lines(paths)
             tables |= suggest_text(examples, characters) if task == "text-generation" else suggest(examples, task)
-        if preset is not None:
+        if init_from is not None:
+            tables = fine_tuning(tables, read_config(init_from).model.width)
+        elif preset is not None:
             tables["model"] = {name: value for name, value in tables["model"].items() if name not in SIZES} | {"preset": preset}
         if is_main_process():
             say(summary(tables, examples))

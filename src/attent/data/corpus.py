@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic
 
@@ -23,7 +24,7 @@ from attent.data.train_valid_split import drop_shared, split
 from attent.errors import ArgumentError, DataError
 
 # Files in the folder of a corpus: the texts to train and to validate on, and the index.
-TRAIN, VALIDATION, INDEX = "train.txt", "validation.txt", "index"
+TRAIN, VALIDATION, REPLAY, MIXTURE, INDEX = "train.txt", "validation.txt", "replay.txt", "mixture.txt", "index"
 # Name of a line, in messages and of its sequences in an index.
 LINE = "line"
 SOURCE, TARGET = 0, 1
@@ -38,12 +39,14 @@ class TextCorpus(Generic[Row]):
         validation: to validate on.
         reports: on training's files, and on validation's if it has its own.
         folder: of the texts and of their index; it exists as long as the corpus.
+        replay: the report on pairs that are mixed in, if any are.
     """
 
     train: DiskTexts[Row]
     validation: DiskTexts[Row]
     reports: tuple[ReadReport, ...]
     folder: TemporaryFolder
+    replay: ReadReport | None = None
 
 
 def pair_corpus(settings: TextSettings, within: Path | str | None = None) -> TextCorpus[Pair]:
@@ -59,10 +62,27 @@ def pair_corpus(settings: TextSettings, within: Path | str | None = None) -> Tex
     """
     folder = TemporaryFolder(within)
     train = _write_pairs(settings.train, settings.train_source, settings.train_target, folder, TRAIN)
-    if settings.valid is None and settings.valid_source is None:
-        return _split_corpus(folder, train, None, settings.seed)
-    validation = _write_pairs(settings.valid, settings.valid_source, settings.valid_target, folder, VALIDATION)
-    return _split_corpus(folder, train, validation, settings.seed)
+    has_validation = settings.valid is not None or settings.valid_source is not None
+    validation = _write_pairs(settings.valid, settings.valid_source, settings.valid_target, folder, VALIDATION) if has_validation else None
+    corpus = _split_corpus(folder, train, validation, settings.seed)
+    return corpus if settings.replay is None else _mix(corpus, settings.replay, settings.replay_share)
+
+
+def _mix(corpus: TextCorpus[Pair], replay: str, share: float) -> TextCorpus[Pair]:
+    """Mix pairs of a file into those to train on; the fewer of the two are repeated until the file's are `share` of all.
+
+    Source: rehearsal, Robins (1995); of translators mixed fine-tuning, Chu et al. (2017), §3.4, arXiv 1701.03214.
+    """
+    texts, report = _write_pairs(replay, None, None, corpus.folder, REPLAY)
+    texts = drop_shared(texts, corpus.validation, report)
+    parts = (corpus.train, texts)
+    numbered = (zip(part.line_numbers.tolist(), part, strict=True) for part in parts)
+    mixture = write_pairs(itertools.chain.from_iterable(numbered), corpus.folder, MIXTURE)
+    counts = np.array([len(part) for part in parts])
+    # how often each pair comes: one of the two numbers is 1
+    sizes = np.array([1 - share, share]) / counts
+    repeats = np.maximum(np.rint(sizes / sizes.min()), 1).astype(int)
+    return replace(corpus, train=mixture.select(np.repeat(np.arange(len(mixture)), np.repeat(repeats, counts))), replay=report)
 
 
 def line_corpus(settings: LinesSettings, within: Path | str | None = None) -> TextCorpus[str]:

@@ -15,7 +15,7 @@ Size = Literal["auto"] | int
 # An empty name would be that of the working directory.
 File = Annotated[str, Field(min_length=1)]
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
-FILES = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target")
+FILES = ("train", "train_source", "train_target", "valid", "valid_source", "valid_target", "replay")
 
 
 def check_language(language: str) -> str:
@@ -76,6 +76,8 @@ class TextSettings(FilesSettings, frozen=True):
     valid: File | None = Field(None, description="pairs to validate on; without any, 5 % of the pairs, at most 1,000, are split off")
     valid_source: File | None = Field(None, description="instead of valid: the sources, one a line")
     valid_target: File | None = Field(None, description="instead of valid: their targets")
+    replay: File | None = Field(None, description="pairs like those that a model learnt before, mixed in so that it does not forget them")
+    replay_share: float = Field(0.5, gt=0.0, lt=1.0, description="the share of the replayed pairs among all; the fewer are repeated")
     tokenizer: Kind = Field("bpe", description="what both sides are cut into: char, word, bpe or unigram")
     source_tokenizer: Kind | None = Field(None, description="what the source is cut into, where it differs")
     target_tokenizer: Kind | None = Field(None, description="what the target is cut into, where it differs")
@@ -90,9 +92,13 @@ class TextSettings(FilesSettings, frozen=True):
     seed: int = Field(0, ge=0, description="of the split into training and validation")
 
     @model_serializer(mode="wrap")
-    def _without_languages(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave languages out that are not named: the settings are then those of earlier versions."""
-        return {name: value for name, value in serialize(self).items() if not (name.endswith("_language") and value is None)}
+    def _without_unnamed(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out languages and pairs to replay that are not named: the settings are then those of earlier versions."""
+        values = serialize(self)
+        unnamed = {name for name in ("source_language", "target_language", "replay") if values.get(name) is None}
+        if "replay" in unnamed:
+            unnamed.add("replay_share")
+        return {name: value for name, value in values.items() if name not in unnamed}
 
     @model_validator(mode="after")
     def _files_are_one_or_two(self) -> TextSettings:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from attent.attention.base import Score
 from attent.attention.positions.learned import Learned
+from attent.errors import ArgumentError, check_known
 from attent.layers.embeddings import TokenEmbedding
 from attent.ops import packed_linear
 from attent.types import Features, Lengths, StepFeatures, Tokens
@@ -52,6 +53,26 @@ class Model(nn.Module):
     def embeddings(self) -> Mapping[str, TokenEmbedding]:
         """The token embeddings by the name of their tokenizer; tokenizers may share one."""
         return {}
+
+    @property
+    def parts(self) -> Mapping[str, Sequence[nn.Module]]:
+        """The parts whose weights training can leave as they are, by name; embeddings may be the output matrix too."""
+        stacks = {name: (child,) for name in ("encoder", "decoder") if (child := getattr(self, name, None)) is not None}
+        return {"embeddings": (*self.embeddings.values(),), **stacks, "output": (self.to_logits,)}
+
+    def freeze(self, names: Sequence[str]) -> None:
+        """Exclude the weights of these parts from training.
+
+        Raises:
+            ArgumentError: no weight is left to train.
+            UnknownNameError: the model has no such part.
+        """
+        for name in names:
+            check_known("part of the model", name, self.parts)
+            for module in self.parts[name]:
+                module.requires_grad_(False)
+        if names and not any(parameter.requires_grad for parameter in self.parameters()):
+            raise ArgumentError(f"nothing is left to train: {', '.join(names)} have all weights of this model")
 
 
 @dataclass(frozen=True)

@@ -75,17 +75,12 @@ def follow(
                 )
             word_vectors.check(settings)
             task = task_of(settings.task)
+            start = None if init_from is None else read_config(init_from)
+            if init_from is not None and start is not None:
+                settings = _settings_from(settings, start, Path(init_from), trust_code=trust_code)
             corpus = task.corpus(settings)
             torch.manual_seed(settings.training.seed)
-            if init_from is None:
-                vocabularies = task.learn_vocabularies(corpus)
-            else:
-                start = read_config(init_from)
-                must_do(init_from, start, settings.task)
-                if "model" not in settings.model_fields_set:
-                    check_code(init_from, start, trust_code=trust_code)
-                    settings = settings.model_copy(update={"model": start.model})
-                vocabularies = Vocabularies.read(init_from, start)
+            vocabularies = task.learn_vocabularies(corpus) if init_from is None or start is None else Vocabularies.read(init_from, start)
             config = RunConfig(
                 task=settings.task,
                 tokenizers=dict(vocabularies.kinds),
@@ -99,6 +94,8 @@ def follow(
                 training=settings.training.table,
             )
             model = model_of(config, vocabularies.tokenizers) if init_from is None else _init_model(config, vocabularies, Path(init_from))
+            # before the folder is made, so that a wrong name leaves nothing behind
+            model.freeze(settings.training.freeze)
             started = None
             if settings.vectors is not None:
                 tokenizers = dict(zip(vocabularies.kinds, vocabularies.tokenizers, strict=True))
@@ -335,6 +332,19 @@ def _settings_of(config: RunConfig, changes: Mapping[str, Any]) -> RunSettings:
         return RunSettings.model_validate(tables if config.task == "translate" else tables | {"task": config.task})
     except ValidationError as error:
         raise ArgumentError(first_fault(error)) from error
+
+
+def _settings_from(settings: RunSettings, start: RunConfig, run: Path, *, trust_code: bool) -> RunSettings:
+    """Return settings with the model, and the languages of pairs, of the run that training starts from, unless they name others."""
+    must_do(run, start, settings.task)
+    if "model" not in settings.model_fields_set:
+        check_code(run, start, trust_code=trust_code)
+        settings = settings.model_copy(update={"model": start.model})
+    if settings.text is None:
+        return settings
+    languages = {"source_language": start.source_language, "target_language": start.target_language}
+    unnamed = {name: language for name, language in languages.items() if getattr(settings.text, name) is None}
+    return settings.model_copy(update={"text": settings.text.model_copy(update=unnamed)})
 
 
 def _init_model(config: RunConfig, vocabularies: Vocabularies, run: Path) -> Model:

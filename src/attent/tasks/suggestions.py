@@ -18,6 +18,9 @@ SENTENCE, LONG_LINE = 100, 1_000
 MASKED_EPOCHS = 3
 # Bounds of small and of medium sets of examples to classify, and examples of an update.
 SMALL_SET, MEDIUM_SET, BATCH = 5_000, 50_000, 64
+# The largest learning rate of a model that is adapted is this over its width: 3e-4 for tiny, a tenth of what it learns with from the
+# start, and 8e-5 for a model of base size, what such models are usually fine-tuned with; at most 1e-3.
+ADAPTED_RATE, MAX_ADAPTED_RATE = 0.04, 1e-3
 # Settings that a preset decides.
 SIZES = frozenset({"preset", "layers", "width", "feed_forward", "heads"})
 
@@ -77,6 +80,17 @@ def suggest_text(lines: int, characters: int) -> dict[str, dict[str, Any]]:
     return tables | ({"lines": {"packing": "text"}} if characters > LONG_LINE * lines else {})
 
 
+def fine_tuning(tables: dict[str, dict[str, Any]], width: int) -> dict[str, dict[str, Any]]:
+    """Return suggested tables for a model that is adapted rather than trained from the start: its own [model], and a smaller rate.
+
+    Args:
+        tables: that are suggested for the data.
+        width: of the model.
+    """
+    training = tables["training"] | {"learning_rate": float(f"{min(ADAPTED_RATE / width, MAX_ADAPTED_RATE):.1g}")}
+    return {name: table for name, table in tables.items() if name != "model"} | {"training": training}
+
+
 def suggest_pictures(examples: int, task: str = "classify") -> dict[str, dict[str, Any]]:
     """Return the tables [model], [training] and [images] for a number of pictures; small sets are augmented.
 
@@ -109,13 +123,17 @@ def suggest_vectors(examples: int, task: str = "classify") -> dict[str, dict[str
 
 def summary(tables: dict[str, dict[str, Any]], pairs: int) -> str:
     """Return the suggestion in one line."""
-    model, training = tables["model"], tables["training"]
+    model, training = tables.get("model"), tables["training"]
     unit = "tokens" if "batch_tokens" in training else "examples"
     size = training.get("batch_tokens") or training["batch_pairs"]
-    preset = f"preset {model['preset']}" + "".join(f", {name} {model[name]}" for name in ("layers", "width") if name in model)
+    if model is None:
+        start = f"the run's own model, learning rate {training['learning_rate']:g}"
+    else:
+        sizes = "".join(f", {name} {model[name]}" for name in ("layers", "width") if name in model)
+        start = f"preset {model['preset']}{sizes} with dropout {model['dropout']}"
     augmentation = "; pictures shifted, turned and scaled a little" if "images" in tables else ""
     packing = "; lines as running text" if "packing" in tables.get("lines", {}) else ""
     return (
-        f"{pairs:,} {'lines' if unit == 'tokens' else 'examples'}: {preset} with dropout {model['dropout']}, "
+        f"{pairs:,} {'lines' if unit == 'tokens' else 'examples'}: {start}, "
         f"{training['updates']:,} updates of {size * training.get('accumulate', 1):,} {unit}{augmentation}{packing}"
     )

@@ -96,6 +96,7 @@ class TextFilesCorpus:
         self.table = {"text": settings.model_dump(mode="json")}
         self._settings, self._text = settings, corpus
         self._reports, self._folder, self._lines = corpus.reports, corpus.folder, corpus.validation.line_numbers
+        self._replay = corpus.replay
         # a small validation set is held in memory, so that the corpus can be freed once it is encoded
         self.validation = list(corpus.validation) if len(corpus.validation) <= MAX_IN_MEMORY else corpus.validation
         self.held_out, self.translated = dict[str, Sequence[Pair]](), MAX_TRANSLATED
@@ -104,7 +105,8 @@ class TextFilesCorpus:
 
     def report(self) -> list[str]:
         """Return lines about all that was read."""
-        return [line for report in self._reports for line in report.summary()]
+        reports = self._reports if self._replay is None else (*self._reports, self._replay)
+        return [line for report in reports for line in report.summary()]
 
     def share(self, examples: Bitext) -> Path:
         """Save `encode`'s result to a folder that lives as long as the corpus."""

@@ -155,8 +155,9 @@ class Training:
         self.model, self.settings, self.checkpoints, self.processes = model, settings, checkpoints, processes
         self._validate, self._log, self._progress = validate, log, progress
         model.train()
+        model.freeze(settings.freeze)
         self.module = processes.prepare_model(model, loss)
-        # Frozen embeddings do not train.
+        # Frozen weights do not train.
         self.parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
         self.device = self.parameters[0].device
         self.schedule = SCHEDULES[settings.schedule]

@@ -64,6 +64,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         save_every: updates between checkpoints, besides those at validations; None for no others.
         log: where scores and speed are written too; None for the run folder alone.
         tensorboard: the former way to say log = "tensorboard".
+        freeze: parts of the model whose weights stay as they are: embeddings, encoder, decoder, output.
         seed: of the data order and dropout; on one machine it determines the result.
     """
 
@@ -99,6 +100,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     save_every: int | None = Field(default=None, ge=1)
     log: Literal["tensorboard", "wandb", "mlflow"] | None = None
     tensorboard: bool = False
+    freeze: tuple[str, ...] = ()
     seed: int = Field(default=1, ge=0, lt=2**63)
 
     @property
@@ -107,9 +109,9 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         return tuple(dict.fromkeys(name for name in (self.log, "tensorboard" if self.tensorboard else None) if name is not None))
 
     @model_serializer(mode="wrap")
-    def _without_log(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave log out where it is None: the settings are then those of earlier versions."""
-        return {name: value for name, value in serialize(self).items() if (name, value) != ("log", None)}
+    def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave log and freeze out where they are not set: the settings are then those of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if name not in ("log", "freeze") or value}
 
     @property
     def table(self) -> dict[str, Any]:

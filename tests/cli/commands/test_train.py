@@ -132,3 +132,24 @@ def test_what_is_beside_a_corpus_is_none(attent, settings_file: Path, option: st
     for arguments in ([], ["--config", settings_file]):
         said = attent("train", *arguments, option, "8").err
         assert said == [f"attent: {option} goes with {main}, or with a --config of [{table}]"]
+
+
+def test_a_run_is_adapted_by_one_command(attent, tmp_path: Path) -> None:
+    for name, words in (("old", "the dog\tder Hund"), ("new", "a cat\teine Katze")):
+        source, target = words.split("\t")
+        lines = "".join(f"{source} {number}\t{target} {number}\n" for number in range(23))
+        (tmp_path / f"{name}.tsv").write_text(lines, encoding="utf-8")
+    sizes = [word for size in ("width=16", "feed_forward=16", "heads=2") for word in ("--set", f"model.{size}")]
+    assert attent("train", "--train", tmp_path / "old.tsv", "--out", tmp_path / "old", "--updates", 1, *sizes).code == 0
+    files = ("--init-from", tmp_path / "old", "--train", tmp_path / "new.tsv", "--replay", tmp_path / "old.tsv")
+    done = attent("train", *files, "--freeze", "embeddings, encoder", "--out", tmp_path / "new", "--updates", 1)
+    assert done.code == 0
+    assert "the run's own model, learning rate 0.001" in done.err[0]
+    config = json.loads((tmp_path / "new" / "config.json").read_text())
+    assert config["training"]["freeze"] == ["embeddings", "encoder"]
+    again = attent("train", "--resume", tmp_path / "new", "--freeze", "encoder")
+    assert again[::2] == (2, ["attent: a run that goes on keeps its settings: --resume takes no --freeze"])
+    preset = attent("train", *files, "--preset", "tiny")
+    assert preset[::2] == (2, ["attent: --init-from takes the sizes of its run, so --preset has no say"])
+    alone = attent("train", "--replay", tmp_path / "old.tsv")
+    assert alone[::2] == (2, ["attent: --replay goes with --train, or with a --config of [text]"])

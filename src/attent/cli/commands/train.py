@@ -59,6 +59,9 @@ def train(
     valid: Annotated[str | None, typer.Option(help="Pairs to validate on; split off unless given.")] = None,
     valid_source: Annotated[str | None, typer.Option(help="Instead of --valid: sources, one a line.")] = None,
     valid_target: Annotated[str | None, typer.Option(help="Their targets, line for line.")] = None,
+    replay: Annotated[
+        str | None, typer.Option(help="Pairs like those that --init-from's run learnt, mixed in half and half against forgetting.")
+    ] = None,
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
     text: Annotated[str | None, typer.Option(help="Plain text, for fill-mask unless --task says text-generation; also .gz, or -.")] = None,
@@ -96,6 +99,9 @@ def train(
     tensorboard: Annotated[bool | None, typer.Option("--tensorboard", help="The same as --log tensorboard.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Give up a run folder that is there already.")] = False,
     init_from: Annotated[Path | None, typer.Option(help="A run folder whose weights and tokenizers to start from.")] = None,
+    freeze: Annotated[
+        str | None, typer.Option(metavar="PART,…", help="Keep the weights of embeddings, encoder, decoder or output as they start.")
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="[RUN]", help="Go on with a run folder, instead of a new one; that of --out unless named.")
     ] = None,
@@ -110,6 +116,7 @@ def train(
             "valid": valid,
             "valid_source": valid_source,
             "valid_target": valid_target,
+            "replay": replay,
         },
         "lines": {"train": text, "valid": valid_text},
         "images": {"source": images, "size": size},
@@ -127,6 +134,8 @@ def train(
     if (config is not None) + (corpus is not None) + (resume is not None) + has_files_alone != 1:
         data_options = [option for name, options in DATA_OPTIONS.items() if task in (None, name) for option in options]
         raise ArgumentError(f"say what to train: one of {', '.join(data_options)}, --config FILE.toml and --resume RUN")
+    if preset is not None and init_from is not None:
+        raise ArgumentError("--init-from takes the sizes of its run, so --preset has no say")
     if preset is not None and not has_files_alone:
         raise ArgumentError("--preset goes with --train or other files and no --config; else --set model.preset=NAME")
     check_known("corpus", corpus, CORPORA)
@@ -145,7 +154,8 @@ def train(
     vectors = {"source": source_vectors, "target": target_vectors, "text": text_vectors}
     if resume is not None:
         fixed = {"--data": data, "--set": changes, "--seed": seed, "--replace": replace or None, "--init-from": init_from, "--task": task}
-        fixed |= {"--freeze-vectors": freeze_vectors or None} | {f"--{side}-vectors": file for side, file in vectors.items()}
+        fixed |= {"--freeze-vectors": freeze_vectors or None, "--freeze": freeze}
+        fixed |= {f"--{side}-vectors": file for side, file in vectors.items()}
         fixed |= {f"--{side}-language": language for side, language in languages.items()}
         run = _run_to_resume(resume, out, fixed)
         if device is None:
@@ -165,14 +175,16 @@ def train(
         first, main = _option(table, next(iter(files))), _option(table, "source" if table == "images" else "train")
         raise ArgumentError(f"{first} goes with {main}, or with a --config of [{table}]")
     if files:
-        start = corpus_settings(files, start, preset, data, table, task)
+        start = corpus_settings(files, start, preset, data, table, task, init_from)
     assert start is not None
     if task not in (None, start.task):
         raise ArgumentError(f"--task {task} is not what the settings are for: their task is {start.task!r}")
     language_changes = [f"text.{side}_language={json.dumps(language)}" for side, language in languages.items() if language is not None]
     if language_changes and start.text is None:
         raise ArgumentError("--source-language and --target-language are for pairs: --train, or --train-source and --train-target")
-    run_settings = override(start, [*(changes or []), *vector_changes, *language_changes], seed=seed, **overrides)
+    freeze_changes = [] if freeze is None else [f"training.freeze={json.dumps([part.strip() for part in freeze.split(',')])}"]
+    all_changes = [*(changes or []), *vector_changes, *language_changes, *freeze_changes]
+    run_settings = override(start, all_changes, seed=seed, **overrides)
     if data is not None:
         run_settings = resolve_corpus(run_settings, data)
     if device is None:
