@@ -26,6 +26,7 @@ from attent.layers.residual import Residual
 from attent.models.model import Memory
 from attent.models.transformer_layers import CausalDecoder, CausalLayer, Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
+from attent.ops.packed_linear import Kind, Piece
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
 from attent.types import Features, Lengths, Tokens
 
@@ -69,57 +70,57 @@ def pack(stack: Stack) -> PackedStack:
     layer, attention, feed_forward = stack.layers[0], stack.layers[0].self_attention, stack.layers[0].feed_forward
     heads = attention.heads, attention.key_value_heads, attention.key_width
     flags = isinstance(stack.norm, nn.LayerNorm), ACTIVATIONS.index(feed_forward.activation)
-    sizes = feed_forward.widen.in_features, *heads, feed_forward.widen.out_features, len(stack.layers), *flags
+    sizes = feed_forward.widen.in_features, *heads, feed_forward.widen.out_features, len(stack.layers), *flags, Kind.FLOAT32
     scale = cast(DotScore, attention.score).scale(attention.key_width)
-    return PackedStack(packed_linear.packed_weights(stack, lambda: _packed_tensors(stack)), sizes, (scale, _first_norm(layer).eps))
+    return PackedStack(packed_linear.packed_weights(stack, lambda: _pieces(stack)), sizes, (scale, _first_norm(layer).eps))
 
 
 def _first_norm(layer: EncoderLayer | DecoderLayer | CausalLayer) -> nn.LayerNorm:
     return (layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm
 
 
-def _packed_tensors(stack: Stack) -> Iterator[Tensor]:
+def _pieces(stack: Stack) -> Iterator[Piece]:
     for layer in stack.layers:
         attention = layer.self_attention
         rotary_width = 0 if attention.position is None else attention.key_width
         projections = attention.query_projection, attention.key_projection, attention.value_projection
         yield from _norm(_first_norm(layer))
-        yield from packed_linear.panels(*_concatenate_projections(projections, [rotary_width, rotary_width, 0]))
-        yield from _linear(attention.output)
+        yield _projections(projections, [rotary_width, rotary_width, 0])
+        yield _linear(attention.output)
         if isinstance(layer, DecoderLayer):
             yield from _norm(layer.around_cross.norm)
-            yield from _linear(layer.cross_attention.query_projection)
-            yield from _linear(layer.cross_attention.output)
+            yield _linear(layer.cross_attention.query_projection)
+            yield _linear(layer.cross_attention.output)
         yield from _norm(layer.around_feed_forward.norm)
-        yield from _linear(layer.feed_forward.widen)
-        yield from _linear(layer.feed_forward.narrow)
+        yield _linear(layer.feed_forward.widen)
+        yield _linear(layer.feed_forward.narrow)
     if isinstance(stack.norm, nn.LayerNorm):
         yield from _norm(stack.norm)
     # `memory_keys_values` reads these from the end.
     for layer in stack.layers:
         if isinstance(layer, DecoderLayer):
             projections = layer.cross_attention.key_projection, layer.cross_attention.value_projection
-            yield from packed_linear.panels(*_concatenate_projections(projections, [0, 0]))
+            yield _projections(projections, [0, 0])
 
 
-def _norm(norm: nn.LayerNorm) -> Iterator[Tensor]:
+def _norm(norm: nn.LayerNorm) -> Iterator[Piece]:
     for parameter in (norm.weight, norm.bias):
         yield packed_linear.vector(parameter, norm.normalized_shape[0])
 
 
-def _linear(layer: nn.Module | None) -> list[Tensor]:
-    linear = cast(nn.Linear, layer)
-    return packed_linear.panels(linear.weight, linear.bias)
+def _linear(layer: nn.Module | None) -> Piece:
+    return _projections([cast(nn.Linear, layer)], [0])
 
 
-def _concatenate_projections(projections: Sequence[nn.Linear], rotary_widths: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-    """Concatenate projections to one weight and bias; a rotary width is the head width of a projection to be rotated, else 0."""
+def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int]) -> Piece:
+    """Return layers as one; a rotary width is the head width of a projection to be rotated, else 0."""
 
-    def concatenate(tensors: Sequence[Tensor]) -> Tensor:
-        return torch.cat([_split_pairs(rows, width) if width else rows for rows, width in zip(tensors, rotary_widths, strict=True)])
+    def reordered(rows: Tensor | None, width: int) -> Tensor | None:
+        return _split_pairs(rows, width) if rows is not None and width else rows
 
-    biases = [projection.bias for projection in projections]
-    return concatenate([projection.weight for projection in projections]), None if biases[0] is None else concatenate(biases)
+    biases = [reordered(layer.bias, width) for layer, width in zip(layers, rotary_widths, strict=True)]
+    weights = [cast(Tensor, reordered(layer.weight, width)) for layer, width in zip(layers, rotary_widths, strict=True)]
+    return packed_linear.panels(weights, biases)
 
 
 def _split_pairs(rows: Tensor, width: int) -> Tensor:

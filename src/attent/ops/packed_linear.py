@@ -5,7 +5,8 @@ PyTorch's products sum in another order for another number of rows, and take lon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -16,8 +17,24 @@ from torch.nn import functional as F
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
 
-# Columns of a panel, whose weights lie side by side; every piece is as long as some panels of one feature.
+# Columns of a panel, whose weights lie side by side.
 PANEL = 64
+# Panels that are laid out at a time, which bounds the memory for it.
+CHUNK = 64
+
+
+class Kind(IntEnum):
+    """The types in which packed weights are stored, as the library numbers them."""
+
+    FLOAT32 = 0
+    BFLOAT16 = 1
+
+
+class Piece(NamedTuple):
+    """A piece of packed weights: its size in bytes, and what writes it into so many."""
+
+    size: int
+    write: Callable[[Tensor], None]
 
 
 class _Packed(NamedTuple):
@@ -29,22 +46,31 @@ class _Packed(NamedTuple):
 _cache: WeakKeyDictionary[nn.Module, _Packed] = WeakKeyDictionary()
 
 
-def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Tensor]]) -> Tensor:
-    """Return the pieces of a module end to end, packed again when a parameter has changed.
+def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> Tensor:
+    """Return the pieces of a module end to end in bytes, packed again when a parameter has changed.
 
     PyTorch does not count changes through `.data` nor those by fused optimizers: call `forget` after such.
 
     Args:
         module: the owner of the parameters.
-        pieces: computes them.
+        pieces: those of the module.
     """
     parameters = [*_parameters(module)]
     if any(parameter.is_inference() for parameter in parameters):
-        return torch.cat([*pieces()])
+        return _pack(pieces())
     versions = [(parameter.data_ptr(), parameter._version, parameter.shape) for parameter in parameters]
     if module not in _cache or _cache[module].versions != versions:
-        _cache[module] = _Packed([parameter.detach() for parameter in parameters], versions, torch.cat([*pieces()]))
+        _cache[module] = _Packed([parameter.detach() for parameter in parameters], versions, _pack(pieces()))
     return _cache[module].weights
+
+
+def _pack(pieces: Iterable[Piece]) -> Tensor:
+    pieces, start = [*pieces], 0
+    packed = torch.empty(sum(piece.size for piece in pieces), dtype=torch.uint8)
+    for piece in pieces:
+        piece.write(packed[start : start + piece.size])
+        start += piece.size
+    return packed
 
 
 def forget(model: nn.Module) -> None:
@@ -63,9 +89,13 @@ def _parameters(module: nn.Module) -> Iterator[Tensor]:
             yield from _parameters(child)
 
 
-def vector(numbers: Tensor | None, size: int) -> Tensor:
-    """Return numbers padded with zeros to whole panels; all zeros for None."""
-    return torch.zeros(padded(size)) if numbers is None else F.pad(numbers, (0, -size % PANEL))
+def vector(numbers: Tensor, size: int) -> Piece:
+    """Return numbers (size,), padded to whole panels."""
+
+    def write(out: Tensor) -> None:
+        out.zero_().view(torch.float32)[:size] = numbers
+
+    return Piece(4 * padded(size), write)
 
 
 def padded(columns: int) -> int:
@@ -73,11 +103,33 @@ def padded(columns: int) -> int:
     return -(-columns // PANEL) * PANEL
 
 
-def panels(weight: Tensor, bias: Tensor | None) -> list[Tensor]:
-    """Return a weight (N, K) in panels of columns, and the bias (N,)."""
-    columns, depth = weight.shape
-    packed = F.pad(weight, (0, 0, 0, -columns % PANEL)).view(-1, PANEL, depth).transpose(1, 2)
-    return [packed.flatten(), vector(bias, columns)]
+def product_size(depth: int, columns: int, kind: Kind) -> int:
+    """Return the bytes of the panels of a weight (N, K), biases included."""
+    return padded(columns) * ((2 if kind is Kind.BFLOAT16 else 4) * depth + 4)
+
+
+def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Kind = Kind.FLOAT32) -> Piece:
+    """Return weights (N, K), one below the other, and their biases (N,) in panels of columns."""
+    columns, depth = sum(map(len, weights)), weights[0].shape[1]
+
+    def write(out: Tensor) -> None:
+        weight, bias = weights[0] if len(weights) == 1 else torch.cat([*weights]), None
+        if biases[0] is not None:
+            bias = torch.cat([bias for bias in biases if bias is not None])
+        for rows, to in zip(weight.split(CHUNK * PANEL), out.view(-1, product_size(depth, PANEL, kind)).split(CHUNK), strict=True):
+            _write_panels(rows, bias if bias is None else bias[: len(rows)], to, kind)
+            bias = bias if bias is None else bias[len(rows) :]
+
+    return Piece(product_size(depth, columns, kind), write)
+
+
+def _write_panels(weight: Tensor, bias: Tensor | None, out: Tensor, kind: Kind) -> None:
+    """Write a weight (N, K) and its bias into panels (P, bytes)."""
+    missing, depth = -len(weight) % PANEL, weight.shape[1]
+    out[:, -4 * PANEL :].view(torch.float32).copy_(torch.zeros(1) if bias is None else F.pad(bias, (0, missing)).view(-1, PANEL))
+    by_feature = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, depth).transpose(1, 2)
+    dtype = torch.bfloat16 if kind is Kind.BFLOAT16 else torch.float32
+    out[:, : -4 * PANEL].view(dtype).view(by_feature.shape).copy_(by_feature)
 
 
 def is_batch_invariant(layer: nn.Linear, *features: Tensor) -> bool:
@@ -89,12 +141,12 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
     """Return `layer(features)`, (…, K) → (…, N); in the library each row is independent of the others."""
     if not is_batch_invariant(layer, features):
         return layer(features)
-    weights = packed_weights(layer, lambda: panels(layer.weight, layer.bias))
+    weights = packed_weights(layer, lambda: [panels([layer.weight], [layer.bias])])
     return product(weights, features, features.new_empty(*features.shape[:-1], layer.out_features))
 
 
-def product(packed: Tensor, features: Tensor, out: Tensor) -> Tensor:
-    """Write features (…, K) times panels, plus the bias that follows these, to contiguous `out`, (…, N)."""
+def product(packed: Tensor, features: Tensor, out: Tensor, kind: Kind = Kind.FLOAT32) -> Tensor:
+    """Write features (…, K) times panels, plus their biases, to contiguous `out`, (…, N)."""
     depth, rows = features.shape[-1], features.contiguous()
-    native.run("attent_packed_gemm", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1])
+    native.run("attent_packed_gemm", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1], kind)
     return out

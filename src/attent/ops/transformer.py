@@ -27,8 +27,9 @@ class PackedStack(NamedTuple):
     """The weights of a stack of layers, end to end, and its sizes.
 
     Args:
-        weights: in the order in which the library reads them, at the end every layer's key and value projections of the memory.
-        sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, the index of the activation.
+        weights: bytes, in the order in which the library reads them, at the end every layer's key and value projections of the memory.
+        sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, the index of the activation,
+            the kind of the weights (`packed_linear.Kind`).
         numbers: the factor on q·k, and the layer norm's epsilon.
     """
 
@@ -183,13 +184,13 @@ def start_without_memory(weight: Tensor, pack: Callable[[], PackedStack], rows: 
 def memory_keys_values(stack: PackedStack, features: Tensor) -> Tensor:
     """Return every layer's keys and values of the memory (B, Tk, E), (L, B, Tk, 2·G·D)."""
     features = features.contiguous()
-    width, _, groups, head, _, layers, *_ = stack.sizes
-    columns = 2 * groups * head
-    size = (width + 1) * packed_linear.padded(columns)
+    width, _, groups, head, _, layers, *_, kind = stack.sizes
+    columns, kind = 2 * groups * head, packed_linear.Kind(kind)
+    size = packed_linear.product_size(width, columns, kind)
     projections = stack.weights[len(stack.weights) - layers * size :].view(layers, size)
     result = features.new_empty(layers, *features.shape[:-1], columns)
     for projection, to in zip(projections, result, strict=True):
-        packed_linear.product(projection, features, to)
+        packed_linear.product(projection, features, to, kind)
     return result
 
 

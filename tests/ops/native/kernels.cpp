@@ -35,7 +35,7 @@ int attent_add_layer_norm_gradients(const float*, const void*, const float*, con
                                     int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, float, int64_t, Parallel, int);
 int attent_linear_cross_entropy(void*, const int64_t*, const float*, float*, float*, int64_t, int64_t, int64_t, int64_t, float, int64_t,
                                 Parallel, int);
-int attent_packed_gemm(const float*, const float*, float*, int64_t, int64_t, int64_t, int64_t, Parallel, int);
+int attent_packed_gemm(const float*, const void*, float*, int64_t, int64_t, int64_t, int64_t, int64_t, Parallel, int);
 int attent_beam_topk(const float*, float*, float*, int64_t*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                      Parallel, int);
 int attent_simd_level();
@@ -358,20 +358,28 @@ void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float sm
 
 void gemm(int64_t number, int64_t depth, int64_t columns) {
   constexpr int64_t PANEL = 64;
-  const int64_t padded = (columns + PANEL - 1) / PANEL * PANEL;
+  const int64_t panels = (columns + PANEL - 1) / PANEL;
   const Floats rows = random(number * depth), weights = random(depth * columns), bias = random(columns);
-  Floats panels((depth + 1) * padded), to(number * columns, NAN);
-  Doubles expected(to.size());
-  for (int64_t c = 0; c < columns; ++c) {
-    panels[depth * padded + c] = bias[c];
-    for (int64_t d = 0; d < depth; ++d) panels[c / PANEL * PANEL * depth + d * PANEL + c % PANEL] = weights[d * columns + c];
-  }
+  Doubles expected(number * columns);
   for (int64_t i = 0; i < number * columns; ++i) {
     expected[i] = bias[i % columns];
     for (int64_t d = 0; d < depth; ++d) expected[i] += static_cast<double>(rows[i / columns * depth + d]) * weights[d * columns + i % columns];
   }
-  check_done("gemm", attent_packed_gemm(rows.data(), panels.data(), to.data(), number, depth, columns, threads, nullptr, level));
-  check("product of packed weights", to, expected, EXACT);
+  for (int64_t size : {4, 2}) {
+    std::vector<uint8_t> packed(panels * PANEL * (size * depth + 4));
+    Floats to(number * columns, NAN);
+    for (int64_t c = 0; c < columns; ++c) {
+      uint8_t* panel = packed.data() + c / PANEL * PANEL * (size * depth + 4);
+      std::memcpy(panel + PANEL * size * depth + 4 * (c % PANEL), &bias[c], 4);
+      for (int64_t d = 0; d < depth; ++d) {
+        const float weight = weights[d * columns + c];
+        const uint16_t half = to_half(weight);
+        std::memcpy(panel + size * (d * PANEL + c % PANEL), size == 4 ? static_cast<const void*>(&weight) : &half, size);
+      }
+    }
+    check_done("gemm", attent_packed_gemm(rows.data(), packed.data(), to.data(), number, depth, columns, size == 2, threads, nullptr, level));
+    check(size == 4 ? "product of packed weights" : "product of weights in bfloat16", to, expected, EXACT);
+  }
 }
 
 void topk(int64_t sentences, int64_t width, int64_t vocabulary) {

@@ -11,7 +11,7 @@ static void multiply_unpadded(const Product& product, const float* rows, int64_t
   if (full >= end) return;
   const int64_t remaining = product.columns - full;
   float buffer[TILE_ROWS * PANEL];
-  const Product tail{product.panels + full * product.depth, product.bias + full, product.depth, remaining};
+  const Product tail{product.panels + full / PANEL * panel_size(product.kind, product.depth), product.depth, remaining, product.kind};
   for (int64_t i = 0; i < number; i += TILE_ROWS) {
     const int64_t rows_left = number - i < TILE_ROWS ? number - i : TILE_ROWS;
     multiply(tail, rows + i * stride, rows_left, stride, 0, PANEL, buffer, PANEL);
@@ -24,6 +24,6 @@ static void gemm_task(const Gemm& job, int64_t task, float*) {
   const int64_t i = task / job.parts * TASK_ROWS, begin = task % job.parts * TASK_COLUMNS;
   const int64_t number = job.number - i < TASK_ROWS ? job.number - i : TASK_ROWS,
       end = begin + TASK_COLUMNS < job.columns ? begin + TASK_COLUMNS : job.columns;
-  const Product product{job.panels, job.panels + job.depth * padded(job.columns), job.depth, job.columns};
+  const Product product{job.panels, job.depth, job.columns, job.kind};
   multiply_unpadded(product, job.rows + i * job.depth, number, job.depth, begin, end, job.to + i * job.columns, job.columns);
 }

@@ -7,9 +7,10 @@
 namespace {
 
 struct Gemm {
-  const float *rows, *panels;
+  const float* rows;
+  const uint8_t* panels;
   float* to;
-  int64_t number, depth, columns, parts;
+  int64_t number, depth, columns, kind, parts;
 };
 
 // Rows and columns of a task.
@@ -20,11 +21,11 @@ constexpr int64_t TASK_ROWS = 192, TASK_COLUMNS = 512;
 
 }  // namespace
 
-// to (number, columns) = rows (number, depth) times the panels, plus the bias that follows them. Returns 0, or 1 if out of memory.
-EXPORTED int attent_packed_gemm(const float* rows, const float* panels, float* to, int64_t number, int64_t depth, int64_t columns,
-                                int64_t threads, Parallel parallel, int level) {
+// to (number, columns) = rows (number, depth) times the panels, plus their bias. Returns 0, or 1 if out of memory.
+EXPORTED int attent_packed_gemm(const float* rows, const uint8_t* panels, float* to, int64_t number, int64_t depth, int64_t columns,
+                                int64_t kind, int64_t threads, Parallel parallel, int level) {
   const int64_t parts = (columns + TASK_COLUMNS - 1) / TASK_COLUMNS, tasks = (number + TASK_ROWS - 1) / TASK_ROWS * parts;
-  const Gemm job{rows, panels, to, number, depth, columns, parts};
+  const Gemm job{rows, panels, to, number, depth, columns, kind, parts};
   const auto task = DISPATCH(gemm_task, level);
   return run(job, task, tasks, 0, threads, parallel);
 }

@@ -10,11 +10,13 @@ struct Norm {
 
 // The weights of a stack, read from front to back.
 struct Reader {
-  const float* offsets;
+  const uint8_t* next;
+  int64_t kind;
 
+  explicit Reader(const Stack& stack) : next(stack.weights), kind(stack.kind) {}
   const float* take(int64_t numbers) {
-    const float* begin = offsets;
-    offsets += padded(numbers);
+    const float* begin = reinterpret_cast<const float*>(next);
+    next += 4 * padded(numbers);
     return begin;
   }
   Norm norm(int64_t width) {
@@ -22,8 +24,9 @@ struct Reader {
     return {weight, take(width)};
   }
   Product product(int64_t depth, int64_t columns) {
-    const float* panels = take(depth * padded(columns));
-    return {panels, take(columns), depth, columns};
+    const uint8_t* panels = next;
+    next += padded(columns) / PANEL * panel_size(kind, depth);
+    return {panels, depth, columns, kind};
   }
 };
 
@@ -185,7 +188,7 @@ static void encode(const Encoding& job, int64_t task, float* scratch) {
             stream);
   for (int64_t j = 0; j < longest; ++j) block.offsets[j] = j * block.padded_hidden;
   const int64_t keys = stack.heads * stack.head;
-  Reader reader{stack.weights};
+  Reader reader(stack);
   for (int64_t l = 0; l < stack.layers; ++l) {
     const Norm norm = reader.norm(stack.width);
     const Product project = reader.product(stack.width, keys + 2 * stack.groups * stack.head), output = reader.product(keys, stack.width);
@@ -242,7 +245,7 @@ static void step(const Step& job, int64_t task, float* scratch) {
   for (int64_t i = 0; i < number; ++i)
     embed(job.embedding, job.embedding.tokens[first + i], job.embedding.positions, stack.width, block.stream + i * block.padded_width);
   const int64_t keys = stack.heads * stack.head, cached = 2 * stack.groups * stack.head;
-  Reader reader{stack.weights};
+  Reader reader(stack);
   for (int64_t l = 0; l < stack.layers; ++l) {
     const Norm norm = reader.norm(stack.width);
     const Product project = reader.product(stack.width, keys + cached), output = reader.product(keys, stack.width);

@@ -11,10 +11,11 @@ enum Activation : int64_t { RELU, GELU, SILU };
 
 // Sizes and options of a stack of layers, and its weights in reading order.
 struct Stack {
-  const float* weights;
+  const uint8_t* weights;
   int64_t width, heads, groups, head, hidden, layers;
   bool pre;
   Activation activation;
+  int64_t kind;
   float scale, epsilon;
 };
 
@@ -68,11 +69,11 @@ int64_t rows_per_task(int64_t batch, int64_t threads, int64_t maximum) {
 
 // memory (B, T, E) of tokens (B, T), of which lengths (B) are real; padding is not written.
 EXPORTED int attent_transformer_encoder(const int64_t* tokens, const float* table, const float* positions, const float* cosine,
-                                        const float* sine, const float* weights, const int64_t* lengths, float* memory,
+                                        const float* sine, const uint8_t* weights, const int64_t* lengths, float* memory,
                                         int64_t batch, int64_t length, int64_t width, int64_t heads, int64_t groups, int64_t head,
-                                        int64_t hidden, int64_t layers, int64_t pre, int64_t activation, float factor, float scale,
-                                        float epsilon, int64_t threads, Parallel parallel, int level) {
-  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, Activation(activation), scale, epsilon};
+                                        int64_t hidden, int64_t layers, int64_t pre, int64_t activation, int64_t kind, float factor,
+                                        float scale, float epsilon, int64_t threads, Parallel parallel, int level) {
+  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, Activation(activation), kind, scale, epsilon};
   const int64_t maximum = BLOCK_ROWS / length, chunk = rows_per_task(batch, threads, maximum ? maximum : 1);
   const Encoding job{stack, {tokens, table, positions, factor}, {cosine, sine}, lengths, memory, batch, length, chunk};
   const auto task = DISPATCH(encode, level);
@@ -81,13 +82,13 @@ EXPORTED int attent_transformer_encoder(const int64_t* tokens, const float* tabl
 
 // features (B, E) after one more token.
 EXPORTED int attent_transformer_step(const int64_t* tokens, const float* table, const float* positions, const float* cosine,
-                                     const float* sine, const float* weights, float* cache, const int64_t* rows,
+                                     const float* sine, const uint8_t* weights, float* cache, const int64_t* rows,
                                      const int64_t* source_rows, const int64_t* lengths, const float* source, float* features,
                                      int64_t batch, int64_t count, int64_t stride, int64_t layer_stride, int64_t row_stride,
                                      int64_t key_stride, int64_t sources, int64_t longest, int64_t width, int64_t heads,
                                      int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t pre, int64_t activation,
-                                     float factor, float scale, float epsilon, int64_t threads, Parallel parallel, int level) {
-  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, Activation(activation), scale, epsilon};
+                                     int64_t kind, float factor, float scale, float epsilon, int64_t threads, Parallel parallel, int level) {
+  const Stack stack{weights, width, heads, groups, head, hidden, layers, pre != 0, Activation(activation), kind, scale, epsilon};
   const int64_t chunk = rows_per_task(batch, threads, BLOCK_ROWS), maximum = count + 1 > longest ? count + 1 : longest;
   const Step job{stack, {tokens, table, positions, factor}, {cosine, sine}, cache, rows, source_rows, lengths, source, features, batch,
                  count, stride, layer_stride, row_stride, key_stride, sources, longest, chunk};
