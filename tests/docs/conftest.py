@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 # A mark before a block, in a comment that the page does not show.
-MARK = re.compile(r"<!-- (not run|slow|varies|tolerance): (.+?) -->")
+MARK = re.compile(r"<!-- (not run|slow|varies|tolerance|page): (.+?) -->")
 FENCE = re.compile(r"(`{3,})(\S*)")
 # A cell of a table, in which a bar is written \|.
 CELL = re.compile(r"\|((?:[^|\\]|\\.)*)(?=\|)")
@@ -29,7 +29,7 @@ class Block:
         language: python, console, text, …; row of a row.
         text: of the block, without the fence; of a row what to type.
         marks: reasons or values by kind: `not run` and `slow` for code that quick tests skip, `varies` for output that is not compared,
-            `tolerance` for the share by which numbers of the output may differ.
+            `tolerance` for the share by which numbers of the output may differ, `page` for the recorded page that a notebook shows.
         output: whether only blank lines and marks separate it from the block before.
         result: of a row, what comes of it.
     """
@@ -90,6 +90,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "slow_page" in metafunc.fixturenames:
         slow = [page for page in PAGES if any("slow" in block.marks for block in page.blocks)]
         metafunc.parametrize("slow_page", slow, ids=repr)
+
+
+@pytest.fixture
+def pages() -> list[Page]:
+    """All pages."""
+    return PAGES
 
 
 @pytest.fixture

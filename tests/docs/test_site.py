@@ -71,6 +71,14 @@ def test_every_page_is_built(site: Path) -> None:
     assert not [str(page) for page in pages if not (site / page).is_file()]
 
 
+def test_each_page_of_the_course_offers_its_notebook(site: Path) -> None:
+    names = [path.stem for path in (ROOT / "docs" / "learn").glob("*.md")]
+    assert names
+    for name in names:
+        assert (site / "learn" / f"{name}.ipynb").is_file()
+        assert f'href="{name}.ipynb"' in (site / "learn" / f"{name}.html").read_text(encoding="utf-8")
+
+
 def test_an_opened_page_fetches_nothing_from_elsewhere(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     for page in pages:
@@ -79,7 +87,7 @@ def test_an_opened_page_fetches_nothing_from_elsewhere(site: Path) -> None:
         # what would make the theme's script fetch another from elsewhere
         assert 'class="mermaid"' not in written
         # pages of attention hold their styles themselves
-        assert page.parent.name == "gallery" or any(address.endswith(".css") for address in own)
+        assert page.parent.name in ("gallery", "figures") or any(address.endswith(".css") for address in own)
         assert not [address for address in own if ELSEWHERE.match(address)], page
     for style in sorted(site.rglob("*.css")):
         assert not IN_STYLES.findall(style.read_text(encoding="utf-8")), style

@@ -1,0 +1,111 @@
+"""A MkDocs hook: each page of learn/ as a notebook beside it, with what the page prints as the output of its cells.
+
+A cell is a block of Python, or one command of a console; blocks that the page marks `not run` and all others stay text. A mark
+`page: PATH` before a block names the recorded page, beside the page itself, that the block's last line shows.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import nbformat
+from mkdocs.structure.files import File
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from site_links import without_links
+
+from attent.views.pages.page import Page
+
+FOLDER = "learn/"
+MARKS = r"(?:^<!-- [^\n]+ -->\n)*"
+BLOCK = re.compile(
+    rf"(?P<marks>{MARKS})^```(?P<language>python|console)\n(?P<code>.*?)^```\n(?:\n*{MARKS}^```text\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+RECORDED = re.compile(r"<!-- page: (\S+) -->")
+COMMENT = re.compile(r"^<!-- .+ -->\n", re.MULTILINE)
+# A command of a console, which a backslash continues on the next line, and what stands below it.
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+PICTURE = re.compile(r"(!\[[^\]]*\])\(([^)]+\.png)\)")
+LINK = re.compile(r"(?<=\]\()([\w./-]+)\.md(#[\w-]+)?(?=\))")
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """Add a notebook for each page of the folder to the files of the site."""
+    for file in list(files.documentation_pages()):
+        if is_taught(file):
+            name = PurePosixPath(file.src_uri)
+            content = nbformat.writes(notebook(Path(file.abs_src_path), name))
+            files.append(File.generated(config, str(name.with_suffix(".ipynb")), content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Return the page with a link to its notebook below its title."""
+    if not is_taught(page.file):
+        return markdown
+    name = PurePosixPath(page.file.src_uri).with_suffix(".ipynb").name
+    title, rest = markdown.split("\n", 1)
+    return f'{title}\n\n[This page as a notebook]({name}){{ download="{name}" }}\n{rest}'
+
+
+def is_taught(file: Any) -> bool:
+    """Return whether a file of the site has a notebook."""
+    return file.src_uri.startswith(FOLDER) and file.src_uri.endswith(".md")
+
+
+def notebook(path: Path, name: PurePosixPath) -> Any:
+    """Return the notebook of the page at `path`; `name` is its path within the site."""
+    cells = list(cells_of(path, name))
+    for number, cell in enumerate(cells):
+        # nbformat's own would be others at every build
+        cell["id"] = f"cell-{number}"
+    return new_notebook(cells=cells, metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}})
+
+
+def cells_of(path: Path, name: PurePosixPath) -> Iterator[Any]:
+    """Yield the cells of a page."""
+    page = without_links(path.read_text(encoding="utf-8"), PurePosixPath("docs") / name)
+    end = 0
+    for block in BLOCK.finditer(page):
+        if "<!-- not run:" in block["marks"]:
+            continue
+        yield from text_cell(page[end : block.start()], path.parent)
+        end = block.end()
+        if block["language"] == "console":
+            yield from (code_cell(f"%%bash\n{command}", output) for command, output in COMMAND.findall(block["code"]))
+        else:
+            recorded = RECORDED.search(block["marks"])
+            yield page_cell(block["code"], path.parent / recorded[1]) if recorded else code_cell(block["code"], block["output"])
+    yield from text_cell(page[end:], path.parent)
+
+
+def text_cell(text: str, folder: Path) -> Iterator[Any]:
+    """Yield a cell of text that holds its pictures, unless there is none; links lead to other notebooks and to pages of the site."""
+    text = LINK.sub(moved_link, COMMENT.sub("", text).strip())
+    pictures = {Path(address).name: (folder / address).read_bytes() for _, address in PICTURE.findall(text)}
+    text = PICTURE.sub(lambda picture: f"{picture[1]}(attachment:{Path(picture[2]).name})", text)
+    attachments = {name: {"image/png": b64encode(content).decode("ascii")} for name, content in pictures.items()}
+    if text:
+        yield new_markdown_cell(text, **({"attachments": attachments} if attachments else {}))
+
+
+def moved_link(link: re.Match[str]) -> str:
+    """Return the address of a page's notebook if it lies beside this one, else of the page on the site."""
+    return f"{link[1]}.html{link[2] or ''}" if "/" in link[1] else f"{link[1]}.ipynb"
+
+
+def code_cell(code: str, output: str | None) -> Any:
+    """Return a cell of code and what it prints."""
+    return new_code_cell(code.strip("\n"), outputs=[new_output("stream", name="stdout", text=output)] if output else [])
+
+
+def page_cell(code: str, recorded: Path) -> Any:
+    """Return a cell of code that shows a page, and the page that was recorded."""
+    page = Page(recorded.read_text(encoding="utf-8"))
+    shown = new_output("execute_result", data={"text/html": page._repr_html_(), "text/plain": repr(page)})
+    return new_code_cell(code.strip("\n"), outputs=[shown])
