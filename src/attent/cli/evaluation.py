@@ -73,14 +73,14 @@ def result_lines(results: Results) -> list[str]:
     return lines
 
 
-def evaluate_held_out(run: Path, translator: Translator, *, as_json: bool) -> None:
+def evaluate_held_out(run: Path, translator: Translator, settings: SearchSettings, *, as_json: bool) -> None:
     """Evaluate a translator on the validation of its corpus in files, or on the held-out sets of its generated corpus."""
     tables = read_config(run).corpus
-    results = validate(run, translator.model, say) if "text" in tables else None
+    results = validate(run, translator.model, say, settings) if "text" in tables else None
     if not results:
         corpus = regenerate(run, tables)
         say(f"translating {' and '.join(f'{len(pairs)} pairs of {name}' for name, pairs in corpus.held_out.items())}")
-        results = evaluate_generated(translator, corpus.held_out)
+        results = evaluate_generated(translator, corpus.held_out, settings)
     _write(results, result_lines(results), as_json=as_json)
 
 

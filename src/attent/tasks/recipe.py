@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from attent.data.batches import Examples
 from attent.data.readers import STANDARD_INPUT
+from attent.decoding.settings import GREEDY, SearchSettings
 from attent.devices import AUTO, device_of
 from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
@@ -189,16 +190,17 @@ def resume(
             )
 
 
-def validate(path: Path | str, model: Model, say: Say) -> Results:
+def validate(path: Path | str, model: Model, say: Say, search: SearchSettings = GREEDY) -> Results:
     """Evaluate a run on the validation part of its corpus, read again from its files and split by the same rule.
 
     Args:
         path: the run folder.
         model: its model, in evaluation mode.
         say: shows the report on the lines of the files to the user.
+        search: how a run that translates does; greedily unless given.
 
     Returns:
-        The validation results that `follow` returned, if the model is the same.
+        The validation results that `follow` returned, if the model and the search are the same.
 
     Raises:
         ArgumentError: a file is missing, or was standard input.
@@ -220,6 +222,7 @@ def validate(path: Path | str, model: Model, say: Say) -> Results:
         raise DataError(f"the corpus of {path} has changed, and the run may have learnt what it would be judged by; {hint}")
     for line in corpus.report():
         say(line)
+    evaluator.search = search
     return evaluator.results(evaluator.validate(lambda line: None))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from attent.data.batches import Examples
 from attent.data.tokenizer import Tokenizer
+from attent.decoding.settings import GREEDY, SearchSettings
 from attent.errors import check_known
 from attent.runs.config import RunConfig
 from attent.runs.folder import read_files, read_tokenizers
@@ -77,7 +78,13 @@ class TaskCorpus(Protocol):
 
 
 class Evaluator(ABC):
-    """Evaluates a model during training and after it."""
+    """Evaluates a model during training and after it.
+
+    Attributes:
+        search: how a model that translates does.
+    """
+
+    search: SearchSettings = GREEDY
 
     @abstractmethod
     def validate(self, say: Say) -> dict[str, float]:

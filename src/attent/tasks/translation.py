@@ -20,6 +20,7 @@ from attent.data.settings import TextSettings, limit_length
 from attent.data.spacing import spacing
 from attent.data.text import Pair
 from attent.data.tokenizer import CharTokenizer, Tokenizer
+from attent.decoding.settings import GREEDY, SearchSettings
 from attent.decoding.translator import Translator
 from attent.evaluation.aligner import align, tokenize_dates
 from attent.evaluation.error_rate import Agreement, agreement
@@ -182,7 +183,7 @@ class TranslationEvaluator(Evaluator):
         pairs = self._translated
         if not pairs:
             return {}
-        translations = self._translator.translate([pair.source for pair in pairs])
+        translations = self._translator.translate([pair.source for pair in pairs], self.search)
         for line in sample_lines(pairs, translations):
             say(line)
         loss = mean_loss(self._translator.model, self._validation, self._size)
@@ -190,7 +191,7 @@ class TranslationEvaluator(Evaluator):
 
     def results(self, last: Mapping[str, float]) -> Results:
         validation = {"validation": {"pairs": len(self._validation), "translated": len(self._translated), **last}}
-        return evaluate_generated(self._translator, self._corpus.held_out) or validation
+        return evaluate_generated(self._translator, self._corpus.held_out, self.search) or validation
 
 
 def sample_lines(pairs: Sequence[Pair], translations: Sequence[str]) -> list[str]:
@@ -201,18 +202,18 @@ def sample_lines(pairs: Sequence[Pair], translations: Sequence[str]) -> list[str
     return [f"  {pairs[row].source}  →  {translations[row]}{corrections.get(row, '')}" for row in rows]
 
 
-def evaluate_generated(translator: Translator, held_out: Mapping[str, Sequence[Pair]]) -> Results:
+def evaluate_generated(translator: Translator, held_out: Mapping[str, Sequence[Pair]], search: SearchSettings = GREEDY) -> Results:
     """Return the scores of each test set of dates: exact match and year alignment in per cent, and AER, 0 to 1.
 
     Year alignment is the share of steps that produce a digit of the year and attend most to the year; AER is the alignment error
     rate against the links of `attent.data.dates.gold`. Both use the last layer and the mean over its heads; a model without
     attention to the source has neither.
     """
-    return {name: _scores(translator, pairs) for name, pairs in held_out.items() if pairs}
+    return {name: _scores(translator, pairs, search) for name, pairs in held_out.items() if pairs}
 
 
-def _scores(translator: Translator, pairs: Sequence[Pair]) -> dict[str, float]:
-    translations = translator.translate([pair.source for pair in pairs])
+def _scores(translator: Translator, pairs: Sequence[Pair], search: SearchSettings) -> dict[str, float]:
+    translations = translator.translate([pair.source for pair in pairs], search)
     scores: dict[str, float] = {"pairs": len(pairs), "exact_match": exact_match(translations, [pair.target for pair in pairs])}
     if any(name.endswith("cross_attention") for name, _ in translator.model.named_modules()):
         tokenizers = translator.source_tokenizer, translator.target_tokenizer

@@ -11,6 +11,7 @@ from attent.cli.evaluation import result_lines
 from attent.cli.settings import toml
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import load
+from attent.evaluation.metrics import chrf
 from attent.tasks.recipe import follow
 from attent.tasks.settings import RunSettings, parse
 from attent.training.progress import Progress
@@ -106,8 +107,9 @@ def test_files_may_be_gzipped(attent, run_folder: Path, files: tuple[Path, Path]
     ("options", "says"),
     [
         (["--source", "a"], "go together"),
-        (["--beam", 2], "are for --source FILE"),
-        (["--lowercase"], "are for --source FILE"),
+        (["--lowercase"], "--lowercase is for --source FILE"),
+        (["--tokenize", "char"], "--tokenize is for --source FILE"),
+        (["--target-language", "zh"], "--target-language is for --source FILE"),
         (["--against", "a"], "--against is for a run that fills blanks, not for one that translates"),
         (["--text", "a", "--source", "b"], "--source is for a run that translates, not for one that fills blanks"),
         (["--source", "SOURCE", "--target", "SHORT"], "got 3 lines and 1 references"),
@@ -164,6 +166,24 @@ def test_a_run_on_own_pairs_is_judged_on_its_validation(attent, own_pairs, tmp_p
     assert judged["pairs"] == (2 if has_file else 3)
     assert any("1 dropped: longer than the maximum length (line 61)" in line for line in done.err)
     assert attent("evaluate", tmp_path / "run").out[0].startswith("validation  BLEU ")
+
+
+def test_the_validation_of_own_pairs_is_translated_with_a_beam(attent, own_pairs, tmp_path: Path) -> None:
+    _, settings = own_pairs
+    sources = [f"{'ab' * length} {length}" for length in range(1, 9)]
+    (tmp_path / "valid.tsv").write_text("".join(f"{source}\tccc\n" for source in sources))
+    text = settings.text.model_copy(update={"valid": str(tmp_path / "valid.tsv")})
+    training = settings.training.model_copy(update={"updates": 60, "learning_rate": 0.01})
+    settings = settings.model_copy(update={"text": text, "training": training})
+    follow(settings, tmp_path / "run", progress=Progress(io.StringIO()))
+    run = load(tmp_path / "run")
+    found = {}
+    for beam in (1, 4):
+        done = attent("evaluate", tmp_path / "run", "--beam", beam, "--length-penalty", 0, "--json")
+        found[beam] = json.loads("\n".join(done.out))["validation"]["chrF2"]
+        translations = run.translate(sources, SearchSettings(beam=beam, length_penalty=0.0))
+        assert found[beam] == pytest.approx(chrf(translations, ["ccc"] * len(sources)).score)
+    assert found[1] != found[4]
 
 
 def test_own_pairs_that_are_gone_or_have_changed_are_not_judged_on(attent, own_pairs, tmp_path: Path) -> None:

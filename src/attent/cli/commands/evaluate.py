@@ -29,8 +29,8 @@ def evaluate(
     ] = None,
     target_language: TargetLanguage = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
-    beam: Annotated[int | None, typer.Option(help="As for translate, of these lines.")] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="As for translate, of these lines.")] = None,
+    beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -81,8 +81,9 @@ def evaluate(
             raise ArgumentError(f"{names[0]} is for a run that {DOES[other_task][0]}, not for one that {DOES[task][0]}")
     if task == "translate" and (source is None) != (target is None):
         raise ArgumentError("lines to translate and their references go together: --source FILE --target FILE")
-    if task == "translate" and source is None and (beam is not None or length_penalty is not None or lowercase):
-        raise ArgumentError("--beam, --length-penalty and --lowercase are for --source FILE --target FILE")
+    of_files = {"--lowercase": lowercase or None, "--tokenize": tokenize, "--target-language": target_language}
+    if task == "translate" and source is None and (names := [name for name, value in of_files.items() if value is not None]):
+        raise ArgumentError(f"{names[0]} is for --source FILE --target FILE")
     if task == "text-generation" and text is None and against is not None:
         raise ArgumentError("--against goes with --text FILE")
     from attent.cli.evaluation import (
@@ -106,4 +107,4 @@ def evaluate(
         language = known_language(target_language) or model.config.target_language
         evaluate_translations(model, source, target, settings, tokenize or bleu_tokenizer(language), lowercase=lowercase, as_json=as_json)
     else:
-        evaluate_held_out(run, model, as_json=as_json)
+        evaluate_held_out(run, model, settings, as_json=as_json)
