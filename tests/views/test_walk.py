@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import attent
+from attent.attention.masks import Prefix, Window
 from attent.attention.scores import SCORES
 from attent.data.word_vectors import WordVectors
 from attent.errors import ArgumentError, UnknownNameError
@@ -193,3 +194,7 @@ def test_what_cannot_be_walked_through(how: dict, says: str) -> None:
 def test_an_unknown_score() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'additive'"):
         walk(score="aditive")
+
+
+def test_a_mask_in_a_line_is_the_mask() -> None:
+    assert str(walk("a b c", mask="window:1,0 | prefix:1")) == str(walk("a b c", mask=Window(1, 0) | Prefix(1)))

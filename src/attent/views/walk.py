@@ -24,6 +24,7 @@ from attent.layers.residual import Residual
 from attent.registry import keyword_aliases
 from attent.views.attention_trace import AttentionTrace, parts_of
 from attent.views.layer_steps import feed_forward_steps, residual_steps
+from attent.views.masks import mask_of
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, features, name_of
 from attent.views.step import vectors as vector_step
@@ -73,7 +74,7 @@ def walk(
         scale: False leaves the division by √Dk out of the scaled dot product.
         heads: the number of heads that share the width; W_O follows several.
         normalizer: scores → weights.
-        mask: "causal", or a Mask.
+        mask: "causal", "window:2", "window:4,0 & prefix:3" and the like, or a Mask.
         seed: of the matrices.
         width: the numbers of a word; 4 if not given, or as many as a word vector has.
         position: "sinusoidal" or "learned", added to the words; or "rotary", "alibi", "relative_bias" or a Position, inside attention.
@@ -92,6 +93,7 @@ def walk(
     if isinstance(vectors, Path | str):
         vectors = word_vectors.read(vectors, _forms((*words, *memory_words)))
     width = _checked_width(width, heads, vectors)
+    mask = mask_of(mask) if isinstance(mask, str) else mask
     score = score if scale else _without_scale(score)
     added = registry.with_aliases({"sinusoidal": Sinusoidal, "learned": Learned}).get(position) if isinstance(position, str) else None
     with torch.random.fork_rng(devices=[]):
@@ -234,9 +236,9 @@ def _parameters(attention: MultiHeadAttention, feed_forward: FeedForward | None)
     }
 
 
-def _mask_name(mask: str | Mask | None) -> str:
-    if isinstance(mask, Mask):
-        text = repr(mask)
-        # a table of pairs is no name
-        return name_of(mask) if text.endswith("()") else text if len(text) < 40 and "\n" not in text else type(mask).__name__
-    return mask or "none"
+def _mask_name(mask: Mask | None) -> str:
+    if mask is None:
+        return "none"
+    text = repr(mask)
+    # a table of pairs is no name
+    return name_of(mask) if text.endswith("()") else text if len(text) < 40 and "\n" not in text else type(mask).__name__

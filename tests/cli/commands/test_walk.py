@@ -56,7 +56,7 @@ def test_a_run_and_a_text(attent, run_folder: Path) -> None:
         (["a b", "--normalizer", "sotfmax"], "did you mean 'softmax'"),
         (["a b", "--normalizer", "topk"], "--normalizer topk needs values that a command cannot give; it takes entmax15, hard, "),
         (["a b", "--normalizer", "top_k"], "in Python: attent.walk(TEXT, normalizer=TopK(k))"),
-        (["a b", "--mask", "padding"], "--mask padding needs numbers: padding:5"),
+        (["a b", "--mask", "padding"], "mask padding needs numbers: padding:5"),
         (["a b", "--mask", "selected"], "in Python: attent.walk(TEXT, mask=Selected(indices))"),
         (["a b", "--mask", "casual"], "did you mean 'causal'"),
         (["a b", "--position", "sinus"], "did you mean 'sinusoidal'"),

@@ -10,10 +10,10 @@ import typer
 
 from attent import registry
 from attent.cli.inputs import check_utf8
-from attent.cli.masks import check_mask, mask_of
 from attent.cli.options import AUTO, NUMBER, Device, TrustCode, device_of, loaded
 from attent.cli.output import write
 from attent.errors import ArgumentError
+from attent.views.masks import check_mask
 
 ALIASES = {"--normaliser": "--normalizer"}
 
@@ -79,7 +79,6 @@ def walk(
     _check_complete("normalizer", normalizer)
     from attent.views.walk import walk as walk_text
 
-    text_options["mask"] = None if mask is None else mask_of(mask)
     write(walk_text(arguments[0], scale=scale, whole=whole, **_without_none(text_options)))
 
 

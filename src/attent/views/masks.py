@@ -1,9 +1,10 @@
-"""Masks as a command takes them: `causal`, `window:2`, `window:4,0 | prefix:3`."""
+"""Masks as `attent walk` takes them, in a line: `causal`, `window:2`, `window:4,0 | prefix:3`."""
 
 from __future__ import annotations
 
 import re
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attent import registry
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from attent.attention.base import Mask
 
 TERM = re.compile(r"\s*([\w.]+(?::[A-Za-z_]\w*)?)(?::(\d{1,9}(?:,\d{1,9})*))?\s*")
+MASK_FOLDER = Path(__file__).parents[1] / "attention" / "masks"
 # How the masks that take numbers are written.
 EXAMPLES = {"window": "window:2 or window:4,0", "prefix": "prefix:3", "padding": "padding:5", "documents": "documents:0,0,0,1,1"}
 
@@ -25,7 +27,11 @@ def check_mask(text: str) -> None:
         UnknownNameError: there is no mask of such a name.
     """
     for term in re.split(r"[|&]", text):
-        registry.check("mask", _split(term)[0])
+        name, _ = _split(term)
+        known_name, _, numbers = name.partition(":")
+        if numbers and known_name in registry.part_names(MASK_FOLDER):
+            raise ArgumentError(f"mask {known_name} takes numbers alone, such as {EXAMPLES['window']}, got {name!r}")
+        registry.check("mask", name)
 
 
 def mask_of(text: str) -> Mask:
@@ -35,6 +41,7 @@ def mask_of(text: str) -> Mask:
         ArgumentError: this is no mask, or the numbers do not fit it.
         UnknownNameError: there is no mask of such a name.
     """
+    check_mask(text)
     either = [[_build(term) for term in terms.split("&")] for terms in text.split("|")]
     return reduce(lambda left, right: left | right, (reduce(lambda left, right: left & right, both) for both in either))
 
@@ -69,12 +76,12 @@ def _build(term: str) -> Mask:
         case [_, *_] if part is Documents:
             return Documents(torch.tensor([numbers]))
         case [_, *_] if needs is None:
-            raise ArgumentError(f"--mask {name} takes no numbers, got {term.strip()!r}")
+            raise ArgumentError(f"mask {name} takes no numbers, got {term.strip()!r}")
     written = next((example for mask_name, example in EXAMPLES.items() if MASKS[mask_name] is part), None)
     if written is not None:
-        raise ArgumentError(f"--mask {name} needs numbers: {written}")
+        raise ArgumentError(f"mask {name} needs numbers: {written}")
     assert needs is not None
     raise ArgumentError(
-        f"--mask {name} needs values that a command cannot give; "
+        f"mask {name} needs values that a command cannot give; "
         f"it takes {', '.join(needs[1])}, {', '.join(EXAMPLES.values())}; or in Python: attent.walk(TEXT, {needs[0]})"
     )
