@@ -283,3 +283,14 @@ def test_every_bias_and_mask_reaches_the_heads() -> None:
     ]
     results = [plain, *(attention(query, memory, **arguments) for arguments in given)]
     assert all(not torch.allclose(one, other) for one, other in itertools.combinations(results, 2))
+
+
+@pytest.mark.parametrize("axes", [(2, 5, 8), (5, 8)], ids=["batch", "single sequence"])
+def test_the_map_of_the_weights_is_returned_too(axes: tuple[int, ...]) -> None:
+    attention, features = MultiHeadAttention(8, 2), torch.randn(axes)
+    merged, weights = attention(features, mask="causal", return_map=True)
+    assert torch.equal(merged, attention(features, mask="causal"))
+    assert weights.shape == (axes[0] if len(axes) == 3 else 1, 2, 5, 5)
+    with watch(attention) as seen:
+        attention(features, mask="causal")
+    assert torch.equal(weights.dense(), seen[""].dense())

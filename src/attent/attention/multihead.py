@@ -14,7 +14,7 @@ from attent.attention.attend import run
 from attent.attention.base import LoweredSide, Mask, Normalizer, Position, Score
 from attent.attention.cache import KeyValueCache
 from attent.attention.call import lower_key
-from attent.attention.capture.watch import is_watched, report
+from attent.attention.capture.watch import is_watched, report, watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import ArgumentError, ShapeError
 from attent.ops.eligibility import without_autocast
@@ -135,7 +135,8 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None = None,
         lengths: Tensor | None = None,
         query_start: int | Tensor | None = None,
-    ) -> Tensor:
+        return_map: bool = False,
+    ) -> Tensor | tuple[Tensor, AttentionMap]:
         """Attend from a sequence to itself, or to a memory.
 
         Args:
@@ -146,10 +147,16 @@ class MultiHeadAttention(nn.Module):
             bias: as in attend.
             lengths: as in attend.
             query_start: as in attend; 0 if there is no memory.
+            return_map: as in attend; `attent.watch` sees every attention of a whole model.
 
         Returns:
-            (B, Tq, query_width), or as wide as `output` makes it; (Tq, …) of a single sequence.
+            (B, Tq, query_width), or as wide as `output` makes it; (Tq, …) of a single sequence. With return_map a pair (that, the map of
+            the weights, (B, H, Tq, Tk)).
         """
+        if return_map:
+            with watch(self) as maps:
+                features = self(query, memory, value_memory, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
+            return features, maps[""]
         if query.dim() == 2:
             memory, value_memory = (None if features is None else _as_batch(features) for features in (memory, value_memory))
             merged = self(query[None], memory, value_memory, mask=mask, bias=bias, lengths=lengths, query_start=query_start)
