@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attent.errors import ArgumentError
-from attent.training.loggers import LOGGERS, MODULES, TITLES, check_installed, open_loggers
+from attent.training.loggers import LOGGERS, MODULES, TITLES, check_installed, open_loggers, read_id, write_id
 from attent.training.settings import TrainingSettings
 
 RECORDS: list[Mapping[str, object]] = [
@@ -64,6 +64,8 @@ def test_weights_and_biases_gets_a_run_called_as_the_folder(tmp_path: Path, monk
     written: list[object] = []
 
     class Run:
+        id = "k3x9"
+
         def log(self, scalars: dict[str, float], step: int) -> None:
             written.append((step, scalars))
 
@@ -73,6 +75,7 @@ def test_weights_and_biases_gets_a_run_called_as_the_folder(tmp_path: Path, monk
     module = types.ModuleType("wandb")
     module.init = lambda **options: written.append(options) or Run()
     monkeypatch.setitem(sys.modules, "wandb", module)
+    (tmp_path / "tiny").mkdir()
     write_records("wandb", tmp_path / "tiny")
     assert written == [
         {"project": "attent", "name": "tiny"},
@@ -85,14 +88,51 @@ def test_weights_and_biases_gets_a_run_called_as_the_folder(tmp_path: Path, monk
 def test_mlflow_gets_a_run_that_ends_even_if_training_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[object] = []
     module = types.ModuleType("mlflow")
-    module.start_run = lambda run_name: written.append(run_name)
+    module.start_run = lambda run_name: written.append(run_name) or types.SimpleNamespace(info=types.SimpleNamespace(run_id="ab12"))
     module.log_metrics = lambda metrics, step: written.append((step, metrics))
     module.end_run = lambda: written.append("ended")
     monkeypatch.setitem(sys.modules, "mlflow", module)
+    (tmp_path / "tiny").mkdir()
     with pytest.raises(KeyboardInterrupt), open_loggers(["mlflow"], tmp_path / "tiny") as write:
         write(RECORDS[1])
         raise KeyboardInterrupt
     assert written == ["tiny", (5, {"training/loss": 2.5, "training/seconds": 1.0}), "ended"]
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_a_resumed_training_goes_on_with_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    begun: list[dict[str, str]] = []
+
+    def begin(**options: str) -> types.SimpleNamespace:
+        begun.append(options)
+        known = options.get("id") or options.get("run_id") or f"run-{len(begun)}"
+        return types.SimpleNamespace(id=known, info=types.SimpleNamespace(run_id=known), finish=lambda: None)
+
+    module = types.ModuleType(name)
+    module.init = module.start_run = begin
+    module.end_run = lambda: None
+    monkeypatch.setitem(sys.modules, name, module)
+    resumed = {"project": "attent", "name": "tiny", "id": "run-1", "resume": "allow"} if name == "wandb" else {"run_id": "run-1"}
+
+    def start(update: int) -> dict[str, str]:
+        with open_loggers([name], tmp_path / "tiny", update):
+            return begun[-1]
+
+    (tmp_path / "tiny").mkdir()
+    fresh = start(0)
+    assert "run-1" not in fresh.values()
+    assert start(4) == start(8) == resumed
+    # training that begins again begins another run, which is gone on with from then on
+    assert start(0) == fresh
+    assert "run-4" in start(4).values()
+    (tmp_path / "tiny" / "loggers.json").write_text(f'{{"{name}": "../else where"}}', encoding="utf-8")
+    assert start(4) == fresh
+
+
+def test_runs_of_two_loggers_are_kept_beside_each_other(tmp_path: Path) -> None:
+    write_id(tmp_path, "wandb", "k3x9")
+    write_id(tmp_path, "mlflow", "ab12")
+    assert (read_id(tmp_path, "wandb"), read_id(tmp_path, "mlflow"), read_id(tmp_path, "tensorboard")) == ("k3x9", "ab12", None)
 
 
 def test_a_library_that_refuses_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

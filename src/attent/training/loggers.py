@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from attent.errors import ArgumentError, needs
+from attent import bounded
+from attent.errors import ArgumentError, DataError, needs
+from attent.runs import durable
 
 FOLDER = "tensorboard"
+# The file of the run folder that holds the ids of runs elsewhere, by logger, so that a resumed training goes on writing to them.
+IDS = "loggers.json"
+# Bytes that it may have, and what an id may be.
+LARGEST, ID = 2**12, re.compile(r"[\w-]{1,128}", re.ASCII)
 PROJECT = "attent"
 # What is imported for each logger, and what it is called.
 MODULES = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
@@ -51,11 +59,19 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """Writes a run of the project "attent", called as the run folder; wandb's own environment variables say where to and how."""
+    """Writes a run of the project "attent", called as the run folder; wandb's own environment variables say where to and how.
+
+    Args:
+        run: the run folder.
+        update: the update that training resumes from; what was written after it stays as it is.
+    """
 
     def __init__(self, run: Path, update: int = 0) -> None:
         wandb: Any = import_module(MODULES["wandb"])
-        self._run = wandb.init(project=PROJECT, name=run.resolve().name)
+        run_id = read_id(run, "wandb") if update else None
+        options = {"id": run_id, "resume": "allow"} if run_id else {}
+        self._run = wandb.init(project=PROJECT, name=run.resolve().name, **options)
+        write_id(run, "wandb", self._run.id)
 
     def log(self, step: int, scalars: Mapping[str, float]) -> None:
         self._run.log(dict(scalars), step=step)
@@ -65,11 +81,18 @@ class WeightsAndBiases:
 
 
 class MLflow:
-    """Writes a run called as the run folder; MLflow's own environment variables say where to and in which experiment."""
+    """Writes a run called as the run folder; MLflow's own environment variables say where to and in which experiment.
+
+    Args:
+        run: the run folder.
+        update: the update that training resumes from; what is written again stands there twice, under the same update.
+    """
 
     def __init__(self, run: Path, update: int = 0) -> None:
         self._mlflow: Any = import_module(MODULES["mlflow"])
-        self._mlflow.start_run(run_name=run.resolve().name)
+        run_id = read_id(run, "mlflow") if update else None
+        started = self._mlflow.start_run(run_id=run_id) if run_id else self._mlflow.start_run(run_name=run.resolve().name)
+        write_id(run, "mlflow", started.info.run_id)
 
     def log(self, step: int, scalars: Mapping[str, float]) -> None:
         self._mlflow.log_metrics(dict(scalars), step=step)
@@ -79,6 +102,22 @@ class MLflow:
 
 
 LOGGERS: dict[str, Callable[[Path, int], Logger]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": MLflow}
+
+
+def read_id(run: Path, name: str) -> str | None:
+    """Return the id of the run that a logger wrote for a run folder; None if there is none, or the file was spoilt."""
+    try:
+        ids = bounded.read_json(run / IDS, LARGEST)
+    except (OSError, DataError):
+        return None
+    run_id = ids.get(name) if isinstance(ids, dict) else None
+    return run_id if isinstance(run_id, str) and ID.fullmatch(run_id) else None
+
+
+def write_id(run: Path, name: str, run_id: str) -> None:
+    """Keep the id of a logger's run in the run folder, beside those of other loggers."""
+    ids = {logger: value for logger in LOGGERS if (value := read_id(run, logger))}
+    durable.write_text(run / IDS, json.dumps(ids | {name: run_id}) + "\n")
 
 
 def check_installed(names: Sequence[str]) -> None:
