@@ -62,6 +62,13 @@ def test_an_old_torch_is_broken_and_all_else_is_said() -> None:
     )
 
 
+def test_that_torch_is_too_old_is_said_once() -> None:
+    old = "import importlib.metadata, torch\ninstalled = importlib.metadata.version\ntorch.__version__ = '2.4.0'\n"
+    old += "importlib.metadata.version = lambda package: '2.4.0' if package == 'torch' else installed(package)"
+    done = doctor(old)
+    assert (done.returncode, done.stderr) == (2, "broken: torch 2.4.0 is too old: pip install --upgrade 'torch>=2.11'\n")
+
+
 @pytest.mark.parametrize("library", ["torch", "numpy", "babel", "sacrebleu", "sentencepiece", "transformers", "rich"])
 def test_a_library_that_cannot_be_imported_is_no_traceback(library: str) -> None:
     done = doctor(f"import sys\nsys.modules[{library!r}] = None")

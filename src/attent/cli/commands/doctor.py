@@ -12,6 +12,7 @@ from pathlib import Path
 import typer
 
 from attent.cli.output import one_line, say, write
+from attent.errors import VersionError
 from attent.requirements import is_older
 
 COMPILERS = ("c++", "g++", "clang++", "cl")
@@ -44,7 +45,10 @@ def doctor() -> None:
         _report_machine(findings)
     except Exception as error:
         # whatever a broken library raises while it is imported
-        findings.problems.append(f"attent cannot compute here: {one_line(error) or type(error).__name__}")
+        remedy = str(error).rpartition(": ")[2]
+        # that a library is too old was found already
+        if not (isinstance(error, VersionError) and any(problem.endswith(remedy) for problem in findings.problems)):
+            findings.problems.append(f"attent cannot compute here: {one_line(error) or type(error).__name__}")
     data = os.environ.get(DATA)
     missing = "" if data is None or Path(data).is_dir() else ", which is no folder"
     findings.add("data", f"{DATA} is not set; it names the folder of corpora" if data is None else f"{data} ({DATA}){missing}")
