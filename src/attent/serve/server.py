@@ -83,9 +83,7 @@ class ExploreServer:
             from attent.serve.app import application
             from attent.serve.security import DeadlineProtocol
         self.is_local = _is_loopback(host)
-        if not self.is_local and not allowed_hosts:
-            raise ArgumentError(f"other machines may reach host {host!r}: --allowed-host NAME says by which name browsers may ask")
-        parsed = [_parse_allowed_host(name) for name in allowed_hosts]
+        parsed = parse_allowed_hosts(host, allowed_hosts)
         self.explorer, self.token = explorer, secrets.token_urlsafe(24)
         self._socket = _listen(host, port)
         self.port = self._socket.getsockname()[1]
@@ -155,6 +153,17 @@ class ExploreServer:
 
     def _repr_html_(self) -> str:
         return f'<a href="{self.address}" target="_blank" rel="noopener">{self.address}</a>'
+
+
+def parse_allowed_hosts(host: str, allowed_hosts: Sequence[str]) -> list[tuple[str, int | None]]:
+    """Return the names by which browsers may ask, each with its port if it has one; arguments as for `ExploreServer`.
+
+    Raises:
+        ArgumentError: a name is none, or others can reach the host and no name is allowed.
+    """
+    if not _is_loopback(host) and not allowed_hosts:
+        raise ArgumentError(f"other machines may reach host {host!r}: --allowed-host NAME says by which name browsers may ask")
+    return [_parse_allowed_host(name) for name in allowed_hosts]
 
 
 def _is_loopback(host: str) -> bool:

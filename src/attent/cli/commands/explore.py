@@ -60,8 +60,10 @@ def explore(
     registry.check("score", score)
     registry.check("normalizer", normalizer)
     from attent.serve.explorer import Explorer
-    from attent.serve.server import ExploreServer
+    from attent.serve.server import ExploreServer, parse_allowed_hosts
 
+    # before a run is loaded, which may take long
+    parse_allowed_hosts(host, allowed_host or ())
     torch_device = device_of(device)
     model = pretrained(run, torch_device, download=download)
     if model is None:
