@@ -31,6 +31,15 @@ ELSEWHERE = re.compile(r"^\s*(?:https?:)?//")
 IN_STYLES = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"])\s*((?:https?:)?//[^'\")]+)")
 
 
+# Width and height of each equation, and where one that stands by itself begins and ends.
+BOXES = """[...document.querySelectorAll("math")].map((equation) => {
+  const box = equation.getBoundingClientRect(), parts = [...equation.children].map((part) => part.getBoundingClientRect());
+  const [left, right] = [Math.min(...parts.map((part) => part.left)), Math.max(...parts.map((part) => part.right))];
+  return [box.width, box.height, ...(equation.closest("table") ? [0, 0] : [left, right])];
+})"""
+TEX = re.compile(r'class="arithmatex">\s*\\[(\[]|\$\$')
+
+
 class Fetches(HTMLParser):
     """The addresses that a page makes a browser fetch."""
 
@@ -143,6 +152,39 @@ def test_pages_fit_a_phone(site: Path, window: Any, dark: bool) -> None:
             opened.goto(page.as_uri())
             assert opened.evaluate("document.documentElement.scrollWidth") <= 390, page
     window.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_equations_are_drawn_on_a_phone(site: Path, window: Any, dark: bool) -> None:
+    pages = [page for page in sorted(site.rglob("*.html")) if "<math " in page.read_text(encoding="utf-8")]
+    assert {"formula.html", "scores.html", "heads.html"} <= {page.name for page in pages}
+    opened = window.open(site / "index.html", size=(390, 844), dark=dark)
+    for page in pages:
+        opened.goto(page.as_uri())
+        boxes = opened.evaluate(BOXES)
+        assert all(width > 0 and height > 4 for width, height, _, _ in boxes), page
+        # tables are moved sideways, displayed equations need not be
+        assert all(left >= 0 and right <= 390 for _, _, left, right in boxes), page
+    opened.goto(f"{(site / 'learn' / 'scores.html').as_uri()}#scaled-dot-product")
+    window.picture(opened, f"site-equations-{'dark' if dark else 'light'}")
+    window.check()
+
+
+def test_equations_become_mathml(site: Path) -> None:
+    """None is left in TeX, and code that has dollars stays code."""
+    page = (site / "learn" / "scores.html").read_text(encoding="utf-8")
+    assert "<msqrt>" in page
+    for built in site.rglob("*.html"):
+        assert not TEX.search(built.read_text(encoding="utf-8")), built
+
+
+def test_an_equation_that_has_no_mathml_is_an_error() -> None:
+    hook = runpy.run_path(str(ROOT / "scripts" / "site_equations.py"))
+    page = hook["on_page_content"]('<p>a <span class="arithmatex">\\(q^2 &lt; 3\\)</span></p>')
+    assert re.search(r'<span class="arithmatex"><math .*<msup><mi>q</mi><mn>2</mn></msup><mo>&#x0003C;</mo>', page)
+    with pytest.raises(ValueError, match=r"no MathML for .nothing"):
+        hook["on_page_content"]('<div class="arithmatex">\\[\\nothing{q}\\]</div>')
 
 
 @pytest.mark.parametrize(
