@@ -67,40 +67,48 @@ def _is_plain(attention: MultiHeadAttention) -> bool:
 
 def pack(stack: Stack) -> PackedStack:
     """Return the packed weights of a stack; they are cached until a parameter changes."""
+    kind = packed_linear.kind_of(stack)
     layer, attention, feed_forward = stack.layers[0], stack.layers[0].self_attention, stack.layers[0].feed_forward
     heads = attention.heads, attention.key_value_heads, attention.key_width
     flags = isinstance(stack.norm, nn.LayerNorm), ACTIVATIONS.index(feed_forward.activation)
-    sizes = feed_forward.widen.in_features, *heads, feed_forward.widen.out_features, len(stack.layers), *flags, Kind.FLOAT32
+    sizes = (
+        feed_forward.widen.in_features,
+        *heads,
+        feed_forward.widen.out_features,
+        len(stack.layers),
+        *flags,
+        packed_linear.native_kind(kind),
+    )
     scale = cast(DotScore, attention.score).scale(attention.key_width)
-    return PackedStack(packed_linear.packed_weights(stack, lambda: _pieces(stack)), sizes, (scale, _first_norm(layer).eps))
+    return PackedStack(packed_linear.packed_weights(stack, lambda: _pieces(stack, kind)), sizes, (scale, _first_norm(layer).eps))
 
 
 def _first_norm(layer: EncoderLayer | DecoderLayer | CausalLayer) -> nn.LayerNorm:
     return (layer.around_self if isinstance(layer, DecoderLayer) else layer.around_attention).norm
 
 
-def _pieces(stack: Stack) -> Iterator[Piece]:
+def _pieces(stack: Stack, kind: Kind) -> Iterator[Piece]:
     for layer in stack.layers:
         attention = layer.self_attention
         rotary_width = 0 if attention.position is None else attention.key_width
         projections = attention.query_projection, attention.key_projection, attention.value_projection
         yield from _norm(_first_norm(layer))
-        yield _projections(projections, [rotary_width, rotary_width, 0])
-        yield _linear(attention.output)
+        yield _projections(projections, [rotary_width, rotary_width, 0], kind)
+        yield _linear(attention.output, kind)
         if isinstance(layer, DecoderLayer):
             yield from _norm(layer.around_cross.norm)
-            yield _linear(layer.cross_attention.query_projection)
-            yield _linear(layer.cross_attention.output)
+            yield _linear(layer.cross_attention.query_projection, kind)
+            yield _linear(layer.cross_attention.output, kind)
         yield from _norm(layer.around_feed_forward.norm)
-        yield _linear(layer.feed_forward.widen)
-        yield _linear(layer.feed_forward.narrow)
+        yield _linear(layer.feed_forward.widen, kind)
+        yield _linear(layer.feed_forward.narrow, kind)
     if isinstance(stack.norm, nn.LayerNorm):
         yield from _norm(stack.norm)
     # `memory_keys_values` reads these from the end.
     for layer in stack.layers:
         if isinstance(layer, DecoderLayer):
             projections = layer.cross_attention.key_projection, layer.cross_attention.value_projection
-            yield _projections(projections, [0, 0])
+            yield _projections(projections, [0, 0], kind)
 
 
 def _norm(norm: nn.LayerNorm) -> Iterator[Piece]:
@@ -108,11 +116,11 @@ def _norm(norm: nn.LayerNorm) -> Iterator[Piece]:
         yield packed_linear.vector(parameter, norm.normalized_shape[0])
 
 
-def _linear(layer: nn.Module | None) -> Piece:
-    return _projections([cast(nn.Linear, layer)], [0])
+def _linear(layer: nn.Module | None, kind: Kind) -> Piece:
+    return _projections([cast(nn.Linear, layer)], [0], kind)
 
 
-def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int]) -> Piece:
+def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int], kind: Kind) -> Piece:
     """Return layers as one; a rotary width is the head width of a projection to be rotated, else 0."""
 
     def reordered(rows: Tensor | None, width: int) -> Tensor | None:
@@ -120,7 +128,7 @@ def _projections(layers: Sequence[nn.Linear], rotary_widths: Sequence[int]) -> P
 
     biases = [reordered(layer.bias, width) for layer, width in zip(layers, rotary_widths, strict=True)]
     weights = [cast(Tensor, reordered(layer.weight, width)) for layer, width in zip(layers, rotary_widths, strict=True)]
-    return packed_linear.panels(weights, biases)
+    return packed_linear.panels(weights, biases, kind)
 
 
 def _split_pairs(rows: Tensor, width: int) -> Tensor:
@@ -130,11 +138,12 @@ def _split_pairs(rows: Tensor, width: int) -> Tensor:
 
 def _packed_embedding(embedding: Embedding, attention: MultiHeadAttention, start: int, count: int, angle_count: int) -> PackedEmbedding:
     tokens, positions = embedding.tokens, embedding.position_features(start, count)
+    table = packed_linear.table(tokens)
     if attention.position is None:
-        return PackedEmbedding(tokens.weight, tokens.scale, positions, (None, None))
+        return PackedEmbedding(table, tokens.scale, positions, (None, None))
     base, first = cast(Rotary, attention.position).base, start // ANGLE_BLOCK * ANGLE_BLOCK
     cosine, sine = _cosine_and_sine(base, attention.key_width, first, angle_count, tokens.weight.device)
-    return PackedEmbedding(tokens.weight, tokens.scale, positions, (cosine[start - first :], sine[start - first :]))
+    return PackedEmbedding(table, tokens.scale, positions, (cosine[start - first :], sine[start - first :]))
 
 
 @lru_cache(maxsize=64)

@@ -88,6 +88,18 @@ def has_amx() -> bool:
 
 
 @cache
+def int8_kernels() -> tuple[int, ...]:
+    """Return the kernels of 8-bit products that this processor runs: 0 for plain loops, 1 AVX2, 2 AVX-VNNI, 3 AVX-512 VNNI, 4 AMX."""
+    loaded = library()
+    return tuple(kernel for kernel in range(5) if loaded is not None and loaded.attent_int8_kernels() >> kernel & 1)
+
+
+def int8_kernel() -> int:
+    """Return the kernel that computes 8-bit products, the fastest; all give the same numbers."""
+    return int8_kernels()[-1]
+
+
+@cache
 def gomp_parallel() -> int | None:
     """Return the address of the function that runs another on all threads of torch's OpenMP runtime; None if there is none."""
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,6 +19,8 @@ from attent.ops.eligibility import can_run_native
 
 # Columns of a panel, whose weights lie side by side.
 PANEL = 64
+# The multiple of features to which weights of 8 bits are filled up, as in int8.h.
+STEP = 64
 # Panels that are laid out at a time, which bounds the memory for it.
 CHUNK = 64
 
@@ -28,6 +30,7 @@ class Kind(IntEnum):
 
     FLOAT32 = 0
     BFLOAT16 = 1
+    INT8 = 2
 
 
 class Piece(NamedTuple):
@@ -44,6 +47,9 @@ class _Packed(NamedTuple):
 
 
 _cache: WeakKeyDictionary[nn.Module, _Packed] = WeakKeyDictionary()
+_kinds: WeakKeyDictionary[nn.Module, Kind] = WeakKeyDictionary()
+# Of an embedding, the layer with the same weight.
+_layers: WeakKeyDictionary[nn.Module, nn.Linear] = WeakKeyDictionary()
 
 
 def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> Tensor:
@@ -105,10 +111,11 @@ def padded(columns: int) -> int:
 
 def product_size(depth: int, columns: int, kind: Kind) -> int:
     """Return the bytes of the panels of a weight (N, K), biases included."""
-    return padded(columns) * ((2 if kind is Kind.BFLOAT16 else 4) * depth + 4)
+    bytes_of_column = -(-depth // STEP) * STEP + 12 if kind is Kind.INT8 else (2 if kind is Kind.BFLOAT16 else 4) * depth + 4
+    return padded(columns) * bytes_of_column
 
 
-def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Kind = Kind.FLOAT32) -> Piece:
+def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Kind) -> Piece:
     """Return weights (N, K), one below the other, and their biases (N,) in panels of columns."""
     columns, depth = sum(map(len, weights)), weights[0].shape[1]
 
@@ -123,13 +130,65 @@ def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Kin
     return Piece(product_size(depth, columns, kind), write)
 
 
+def native_kind(kind: Kind) -> int:
+    """Return the library's number for a kind, which of 8 bits names the kernel too."""
+    return kind + native.int8_kernel() if kind is Kind.INT8 else int(kind)
+
+
+def kind_of_native(number: int) -> Kind:
+    """Return the kind that the library has a number for."""
+    return Kind(min(number, Kind.INT8))
+
+
 def _write_panels(weight: Tensor, bias: Tensor | None, out: Tensor, kind: Kind) -> None:
     """Write a weight (N, K) and its bias into panels (P, bytes)."""
     missing, depth = -len(weight) % PANEL, weight.shape[1]
     out[:, -4 * PANEL :].view(torch.float32).copy_(torch.zeros(1) if bias is None else F.pad(bias, (0, missing)).view(-1, PANEL))
-    by_feature = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, depth).transpose(1, 2)
-    dtype = torch.bfloat16 if kind is Kind.BFLOAT16 else torch.float32
+    panels = F.pad(weight, (0, 0, 0, missing)).view(-1, PANEL, depth)
+    if kind is Kind.INT8:
+        _write_int8(panels, out)
+        return
+    by_feature, dtype = panels.transpose(1, 2), torch.bfloat16 if kind is Kind.BFLOAT16 else torch.float32
     out[:, : -4 * PANEL].view(dtype).view(by_feature.shape).copy_(by_feature)
+
+
+def _write_int8(weight: Tensor, out: Tensor) -> None:
+    """Write panels (P, 64, K) rounded to 8 bits: four features of each column side by side; then columns' scales, and −128 · their sums."""
+    scale = weight.abs().amax(-1, keepdim=True) / 127
+    rounded = F.pad((weight / scale.where(scale > 0, 1.0)).round_(), (0, -weight.shape[-1] % STEP))
+    by_group = rounded.unflatten(-1, (-1, 4)).transpose(1, 2)
+    out[:, : -12 * PANEL].view(torch.int8).view(by_group.shape).copy_(by_group)
+    out[:, -12 * PANEL : -8 * PANEL].view(torch.float32).copy_(scale[..., 0])
+    out[:, -8 * PANEL : -4 * PANEL].view(torch.int32).copy_(-128 * rounded.sum(-1))
+
+
+def set_kind(model: nn.Module, kind: Kind) -> None:
+    """Have a model's packed weights stored, and multiplied, in a type from now on."""
+    forget(model)
+    layers = {id(module.weight): module for module in model.modules() if isinstance(module, nn.Linear)}
+    for module in model.modules():
+        _kinds[module] = kind
+        if not isinstance(module, nn.Linear) and (layer := layers.get(id(getattr(module, "weight", None)))) is not None:
+            _layers[module] = layer
+
+
+def kind_of(module: nn.Module) -> Kind:
+    """Return the type of a module's packed weights."""
+    return _kinds.get(module, Kind.FLOAT32)
+
+
+def table(module: nn.Module) -> Tensor:
+    """Return the rows of an embedding as the library reads them: as they are in float32, else packed, as the columns of a layer."""
+    weight = cast(Tensor, module.weight)
+    if kind_of(module) is Kind.FLOAT32:
+        return weight
+    if (layer := _layers.get(module)) is not None and layer.weight is weight:
+        return _packed_layer(layer)
+    return packed_weights(module, lambda: [panels([weight], [None], kind_of(module))])
+
+
+def _packed_layer(layer: nn.Linear) -> Tensor:
+    return packed_weights(layer, lambda: [panels([layer.weight], [layer.bias], kind_of(layer))])
 
 
 def is_batch_invariant(layer: nn.Linear, *features: Tensor) -> bool:
@@ -141,12 +200,11 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
     """Return `layer(features)`, (…, K) → (…, N); in the library each row is independent of the others."""
     if not is_batch_invariant(layer, features):
         return layer(features)
-    weights = packed_weights(layer, lambda: [panels([layer.weight], [layer.bias])])
-    return product(weights, features, features.new_empty(*features.shape[:-1], layer.out_features))
+    return product(_packed_layer(layer), features, features.new_empty(*features.shape[:-1], layer.out_features), kind_of(layer))
 
 
-def product(packed: Tensor, features: Tensor, out: Tensor, kind: Kind = Kind.FLOAT32) -> Tensor:
+def product(packed: Tensor, features: Tensor, out: Tensor, kind: Kind) -> Tensor:
     """Write features (…, K) times panels, plus their biases, to contiguous `out`, (…, N)."""
     depth, rows = features.shape[-1], features.contiguous()
-    native.run("attent_packed_gemm", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1], kind)
+    native.run("attent_packed_gemm", (rows, packed, out), rows.numel() // depth, depth, out.shape[-1], native_kind(kind))
     return out

@@ -29,7 +29,7 @@ class PackedStack(NamedTuple):
     Args:
         weights: bytes, in the order in which the library reads them, at the end every layer's key and value projections of the memory.
         sizes: E, H, G, D, the feed-forward width, the number of layers, whether a norm ends the stack, the index of the activation,
-            the kind of the weights (`packed_linear.Kind`).
+            the kind of the weights (`packed_linear.native_kind`).
         numbers: the factor on q·k, and the layer norm's epsilon.
     """
 
@@ -42,7 +42,7 @@ class PackedEmbedding(NamedTuple):
     """The embedding of tokens, scale · table[token] + positions, and the angles of rotary positions.
 
     Args:
-        table: (V, E).
+        table: (V, E), or packed (`packed_linear.table`).
         scale: the factor on a row of the table.
         positions: (T, E), or None.
         angles: cosine and sine, (T, D/2), or None.
@@ -185,7 +185,7 @@ def memory_keys_values(stack: PackedStack, features: Tensor) -> Tensor:
     """Return every layer's keys and values of the memory (B, Tk, E), (L, B, Tk, 2·G·D)."""
     features = features.contiguous()
     width, _, groups, head, _, layers, *_, kind = stack.sizes
-    columns, kind = 2 * groups * head, packed_linear.Kind(kind)
+    columns, kind = 2 * groups * head, packed_linear.kind_of_native(kind)
     size = packed_linear.product_size(width, columns, kind)
     projections = stack.weights[len(stack.weights) - layers * size :].view(layers, size)
     result = features.new_empty(layers, *features.shape[:-1], columns)

@@ -35,6 +35,10 @@
 #define DISPATCH(task, level) ((void)(level), baseline::task)
 #endif
 
+// In processor.cpp and linear.cpp.
+EXPORTED int attent_simd_level();
+EXPORTED int attent_has_amx();
+
 using Parallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
 // Anonymous: each file has its own copy.

@@ -1,6 +1,7 @@
 // The loops of packed_gemm.cpp for one width of vector registers (LANES floats). foreach_target.h includes this file for each width.
 
 #include "simd.h"
+#include "bfloat16.h"
 #include "packed_gemm.h"
 
 // `multiply` into rows without padding after the last column.

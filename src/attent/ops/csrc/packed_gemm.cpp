@@ -2,7 +2,12 @@
 
 #include <cstring>
 
+#include "int8.h"
 #include "native.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace {
 

@@ -12,6 +12,18 @@ static inline Vector load(const float* from) {
 
 static inline void store(float* to, Vector vector) { memcpy(to, &vector, sizeof vector); }
 
+// Hide that a number is a product: the compiler may not fuse it with a sum, which some processors could and others could not.
+static inline Vector rounded(Vector product) {
+#if defined(__x86_64__)
+  asm("" : "+x"(product));
+#elif defined(__aarch64__)
+  asm("" : "+w"(product));
+#else
+  asm("" : "+m"(product));
+#endif
+  return product;
+}
+
 static inline Vector broadcast(float number) { return number - Vector{}; }
 
 // e^x for |x| <= 88, to about one unit in the last place: 2^n · e^r, r = x − n·ln 2 within ±ln 2 / 2, and e^r by its series.

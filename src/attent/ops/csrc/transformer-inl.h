@@ -1,6 +1,7 @@
 // The loops of transformer.cpp for one width of vector registers (LANES floats). foreach_target.h includes this file for each width.
 
 #include "simd.h"
+#include "bfloat16.h"
 #include "decode_attention.h"
 #include "packed_gemm.h"
 
@@ -89,9 +90,28 @@ static inline int64_t workspace_size(const Stack& stack, int64_t rows, int64_t m
   return rows * (3 * padded(stack.width) + padded(stack.heads * stack.head) + widest_row(stack)) + 3 * max_keys + LANES;
 }
 
-static void embed(const Embedding& from, int64_t token, const float* position, int64_t width, float* to) {
-  const float* row = from.table + token * width;
-  for (int64_t d = 0; d < width; ++d) to[d] = from.factor * row[d] + (position ? position[d] : 0.0f);
+// Read a column of packed weights.
+static void unpack(const uint8_t* panels, int64_t kind, int64_t depth, int64_t column, float* to) {
+  const uint8_t* panel = panels + column / PANEL * panel_size(kind, depth);
+  const int64_t c = column % PANEL;
+  if (kind == BFLOAT16) {
+    for (int64_t d = 0; d < depth; ++d) {
+      const uint32_t bits = static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(panel)[d * PANEL + c]) << 16;
+      memcpy(to + d, &bits, 4);
+    }
+  } else {
+    const float scale = reinterpret_cast<const float*>(panel + PANEL * filled(depth))[c];
+    for (int64_t d = 0; d < depth; ++d) to[d] = scale * static_cast<int8_t>(panel[d / 4 * 4 * PANEL + 4 * c + d % 4]);
+  }
+}
+
+static void embed(const Stack& stack, const Embedding& from, int64_t token, const float* position, float* to) {
+  const float* row = reinterpret_cast<const float*>(from.table) + token * stack.width;
+  if (stack.kind != FLOAT32) {
+    unpack(from.table, stack.kind, stack.width, token, to);
+    row = to;
+  }
+  for (int64_t d = 0; d < stack.width; ++d) to[d] = from.factor * row[d] + (position ? position[d] : 0.0f);
 }
 
 // Σ (x − center) or Σ (x − center)².
@@ -184,8 +204,7 @@ static void encode(const Encoding& job, int64_t task, float* scratch) {
   const float* positions = job.embedding.positions;
   for (int64_t b = first; b < last; ++b)
     for (int64_t j = 0; j < job.lengths[b]; ++j, stream += block.padded_width)
-      embed(job.embedding, job.embedding.tokens[b * job.length + j], positions ? positions + j * stack.width : nullptr, stack.width,
-            stream);
+      embed(stack, job.embedding, job.embedding.tokens[b * job.length + j], positions ? positions + j * stack.width : nullptr, stream);
   for (int64_t j = 0; j < longest; ++j) block.offsets[j] = j * block.padded_hidden;
   const int64_t keys = stack.heads * stack.head;
   Reader reader(stack);
@@ -243,7 +262,7 @@ static void step(const Step& job, int64_t task, float* scratch) {
   const int64_t first = task * job.chunk, number = first + job.chunk < job.batch ? job.chunk : job.batch - first;
   Block block(stack, number, job.count + 1 > job.longest ? job.count + 1 : job.longest, scratch);
   for (int64_t i = 0; i < number; ++i)
-    embed(job.embedding, job.embedding.tokens[first + i], job.embedding.positions, stack.width, block.stream + i * block.padded_width);
+    embed(stack, job.embedding, job.embedding.tokens[first + i], job.embedding.positions, block.stream + i * block.padded_width);
   const int64_t keys = stack.heads * stack.head, cached = 2 * stack.groups * stack.head;
   Reader reader(stack);
   for (int64_t l = 0; l < stack.layers; ++l) {

@@ -2,7 +2,12 @@
 
 #include <cstring>
 
+#include "int8.h"
 #include "native.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace {
 
@@ -19,10 +24,12 @@ struct Stack {
   float scale, epsilon;
 };
 
-// A token's features: a row of the table times the factor, plus its position's row, if there are positions.
+// A token's features: a row of the table times the factor, plus its position's row, if there are positions. A table in another type than
+// float32 is packed: tokens are its columns.
 struct Embedding {
   const int64_t* tokens;
-  const float *table, *positions;
+  const uint8_t* table;
+  const float* positions;
   float factor;
 };
 
@@ -68,7 +75,7 @@ int64_t rows_per_task(int64_t batch, int64_t threads, int64_t maximum) {
 }  // namespace
 
 // memory (B, T, E) of tokens (B, T), of which lengths (B) are real; padding is not written.
-EXPORTED int attent_transformer_encoder(const int64_t* tokens, const float* table, const float* positions, const float* cosine,
+EXPORTED int attent_transformer_encoder(const int64_t* tokens, const uint8_t* table, const float* positions, const float* cosine,
                                         const float* sine, const uint8_t* weights, const int64_t* lengths, float* memory,
                                         int64_t batch, int64_t length, int64_t width, int64_t heads, int64_t groups, int64_t head,
                                         int64_t hidden, int64_t layers, int64_t pre, int64_t activation, int64_t kind, float factor,
@@ -81,7 +88,7 @@ EXPORTED int attent_transformer_encoder(const int64_t* tokens, const float* tabl
 }
 
 // features (B, E) after one more token.
-EXPORTED int attent_transformer_step(const int64_t* tokens, const float* table, const float* positions, const float* cosine,
+EXPORTED int attent_transformer_step(const int64_t* tokens, const uint8_t* table, const float* positions, const float* cosine,
                                      const float* sine, const uint8_t* weights, float* cache, const int64_t* rows,
                                      const int64_t* source_rows, const int64_t* lengths, const float* source, float* features,
                                      int64_t batch, int64_t count, int64_t stride, int64_t layer_stride, int64_t row_stride,

@@ -1,0 +1,137 @@
+"""Packed weights in bfloat16 and in 8 bits: every kernel and width of registers computes the same numbers, row by row."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.ops import native, packed_linear
+from attent.ops.packed_linear import Kind
+
+pytestmark = pytest.mark.needs_native
+
+# features, columns
+SHAPES = [(1, 1), (3, 64), (64, 65), (129, 7), (300, 101), (512, 192)]
+
+
+def kernels(monkeypatch: pytest.MonkeyPatch, run) -> list[Tensor]:
+    """Return what a function returns with each width of registers and each kernel of this processor."""
+    results = []
+    for level, kernel in product(range(native.simd_level() + 1), native.int8_kernels()):
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "simd_level", lambda level=level: level)
+            patch.setattr(native, "int8_kernel", lambda kernel=kernel: kernel)
+            results.append(run())
+    return results
+
+
+def layer_of(width: int, columns: int, kind: Kind, bias: bool = True) -> nn.Linear:
+    layer = nn.Linear(width, columns, bias=bias)
+    packed_linear.set_kind(layer, kind)
+    return layer
+
+
+def rounded_product(layer: nn.Linear, features: Tensor) -> Tensor:
+    """Return the layer's output by the formula: rows and weights rounded to 8 bits, each sum exact, scaled and shifted in float32."""
+    scale, largest = layer.weight.abs().amax(1) / 127, features.abs().amax(1, keepdim=True)
+    weight = (layer.weight / scale[:, None]).round().nan_to_num().double()
+    rows = (features * (torch.full_like(largest, 127) / largest)).round().nan_to_num().double()
+    return (rows @ weight.T).float() * scale * (largest / 127) + (0 if layer.bias is None else layer.bias)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@torch.inference_mode()
+def test_8_bits_are_the_formula_bit_for_bit_in_every_kernel(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = layer_of(*shape, Kind.INT8, bias=shape[1] != 7)
+    for rows in (*range(1, 71), 200):
+        features = torch.randn(rows, shape[0]) * torch.rand(rows, 1) * 100
+        expected = rounded_product(layer, features)
+        assert all(torch.equal(found, expected) for found in kernels(monkeypatch, lambda x=features: packed_linear.linear(layer, x)))
+
+
+@torch.inference_mode()
+def test_8_bits_sum_the_largest_numbers_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of 255 · 127 do not fit 16 bits."""
+    layer, features = layer_of(4096, 64, Kind.INT8), torch.ones(7, 4096)
+    layer.weight.fill_(2)
+    layer.weight[::2] = -2
+    for found in kernels(monkeypatch, lambda: packed_linear.linear(layer, features)):
+        torch.testing.assert_close(found, features @ layer.weight.T + layer.bias)
+
+
+@torch.inference_mode()
+def test_rows_of_zeros_and_of_extreme_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, features = layer_of(70, 10, Kind.INT8), torch.randn(8, 70)
+    features[1], features[2], features[3, 5] = 0, 3e38 * features[2].sign(), 1e-40
+    features[4, 69], features[5, 0], features[6] = torch.nan, -torch.inf, 1e-35 * features[6].sign()
+    for found in kernels(monkeypatch, lambda: packed_linear.linear(layer, features)):
+        assert torch.equal(found[1], layer.bias)
+        assert torch.equal(found[[0, 3, 7]], packed_linear.linear(layer, features[[0, 3, 7]]))
+        assert found[[4, 5]].isnan().all()
+        torch.testing.assert_close(found[[2, 6]], features[[2, 6]] @ layer.weight.T + layer.bias, rtol=0.02, atol=2e36)
+        assert found[6].isfinite().all()
+
+
+@torch.inference_mode()
+def test_a_column_of_zeros_gives_its_bias() -> None:
+    layer = layer_of(9, 3, Kind.INT8)
+    layer.weight[1] = 0
+    assert (packed_linear.linear(layer, torch.randn(2, 9))[:, 1] == layer.bias[1]).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@torch.inference_mode()
+def test_bfloat16_is_the_product_of_rounded_weights_bit_for_bit(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = layer_of(*shape, Kind.BFLOAT16)
+    exact, features = layer_of(*shape, Kind.FLOAT32), torch.randn(71, shape[0])
+    exact.weight.copy_(layer.weight.bfloat16())
+    exact.bias.copy_(layer.bias)
+    found = kernels(monkeypatch, lambda: packed_linear.linear(layer, features))
+    for one, other in zip(found, kernels(monkeypatch, lambda: packed_linear.linear(exact, features)), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("kind", [Kind.BFLOAT16, Kind.INT8])
+@torch.inference_mode()
+def test_each_row_is_computed_alone_on_any_number_of_threads(kind: Kind) -> None:
+    layer, features = layer_of(131, 70, kind), torch.randn(200, 131)
+    whole = packed_linear.linear(layer, features)
+    for rows in (slice(0, 1), slice(3, 8), slice(191, 200)):
+        assert torch.equal(packed_linear.linear(layer, features[rows]), whole[rows])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert torch.equal(packed_linear.linear(layer, features), whole)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("kind", [Kind.BFLOAT16, Kind.INT8])
+@pytest.mark.parametrize("shared", ["none", "target", "all"])
+def test_a_transformer_of_fewer_bits_is_close_and_its_rows_are_alone(kind: Kind, shared: str) -> None:
+    settings = TransformerSettings(encoder_layers=2, decoder_layers=2, width=72, feed_forward=100, heads=4, share_embeddings=shared)
+    model, size = Transformer(settings, 90, 90).eval(), 90
+    source, lengths, target = torch.randint(4, size, (9, 19)), torch.randint(3, 20, (9,)), torch.randint(4, size, (9, 5))
+
+    @torch.inference_mode()
+    def logits(rows: slice) -> Tensor:
+        state, steps = model.start(model.encode(source[rows], lengths[rows])), []
+        for tokens in target[rows].T:
+            features, state = model.step(state, tokens)
+            steps.append(model.output(features))
+        return torch.stack(steps, 1)
+
+    exact = logits(slice(None))
+    packed_linear.set_kind(model, kind)
+    found = logits(slice(None))
+    assert 1e-4 < (found - exact).norm() / exact.norm() < 0.03
+    assert torch.equal(torch.cat([logits(slice(row, row + 1)) for row in range(9)]), found)
+    packed_linear.set_kind(model, Kind.FLOAT32)
+    assert torch.equal(logits(slice(None)), exact)
+    tied = model.target_embedding.tokens
+    packed_linear.set_kind(model, kind)
+    is_one = packed_linear.table(tied).data_ptr() == packed_linear.packed_weights(model.to_logits, list).data_ptr()
+    assert is_one is (shared != "none")
