@@ -190,7 +190,8 @@ def _files(folder: Path | None, files: Sequence[str | None]) -> dict[str, str] |
     from attent.data.readers import STANDARD_INPUT
     from attent.data.settings import FILES
 
-    named = {key: file for key, file in zip(FILES, files, strict=True) if file is not None}
+    # replay, the last of them, is for runs that are adapted
+    named = {key: file for key, file in zip(FILES[:-1], files, strict=True) if file is not None}
     if folder is not None and not named:
         raise ArgumentError("--data is the folder of --train, or of --train-source and --train-target")
     if STANDARD_INPUT in named.values():
@@ -199,4 +200,7 @@ def _files(folder: Path | None, files: Sequence[str | None]) -> dict[str, str] |
 
 
 def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    names = None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    if names == []:
+        raise ArgumentError(f"names of what to compare are joined by commas, got {text!r}")
+    return names
