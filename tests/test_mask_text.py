@@ -4,7 +4,7 @@ import pytest
 
 from attent.attention.masks import Causal, Prefix, Window
 from attent.errors import ArgumentError, UnknownNameError
-from attent.views.masks import check_mask, mask_of
+from attent.mask_text import check_mask, mask_of
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,12 @@ def test_an_unknown_name_says_which_there_are() -> None:
         registry.find("score", "dott", {"dot": int, "cosine": int})
 
 
+def test_a_dot_in_the_place_of_the_colon_is_told() -> None:
+    for look_up in (lambda: registry.check("score", "mypart.Diag"), lambda: registry.find("score", "mypart.Diag", {"dot": int})):
+        with pytest.raises(ArgumentError, match="a score of your own is written with a colon, mypart:Diag"):
+            look_up()
+
+
 @pytest.mark.parametrize(("name", "imported"), [("dot", False), ("scaled_dot", False), ("my.module:Class", True), (":", True)])
 def test_names_that_import_a_module_are_known_before_it_happens(name: str, imported: bool) -> None:
     assert registry.is_imported(name) is imported

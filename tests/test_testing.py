@@ -238,7 +238,7 @@ FAULTY: dict[str, tuple[Any, str]] = {
     "a score's dtype": (lambda query, key: (query @ key.mT).float(), "forward of float64 must be torch.float64, got torch.float32"),
     "a score's steps": (Steps(), "the last of its steps must be what forward returns: they differ by up to 1"),
     "a score's last step": (Unnamed(), "its steps must end in 'scores', got 'products'"),
-    "a lowered form": (Lowered(), "between of the lowered sides must be what forward returns"),
+    "a lowered form": (Lowered(), "lower_query and lower_key must make what forward returns"),
     "a later key": (Later(), "lower_later_key must lower keys as lower_key does among others"),
     "a score that looks at all keys": (
         lambda query, key: query @ (key - key.mean(-2, keepdim=True)).mT,

@@ -86,8 +86,10 @@ def check(kind: str, name: str | None) -> None:
 
     Raises:
         UnknownNameError: no part has this name.
+        ArgumentError: it is "my.module.Class".
     """
     if name is not None and not is_imported(name) and name not in (names := part_names(Path(__file__).parent / "attention" / f"{kind}s")):
+        _refuse_dots(kind, name)
         raise UnknownNameError(kind, name, names)
 
 
@@ -101,14 +103,22 @@ def find(kind: str, name: str, table: dict[str, type[Any]]) -> type[Any]:
 
     Raises:
         UnknownNameError: no part has this name; the message lists the names of all.
-        ArgumentError: "my.module:Class" cannot be imported.
+        ArgumentError: "my.module:Class" cannot be imported, or has a dot for the colon.
     """
     if is_imported(name):
         return _imported(kind, name)
     try:
         return table[name]
     except KeyError:
+        _refuse_dots(kind, name)
         raise UnknownNameError(kind, name, table) from None
+
+
+def _refuse_dots(kind: str, name: str) -> None:
+    """Raise if a name is "my.module.Class"."""
+    module, dot, attribute = name.rpartition(".")
+    if dot:
+        raise ArgumentError(f"{kind} {name!r} is no name; a {kind} of your own is written with a colon, {module}:{attribute}")
 
 
 @contextmanager

@@ -135,7 +135,7 @@ class _Trial:
 
     def equal(self, message: str, tensor: Tensor, expected: Tensor, tolerance: float = CLOSE) -> None:
         """Fail if two tensors differ."""
-        tensor, expected = tensor.double(), expected.double()
+        tensor, expected = tensor.detach().double(), expected.detach().double()
         if not torch.allclose(tensor, expected, rtol=tolerance, atol=tolerance, equal_nan=True):
             self.fail(f"{message}: they differ by up to {float((tensor - expected).abs().max()):.3g}")
 
@@ -163,7 +163,7 @@ def _score(trial: _Trial) -> None:
     trial.equal("the last of its steps must be what forward returns", last, expected)
     key_side = score.lower_key(key)
     query_side = score.lower_query(query, key_side.center)
-    trial.equal("between of the lowered sides must be what forward returns", score.score_lowered(query_side, key_side), expected)
+    trial.equal("lower_query and lower_key must make what forward returns", score.score_lowered(query_side, key_side), expected)
     start = trial.keys // 2
     later = score.lower_later_key(key[:, :, start:], start, key_side.center)
     trial.equal(

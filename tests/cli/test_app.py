@@ -64,7 +64,7 @@ def test_version(attent) -> None:
         (["walk", "a b", "--score", "aditive"], "did you mean 'additive'"),
         (["describe", "no-such-run"], "no-such-run is no run folder"),
         (["translate", "no-such-run", "text"], "no-such-run is no run folder"),
-        (["train"], "say what to train"),
+        (["train"], "one of --train FILE, --corpus dates, --text FILE, --images SOURCE, --labelled FILE, --config FILE.toml"),
         (["train", "--corpus", "datse"], "did you mean 'dates'"),
         (["train", "--config", "no-such-file.toml"], "no-such-file.toml cannot be read"),
     ],

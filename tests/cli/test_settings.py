@@ -89,7 +89,7 @@ def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: P
     )
     done = attent("train", "--train", pairs, "--out", tmp_path / "RUN", "--steps", 2, "--threads", 1, *small)
     assert done.code == 0
-    assert "62 lines: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
+    assert "62 lines, suggested: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
     assert any("empty" in line for line in done.err)
     assert done.out[0] == f"run: {tmp_path / 'RUN'}"
     assert "BLEU" in done.out[1]
@@ -176,7 +176,7 @@ def test_text_alone_makes_a_run_that_fills_blanks(attent, tmp_path: Path) -> Non
     files = ("--text", "lines.txt", "--data", tmp_path, "--out", tmp_path / "RUN")
     done = attent("train", "--task", "fill-mask", *files, "--steps", 2, "--threads", 1, *small)
     assert done.code == 0
-    assert "61 lines: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
+    assert "61 lines, suggested: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
     assert "  1 dropped: empty line (line 61)" in done.err
     assert done.out[1].startswith("validation  loss ")
     assert attent("fill", tmp_path / "RUN", "a [MASK] 7 is happy").code == 0

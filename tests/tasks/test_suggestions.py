@@ -24,7 +24,7 @@ def test_by_hand() -> None:
     # 20 epochs of 2,000 pairs of 20 tokens are 800,000 tokens: 781 updates of 1,024, of which the last is the fifth validated
     tables = suggest(2_000)
     assert tables["training"]["updates"] == 5 * tables["training"]["validate_every"] == 780
-    assert summary(tables, 2_000) == "2,000 lines: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
+    assert summary(tables, 2_000) == "2,000 lines, suggested: preset tiny with dropout 0.3, 780 updates of 1,024 tokens"
     assert suggest(1)["training"]["updates"] == MIN_UPDATES
 
 
@@ -62,9 +62,9 @@ def test_pictures_and_vectors_have_settings(examples: int) -> None:
 
 def test_what_suits_pictures_is_said() -> None:
     said = summary(suggest_pictures(1_797), 1_797)
-    start = "1,797 examples: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
+    start = "1,797 examples, suggested: preset tiny, layers 3, width 64 with dropout 0.0, 1,680 updates of 64 examples"
     assert said == f"{start}; pictures shifted, turned and scaled a little"
-    assert summary(suggest(1_797, "classify"), 1_797).startswith("1,797 lines: preset tiny with dropout 0.2, ")
+    assert summary(suggest(1_797, "classify"), 1_797).startswith("1,797 lines, suggested: preset tiny with dropout 0.2, ")
 
 
 def test_labelled_texts_have_settings() -> None:

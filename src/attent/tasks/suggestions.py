@@ -134,6 +134,6 @@ def summary(tables: dict[str, dict[str, Any]], pairs: int) -> str:
     augmentation = "; pictures shifted, turned and scaled a little" if "images" in tables else ""
     packing = "; lines as running text" if "packing" in tables.get("lines", {}) else ""
     return (
-        f"{pairs:,} {'lines' if unit == 'tokens' else 'examples'}: {start}, "
+        f"{pairs:,} {'lines' if unit == 'tokens' else 'examples'}, suggested: {start}, "
         f"{training['updates']:,} updates of {size * training.get('accumulate', 1):,} {unit}{augmentation}{packing}"
     )

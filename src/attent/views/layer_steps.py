@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
+from attent.views.labels import visible
 from attent.views.step import WalkStep, vectors
 
 # The likeliest words that a row shows.
@@ -45,7 +46,7 @@ def norm_step(name: str, before: WalkStep, norm: nn.Module) -> WalkStep:
     )
     if not step.rows:
         return step
-    return replace(step, example=f"{before.name}[{step.rows[0]}] has mean {mean[0, 0]:.2f} and variance {variance[0, 0]:.2f}")
+    return replace(step, example=f"{before.name}[{visible(step.rows[0])}] has mean {mean[0, 0]:.2f} and variance {variance[0, 0]:.2f}")
 
 
 def feed_forward_steps(before: WalkStep, module: FeedForward) -> list[WalkStep]:

@@ -76,9 +76,16 @@ class Walk:
         return self.text()
 
     def _repr_html_(self) -> str:
-        sections = [_html_section(number, step, self.head) for number, step in enumerate(self.steps.values(), start=1)]
+        return self.html()
+
+    def html(self, *, limit: int | None = MAX_HTML, digits: int = 2) -> str:
+        """Return the walk as HTML: at most so many rows and columns of each table, all if None, and digits after the decimal point."""
+        form = limit, digits
+        sections = [_html_section(number, step, self.head, form) for number, step in enumerate(self.steps.values(), start=1)]
         if self.parameters:
-            tables = "".join(f"{MATRIX_DIV}{escape(name)}{_html_tables(step, self.head)}</div>" for name, step in self.parameters.items())
+            tables = "".join(
+                f"{MATRIX_DIV}{escape(name)}{_html_tables(step, self.head, form)}</div>" for name, step in self.parameters.items()
+            )
             after_given = 1 + list(self.steps).index("X")
             sections[after_given:after_given] = [
                 f'<p>The matrices, random here, learnt in a model:</p><div style="display:flex;flex-wrap:wrap">{tables}</div>'
@@ -195,34 +202,35 @@ def _side_by_side(parameters: Mapping[str, WalkStep], columns: int) -> list[str]
     ]
 
 
-def _html_section(number: int, step: WalkStep, head: int | None) -> str:
+def _html_section(number: int, step: WalkStep, head: int | None, form: tuple[int | None, int]) -> str:
     shape = f'<span style="opacity:0.6">{escape(step.axes)} = {step.shape}</span>'
     example = f'<p style="margin:2px 0">For example <code>{escape(step.example)}</code></p>' if step.example else ""
     return (
         f'<details open style="margin:8px 0"><summary>{number}&ensp;<code>{escape(step.equation)}</code>&ensp;{shape}</summary>'
-        f'<p style="margin:2px 0">{escape(step.meaning)}</p>{example}{_html_tables(step, head)}</details>'
+        f'<p style="margin:2px 0">{escape(step.meaning)}</p>{example}{_html_tables(step, head, form)}</details>'
     )
 
 
-def _html_tables(step: WalkStep, head: int | None) -> str:
-    tables = (f"{MATRIX_DIV}{escape(name)}{_html_table(step, matrix, sums)}</div>" for name, matrix, sums in matrices(step, head))
+def _html_tables(step: WalkStep, head: int | None, form: tuple[int | None, int]) -> str:
+    tables = (f"{MATRIX_DIV}{escape(name)}{_html_table(step, matrix, sums, *form)}</div>" for name, matrix, sums in matrices(step, head))
     return f'<div style="display:flex;flex-wrap:wrap">{"".join(tables)}</div>'
 
 
-def _html_table(step: WalkStep, matrix: Tensor, sums: Tensor | None) -> str:
-    headings = ["", *map(visible, step.columns[:MAX_HTML]), *([] if sums is None else ["Σ"])]
+def _html_table(step: WalkStep, matrix: Tensor, sums: Tensor | None, limit: int | None, digits: int) -> str:
+    headings = ["", *map(visible, step.columns[:limit]), *([] if sums is None else ["Σ"])]
     lines = [f"<tr>{''.join(_html_cell(heading, 'th') for heading in headings)}</tr>"]
-    for number, (label, row) in enumerate(zip(step.rows[:MAX_HTML], matrix.tolist(), strict=False)):
-        texts = [format_number(value, 2) for value in row[:MAX_HTML]]
+    for number, (label, row) in enumerate(zip(step.rows[:limit], matrix.tolist(), strict=False)):
+        texts = [format_number(value, digits) for value in row[:limit]]
         if step.cells:
             texts = [f"{visible(word)} {text}" for word, text in zip(step.cells[number], texts, strict=False)]
-        shades = row[:MAX_HTML] if step.name in SHADED else [0.0] * len(texts)
+        shades = row[:limit] if step.name in SHADED else [0.0] * len(texts)
         cells = "".join(_html_cell(text, shade=shade) for text, shade in zip(texts, shades, strict=True))
         total = "" if sums is None else _html_cell(format_number(sums[number].item(), 3))
         lines.append(f"<tr>{_html_cell(visible(label), 'th')}{cells}{total}</tr>")
-    is_cut = len(step.rows) > MAX_HTML or len(step.columns) > MAX_HTML
-    note = f"<div>(the first {MAX_HTML} rows and columns)</div>" if is_cut else ""
-    return f'<table style="border-collapse:collapse;width:auto">{"".join(lines)}</table>{note}'
+    is_cut = limit is not None and max(len(step.rows), len(step.columns)) > limit
+    note = f"<div>(the first {limit} rows and columns)</div>" if is_cut else ""
+    source = f'data-step="{escape(step.name)}" data-axes="{escape(step.axes.strip("()"))}"'
+    return f'<table {source} style="border-collapse:collapse;width:auto">{"".join(lines)}</table>{note}'
 
 
 def _html_cell(text: str, tag: str = "td", shade: float = 0.0) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attent.attention.base import Score
 from attent.attention.call import Call
+from attent.views.labels import visible
 
 # Longer examples teach nothing more.
 MAX_EXAMPLE_TERMS = 8
@@ -214,15 +215,18 @@ def _product(step: WalkStep, query: Tensor, key: Tensor, head: int) -> str:
         return ""
     factors = zip(query[0, head, row].tolist(), key[0, head, 0].tolist(), strict=True)
     terms = " + ".join(f"({left:.2f})({right:.2f})" for left, right in factors)
-    return f"scores[{step.rows[row]}, {step.columns[0]}] = {terms} = {step.values[0, head, row, 0].item():.2f}{_in_head(step, head)}"
+    pair = f"{visible(step.rows[row])}, {visible(step.columns[0])}"
+    return f"scores[{pair}] = {terms} = {step.values[0, head, row, 0].item():.2f}{_in_head(step, head)}"
 
 
 def _mixture(weights: WalkStep, head: int) -> str:
     """Write the first query's output as a sum, if there are few keys."""
     if not 0 < len(weights.columns) <= MAX_EXAMPLE_TERMS:
         return ""
-    terms = " + ".join(f"{share:.2f}·V[{label}]" for label, share in zip(weights.columns, weights.values[0, head, 0].tolist(), strict=True))
-    return f"output[{weights.rows[0]}] = {terms}{_in_head(weights, head)}"
+    terms = " + ".join(
+        f"{share:.2f}·V[{visible(label)}]" for label, share in zip(weights.columns, weights.values[0, head, 0].tolist(), strict=True)
+    )
+    return f"output[{visible(weights.rows[0])}] = {terms}{_in_head(weights, head)}"
 
 
 def _in_head(step: WalkStep, head: int) -> str:

@@ -21,10 +21,10 @@ from attent.data.word_vectors import WordVectors
 from attent.errors import ArgumentError
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
+from attent.mask_text import mask_of
 from attent.registry import keyword_aliases
 from attent.views.attention_trace import AttentionTrace, parts_of
 from attent.views.layer_steps import feed_forward_steps, residual_steps
-from attent.views.masks import mask_of
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, features, name_of
 from attent.views.step import vectors as vector_step

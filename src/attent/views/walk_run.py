@@ -15,7 +15,7 @@ from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual, Stream
 from attent.views.attention_trace import AttentionTrace, parts_of
 from attent.views.layer_steps import feed_forward_steps, norm_step, output_steps, residual_steps
-from attent.views.panel import choose, kind_of
+from attent.views.panel import READING, choose, kind_of
 from attent.views.render_walk import Walk
 from attent.views.step import WalkStep, vectors
 
@@ -46,7 +46,8 @@ def walk_run(run: Walkable, text: str, *, kind: str | None = None, layer: int | 
     """
     forward_pass = run.forward_pass(text)
     modules = {name: module for name, module in forward_pass.model.named_modules() if name.endswith(("self_attention", "cross_attention"))}
-    name, attention = choose(modules, kind or kind_of(next(iter(modules), "")), layer)
+    kind = kind or kind_of(next(iter(modules), ""))
+    name, attention = choose(modules, kind, layer)
     if not isinstance(attention, MultiHeadAttention):
         raise ArgumentError(f"{name} is a {type(attention).__name__}; a walk needs a MultiHeadAttention")
     check_index("head", head, attention.heads)
@@ -57,7 +58,7 @@ def walk_run(run: Walkable, text: str, *, kind: str | None = None, layer: int | 
     if layer_trace is not None:
         steps = {step.name: step for step in layer_trace.steps(list(steps.values()), forward_pass)}
     scope = f"{name}, head {head}{', and its layer' if whole else ''}"
-    return Walk(f"{scope}, step by step: {forward_pass.title}", parts_of(attention), {}, steps, head)
+    return Walk(f"{scope}, step by step: {forward_pass.title}", f"{parts_of(attention)}\n{READING[kind]}", {}, steps, head)
 
 
 class LayerTrace:

@@ -7,6 +7,7 @@ import pytest
 from attent.attention.masks import Prefix, Window
 from attent.decoding import fill_mask
 from attent.decoding.translator import load
+from attent.views.pages.walk_page import walk_page
 from attent.views.walk import walk
 from attent.views.walk_run import walk_run
 
@@ -79,3 +80,11 @@ def test_what_cannot_be_walked_through(attent, run_folder: Path, arguments: list
     assert done[:2] == (2, [])
     assert len(done.err) == 1
     assert says in done.err[0]
+
+
+def test_the_page_of_a_walk(attent, tmp_path: Path) -> None:
+    done = attent("walk", "good dog", "--out", tmp_path / "walk.html")
+    assert done.out == str(walk("good dog")).splitlines()
+    assert done.err == [f"written into {tmp_path / 'walk.html'}"]
+    assert (tmp_path / "walk.html").read_text(encoding="utf-8") == walk_page(walk("good dog")).html
+    assert attent("walk", "good dog", "--out", "walk.txt").err == ["attent: --out must end in .html, got 'walk.txt'"]

@@ -133,7 +133,7 @@ def train(
         say("learning to fill blanks (fill-mask); --task text-generation learns to continue a text")
     if (config is not None) + (corpus is not None) + (resume is not None) + has_files_alone != 1:
         data_options = [option for name, options in DATA_OPTIONS.items() if task in (None, name) for option in options]
-        raise ArgumentError(f"say what to train: one of {', '.join(data_options)}, --config FILE.toml and --resume RUN")
+        raise ArgumentError(f"say what to train: one of {', '.join(dict.fromkeys(data_options))}, --config FILE.toml and --resume RUN")
     if preset is not None and init_from is not None:
         raise ArgumentError("--init-from takes the sizes of its run, so --preset has no say")
     if preset is not None and not has_files_alone:

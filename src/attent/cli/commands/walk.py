@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attent import registry
 from attent.cli.inputs import check_utf8
 from attent.cli.options import AUTO, NUMBER, Device, TrustCode, device_of, loaded
-from attent.cli.output import write
+from attent.cli.output import say, write
 from attent.errors import ArgumentError
-from attent.views.masks import check_mask
+from attent.mask_text import check_mask
 
+if TYPE_CHECKING:
+    from attent.views.render_walk import Walk
+
+ENDINGS = (".html", ".htm")
 ALIASES = {"--normaliser": "--normalizer"}
 
 
@@ -42,6 +46,9 @@ def walk(
     ] = None,
     head: Annotated[int | None, typer.Option(min=0, help="Of a run: the head, from 0; the first unless given.")] = None,
     kind: Annotated[str | None, typer.Option(help="Of a run: encoder, decoder or cross; the first that it has unless given.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write every number into a page too; point at one to see what it is made of.")
+    ] = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -53,6 +60,8 @@ def walk(
     text_options = {"score": score, "heads": heads, "normalizer": normalizer, "mask": mask, "seed": seed, "width": width}
     text_options |= {"position": position, "cross": cross, "vectors": vectors}
     run_options = {"layer": number, "head": head, "kind": kind}
+    if out is not None and out.suffix.lower() not in ENDINGS:
+        raise ArgumentError(f"--out must end in {ENDINGS[0]}, got {str(out)!r}")
     arguments = words or ["The cat sat on the mat"]
     if len(arguments) > 2:
         raise ArgumentError(f"walk takes a text, or a run folder and a text, got {len(arguments)} arguments: put the text in quotes")
@@ -66,7 +75,7 @@ def walk(
         run = loaded(arguments[0], device_of(device), trust_code=trust_code)
         from attent.views.walk_run import walk_run
 
-        write(walk_run(run, arguments[1], whole=whole, **_without_none(run_options)))
+        _show(walk_run(run, arguments[1], whole=whole, **_without_none(run_options)), out)
         return
     if (Path(arguments[0]) / "config.json").is_file():
         raise ArgumentError(f"{arguments[0]} is a run folder, of which a walk needs a text too: attent walk {arguments[0]} TEXT")
@@ -79,7 +88,16 @@ def walk(
     _check_complete("normalizer", normalizer)
     from attent.views.walk import walk as walk_text
 
-    write(walk_text(arguments[0], scale=scale, whole=whole, **_without_none(text_options)))
+    _show(walk_text(arguments[0], scale=scale, whole=whole, **_without_none(text_options)), out)
+
+
+def _show(walk: Walk, out: Path | None) -> None:
+    """Write a walk, and its page into a file if one is named."""
+    write(walk)
+    if out is not None:
+        from attent.views.pages.walk_page import walk_page
+
+        say(f"written into {walk_page(walk).save(out)}")
 
 
 def _layer(text: str | None) -> tuple[bool, int | None]:
