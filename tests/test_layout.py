@@ -18,7 +18,7 @@ HOUSE = """
 errors · types · registry · moved · bounded · printable · devices · requirements
 ops
 attention
-layers · testing
+layers · testing · mask_text
 models | data
 runs · training | decoding
 evaluation · views · database · regression · export · integrations
