@@ -194,6 +194,22 @@ def test_a_model_of_pickles_is_refused(folders: Path, tmp_path: Path) -> None:
     assert "has pytorch_model.bin, and attent reads safetensors alone" in _says(load, folder)
 
 
+def test_a_folder_without_a_vocabulary_is_refused(folders: Path, tmp_path: Path) -> None:
+    folder = copied(folders, "bert", tmp_path)
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    assert "bert has no tokenizer's vocabulary: tokenizer.save_pretrained('bert') writes it" in _says(load, folder)
+
+
+def test_what_is_no_folder_of_a_model_is_said(tmp_path: Path) -> None:
+    assert "nowhere is no folder, and a model is a folder as save_pretrained writes it" in _says(load, tmp_path / "nowhere")
+    assert "has no config.json" in _says(load, tmp_path)
+
+
+def test_a_model_says_what_it_is(folders: Path) -> None:
+    assert repr(load(folders / "bert")) == "PretrainedModel(BertModel, reads a text)"
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
 def test_a_model_with_code_of_its_own_is_refused(folders: Path, tmp_path: Path, name: str) -> None:
     folder = copied(folders, "bert", tmp_path)

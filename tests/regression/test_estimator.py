@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from attent.errors import ArgumentError, AttentError, UnknownNameError
 from attent.regression import smoother
 from attent.regression.bandwidth import rule_of_thumb
+from attent.regression.classifier import AttentionClassifier
 from attent.regression.estimator import AttentionRegressor
 from attent.regression.kernels import KERNELS
 from attent.regression.smoother import FLOAT64_WIDTH
@@ -238,3 +239,22 @@ def test_without_scikit_learn_it_says_so() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("AttentionRegressor needs scikit-learn: pip install 'attent[regression]' (")
+
+
+def test_dates_count_as_days() -> None:
+    pandas = pytest.importorskip("pandas", reason="columns of dates need pandas")
+    days = pandas.date_range("2020-01-01", periods=60)
+    y = np.sin(np.arange(60) / 5)
+    numbers = AttentionRegressor().fit(np.arange(60.0)[:, None], y)
+    frame = pandas.DataFrame({"day": days.tz_localize("UTC")})
+    for dates in (frame, days.to_numpy()[:, None]):
+        model = AttentionRegressor().fit(dates, y)
+        np.testing.assert_allclose(model.bandwidth_, numbers.bandwidth_, rtol=1e-6)
+        np.testing.assert_allclose(model.predict(dates), numbers.predict(np.arange(60.0)[:, None]), rtol=1e-6)
+    mixed = AttentionRegressor(bandwidth=[3.0, 1.0]).fit(frame.assign(size=0.0), y)
+    assert list(mixed.feature_names_in_) == ["day", "size"]
+    np.testing.assert_allclose(mixed.predict(frame.assign(size=0.0)), AttentionRegressor(bandwidth=3.0).fit(frame, y).predict(frame))
+    classes = AttentionClassifier(bandwidth=1.0).fit(frame, y > 0)
+    assert classes.score(frame, y > 0) > 0.9
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(np.array([["NaT"]], dtype="datetime64[D]"))

@@ -30,6 +30,11 @@ def test_a_models_layers_are_one_group() -> None:
     assert scene.title == "an encoder"
 
 
+def test_ids_of_a_tensor_are_labels() -> None:
+    scene = build_scene([torch.full((1, 2, 3, 3), 1 / 3)], torch.tensor([101, 7, 102]))
+    assert scene.texts["tokens"].labels == ("101", "7", "102")
+
+
 def test_a_run_of_ours_is_three_groups_with_its_own_labels(translator) -> None:
     scene = build_scene(translator.map("abc", "xy"))
     assert [group.name for group in scene.groups] == ["cross", "encoder", "decoder"]

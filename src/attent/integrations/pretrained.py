@@ -62,6 +62,9 @@ class PretrainedModel:
         self.model, self.reads, self.tokenizer = model.eval(), reads, tokenizer
         self.device = next(model.parameters()).device
 
+    def __repr__(self) -> str:
+        return f"PretrainedModel({type(self.model).__name__}, reads a {self.reads})"
+
     def map(self, text: str, target: str | None = None) -> dict[str, LabelledMap]:
         """Return every attention map, by the path of its module, in the order of computation.
 
@@ -252,8 +255,13 @@ def find(model: Path | str, *, download: bool = False) -> Path | None:
 def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedModel:
     """Load the model of a folder in float32: from safetensors alone, without running code of the folder.
 
+    Args:
+        folder: of a model, as `save_pretrained` writes it; `find` returns that of a model in Hugging Face's local cache.
+        device: where to compute.
+
     Raises:
-        RunError: transformers is not installed, or the model cannot be loaded, has no safetensors or names code of its own.
+        RunError: transformers is not installed, or the model cannot be loaded, has no safetensors, has no vocabulary or names code of
+            its own.
     """
     folder = Path(folder)
     with needs(NEED, EXTRA, RunError):
@@ -268,6 +276,9 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> PretrainedMo
             folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
         )
         tokenizer = loader.tokenizer.from_pretrained(folder, **options)
+    # transformers makes an empty vocabulary where the folder has none, to which every word is unknown
+    if loader.reads != "picture" and len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise RunError(f"{folder} has no tokenizer's vocabulary: tokenizer.save_pretrained({folder.name!r}) writes it beside the model")
     # poolers stand behind all attention
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         raise RunError(f"{folder} cannot be loaded: its weights lack {missing[0]} of {type(model).__name__}")
@@ -292,6 +303,9 @@ def _check_files(folder: Path) -> None:
     Raises:
         RunError: it does otherwise, or a file of settings cannot be read.
     """
+    if not (folder / CONFIG).is_file():
+        lacks = f"has no {CONFIG}" if folder.is_dir() else "is no folder"
+        raise RunError(f"{folder} {lacks}, and a model is a folder as save_pretrained writes it")
     for file in (folder / name for name in SETTINGS):
         if not file.exists():
             continue

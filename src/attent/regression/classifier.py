@@ -9,7 +9,7 @@ import numpy as np
 
 from attent.attention.maps.attention_map import AttentionMap
 from attent.errors import needs
-from attent.regression.estimator import AttentionRegressor
+from attent.regression.estimator import AttentionRegressor, dates_as_days
 from attent.regression.kernels import Kernel
 
 with needs("AttentionClassifier needs scikit-learn", "regression"):
@@ -61,14 +61,14 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
         """Store the data, and learn the bandwidths unless they are given.
 
         Args:
-            X: (n, D) numbers.
+            X: (n, D) numbers; dates count as days, in which the bandwidth is then given.
             y: (n,) classes: numbers or strings.
             sample_weight: (n,) ≥ 0; see `AttentionRegressor.fit`. A class all of whose weights are 0 has the probability 0.
 
         Raises:
             ArgumentError: an invalid setting.
         """
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
+        X, y = validate_data(self, dates_as_days(X), y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         one_hot = np.eye(len(self.classes_))[index]
@@ -114,4 +114,4 @@ class AttentionClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
+        return np.asarray(validate_data(self, dates_as_days(X), dtype=(np.float64, np.float32), reset=False))

@@ -23,6 +23,23 @@ with needs("AttentionRegressor needs scikit-learn", "regression"):
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
+def dates_as_days(X: Any) -> Any:
+    """Return an array or a DataFrame with its dates as days since 1970, in UTC if they have a time zone; NaN where one is missing."""
+    if isinstance(X, np.ndarray):
+        return _days(X) if X.dtype.kind == "M" else X
+    kinds = [getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())] if hasattr(X, "iloc") else []
+    if "M" not in kinds:
+        return X
+    # by position, since two columns may have one name
+    columns = [X.iloc[:, index] for index in range(X.shape[1])]
+    days = [_days(column.to_numpy("datetime64[us]")) if kind == "M" else column for kind, column in zip(kinds, columns, strict=True)]
+    return type(X)(dict(enumerate(days)), index=X.index).set_axis(X.columns, axis=1)
+
+
+def _days(dates: np.ndarray) -> np.ndarray:
+    return (dates - np.datetime64(0, "D")) / np.timedelta64(1, "D")
+
+
 class AttentionRegressor(RegressorMixin, BaseEstimator):
     """Kernel regression: m(q) = Σᵢ K((q − xᵢ)/h) yᵢ / Σᵢ K((q − xᵢ)/h), attention whose keys and values are the data.
 
@@ -70,7 +87,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         """Store the data, and learn the bandwidths unless they are given.
 
         Args:
-            X: (n, D) numbers.
+            X: (n, D) numbers; dates count as days, in which the bandwidth is then given.
             y: (n,) or (n, outputs) numbers.
             sample_weight: (n,) ≥ 0, by which the kernel's weight of each sample is multiplied: 2 counts as the sample given twice, 0 as
                 the sample left away. Leave-one-out still leaves a whole sample out, and counts its error by its weight; "rule" takes
@@ -84,7 +101,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         points = self.loo_points
         if points is not None and (isinstance(points, bool) or not isinstance(points, int | np.integer) or points < 1):
             raise ArgumentError(f"loo_points must be a whole number ≥ 1, got {points!r}")
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True)
+        X, y = validate_data(self, dates_as_days(X), y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True)
         self._type = DTYPES[self.dtype or str(X.dtype)]
         # copies: what pandas and others share with an estimator cannot be written to, nor may it change later
         self.X_, self.y_ = X.astype(np.float64), np.array(y, dtype=np.float64, order="C")
@@ -157,7 +174,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
 
     def _queries(self, X: Any) -> torch.Tensor:
         check_is_fitted(self)
-        return self._scale(np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False)))
+        return self._scale(np.asarray(validate_data(self, dates_as_days(X), dtype=(np.float64, np.float32), reset=False)))
 
     def _scale(self, X: np.ndarray) -> torch.Tensor:
         """Return points in bandwidths, relative to the mean of the data."""

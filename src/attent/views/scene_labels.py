@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from torch import Tensor
+
 from attent.errors import ShapeError
 from attent.views.scene import PRODUCED, READ, Picture, Text
 
@@ -110,7 +112,9 @@ class SceneLabels:
 
     def _add(self, text_id: str, labels: Sequence[str]) -> str:
         """Add a text under its id, or with a number behind it if another text has this id; return the id."""
-        text, number, free = Text(tuple(map(str, labels))), 1, text_id
+        # ids of tokens, of a tensor, are numbers
+        names = (str(label.item()) if isinstance(label, Tensor) else str(label) for label in labels)
+        text, number, free = Text((*names,)), 1, text_id
         while self.texts.setdefault(free, text) != text:
             number += 1
             free = f"{text_id}-{number}"

@@ -13,7 +13,7 @@ from attent.attention.capture import watch as module
 from attent.attention.capture.watch import watch
 from attent.attention.maps.attention_map import AttentionMap
 from attent.attention.multihead import MultiHeadAttention
-from attent.errors import AttentError, UnseenError
+from attent.errors import ArgumentError, AttentError, UnseenError
 
 
 class Twice(nn.Module):
@@ -35,6 +35,12 @@ def test_every_call_is_collected_in_order_by_its_path() -> None:
     assert repr(seen) == "watch(first: (2, 3, 5, 5), first#2: (2, 3, 5, 5), second: (2, 2, 5, 3))"
     model.first(torch.randn(2, 5, 6))
     assert len(seen) == 3
+
+
+def test_what_is_no_model_is_said() -> None:
+    name: Any = "bert-base"
+    with pytest.raises(ArgumentError, match=r"^watch takes a model, a torch\.nn\.Module, got str$"):
+        watch(name)
 
 
 def test_a_third_and_fourth_call_are_counted_on() -> None:

@@ -20,7 +20,7 @@ from attent.attention.capture.captured_maps import ConcatenatedMap
 from attent.attention.capture.coverage import advice_for_uncaptured
 from attent.attention.capture.patching import CapturedCall, Patcher, running_modules
 from attent.attention.maps.attention_map import AttentionMap
-from attent.errors import UnseenError
+from attent.errors import ArgumentError, UnseenError
 
 WATCHERS: list[watch] = []
 
@@ -46,9 +46,14 @@ class watch(Mapping[str, AttentionMap]):  # noqa: N801 - used like a function: w
 
     Args:
         model: the model, or any part of it.
+
+    Raises:
+        ArgumentError: it is no module of PyTorch.
     """
 
     def __init__(self, model: nn.Module) -> None:
+        if not isinstance(model, nn.Module):
+            raise ArgumentError(f"watch takes a model, a torch.nn.Module, got {type(model).__name__}")
         self._name = type(model).__name__
         self._paths = _module_paths(model)
         self._pending: list[tuple[str, AttentionMap]] = []  # reported, but not named yet
