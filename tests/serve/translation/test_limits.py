@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from attent.errors import ArgumentError
 from attent.serve.translation.limits import read_keys
-from tests.serve.translation.conftest import Serve
 
+Serve = Callable[..., TestClient]
 ASK = {"q": "a dog", "source": "en", "target": "de"}
 
 

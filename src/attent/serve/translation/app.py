@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from attent.errors import AttentError
-from attent.serve.translation.contract import LibreTranslateEndpoints
+from attent.serve.translation.endpoints.libretranslate import LibreTranslateEndpoints
 from attent.serve.translation.errors import RequestError
 from attent.serve.translation.limits import Gatekeeper
 from attent.serve.translation.metrics import Metrics

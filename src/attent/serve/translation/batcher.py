@@ -22,7 +22,7 @@ REMEMBERED = 16
 
 
 class Work(Hashable, Protocol):
-    """What is done with a batch of sentences; sentences of equal work may share one."""
+    """The task of a batch of sentences; sentences of equal work may share one."""
 
     def __call__(self, texts: Sequence[str]) -> Sequence[Any]:
         """Return a result for each sentence."""
@@ -88,7 +88,7 @@ class Batcher:
 
     @property
     def is_full(self) -> bool:
-        """Whether no sentence can be taken any more."""
+        """Return whether no sentence can be taken any more."""
         return len(self._queue) >= self._settings.queue_limit
 
     async def submit(self, texts: Sequence[str], work: Work) -> list[Any]:

@@ -56,7 +56,7 @@ class ServedRun:
 
 @dataclass(frozen=True)
 class TranslationWork:
-    """What is asked of a run: sentences of equal work may share a batch.
+    """A request to a run: sentences of equal work may share a batch.
 
     Args:
         run: translates.

@@ -1,4 +1,4 @@
-"""Who may ask, and how often: API keys, and texts a minute for each key and each address."""
+"""API keys, and limits of texts a minute for each key and each address."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_keys(file: Path) -> dict[bytes, int | None]:
 
 @dataclass
 class Client:
-    """What a key or an address has asked for.
+    """The recent requests of a key or an address.
 
     Args:
         spent: when, on the monotonic clock, and how many texts, in the last minute.
@@ -74,7 +74,7 @@ class Gatekeeper:
 
     @property
     def has_keys(self) -> bool:
-        """Whether there are API keys."""
+        """Return whether there are API keys."""
         return bool(self._keys)
 
     def admit(self, request: Request, key: str, texts: int) -> None:

@@ -11,7 +11,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """What happens in a server.
+    """Counters and histograms of a server.
 
     Args:
         running: returns the number of sentences that are translated now.

@@ -1,4 +1,4 @@
-"""What a request for a translation takes: its language, its sentences, their place in the queue, and its answer put together."""
+"""The way of a request: its language, its sentences, their place in the queue, and its answer put together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from attent.data.language_detection import Detection, LanguageDetector
+from attent.data.sentences import SplitText, split_sentences
 from attent.data.text import Link
 from attent.decoding.settings import SearchSettings
 from attent.serve.translation.batcher import Batcher
-from attent.serve.translation.detection import Detection, LanguageDetector
 from attent.serve.translation.engines import RunCatalog, ServedRun, TranslatedSentence, TranslationWork
 from attent.serve.translation.errors import RequestError, invalid
-from attent.serve.translation.sentences import SplitText, split_sentences
 from attent.serve.translation.settings import ServerSettings
 
 AUTO = "auto"
@@ -39,7 +39,7 @@ class TranslatedText(NamedTuple):
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """What is wanted besides the translation.
+    """Wishes besides the translation.
 
     Args:
         alternatives: further translations.

@@ -10,7 +10,7 @@ MINUTE = 60.0
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What the server allows, and how it computes.
+    """The limits of the server, and how it computes.
 
     Args:
         char_limit: characters of a request; no limit if negative.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from starlette.testclient import TestClient
 
-from tests.serve.translation.conftest import Serve
-
+Serve = Callable[..., TestClient]
 ASK = {"q": "a dog runs", "source": "en", "target": "de"}
 
 
