@@ -163,6 +163,7 @@ def test_stopping_early_changes_nothing(beam: int, alpha: float, monkeypatch: py
     model, limit, (source, lengths) = tiny(sharpness=3.0), torch.full((7,), 12), sources(7)
     settings = SearchSettings(beam=beam, n_best=2, length_penalty=alpha)
     early = search(model, source, lengths, Constraints.of(limit), settings)
+    monkeypatch.setattr("attent.decoding.search.LONGEST_PACKED", 0)
     monkeypatch.setattr("attent.decoding.search.is_finished", lambda finished, running, *rest, **others: running == -torch.inf)
     assert search(model, source, lengths, Constraints.of(limit), settings) == early
 

@@ -3,7 +3,7 @@ import torch
 
 from attent.data.tokenizer import BOS, EOS, PAD
 from attent.ops import native
-from attent.ops.beam_topk import beam_topk, beam_topk_of_logits
+from attent.ops.beam_topk import beam_topk, beam_topk_of_logits, log_softmax
 
 LEVELS = [pytest.param(level, id=f"extension-{level}", marks=pytest.mark.needs_native) for level in (0, 1, 2)]
 
@@ -83,3 +83,15 @@ def test_what_is_no_number_ends() -> None:
     scores, places = beam_topk_of_logits(torch.zeros(1, 1), torch.full((1, 1, 37), torch.nan), (PAD, BOS), EOS)
     assert scores.isnan().all()
     assert places.tolist() == [[EOS]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_log_softmax_is_the_one_that_is_added_up(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(level, monkeypatch)
+    so_far, logits = -torch.rand(35, 1), torch.randn(35, 301) * 5
+    expected = beam_topk_of_logits(so_far, logits.clone()[:, None], (PAD, BOS), EOS)
+    log_probs = log_softmax(logits.clone())
+    torch.testing.assert_close(log_probs, logits.log_softmax(-1), atol=3e-6, rtol=1e-6)
+    log_probs[:, [PAD, BOS]] = -torch.inf
+    assert all(map(torch.equal, beam_topk(so_far, log_probs[:, None]), expected))
+    assert log_softmax(torch.full((1, 37), torch.nan)).isnan().all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,13 @@ from attent.data.tokenizer import BOS, EOS, PAD
 from attent.decoding.constraints import Constraints
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.models.model import EncoderDecoder
-from attent.ops.beam_topk import beam_topk, beam_topk_of_logits
+from attent.ops.beam_topk import beam_topk, beam_topk_of_logits, log_softmax
+from attent.ops.search import Limits
+from attent.ops.search import search as packed_search
 from attent.types import Lengths, Tokens
+
+# The largest limit in tokens for which the compiled library searches: it takes tables of all positions.
+LONGEST_PACKED = 4096
 
 # (beam scores (S, K), log-probabilities (S, K, V), sentence indices (S,), step) → new scores and indices into (K, V), (S, C) each.
 Choice = Callable[[Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]
@@ -65,6 +71,12 @@ def length_penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
+@lru_cache(maxsize=64)
+def _length_penalties(longest: int, alpha: float) -> tuple[float, ...]:
+    """Return the length penalties of 0, 1, … up to `longest` tokens."""
+    return tuple(length_penalty(length, alpha) for length in range(longest + 1))
+
+
 @torch.inference_mode()
 def search(
     model: EncoderDecoder[Any],
@@ -90,11 +102,32 @@ def search(
     Returns:
         The n_best hypotheses of each source, the highest score first; fewer if the search has no more.
     """
+    if not len(source):
+        return []
+    longest = int(constraints.limits.max())
+    decoder = None
+    if choose is None and not constraints.no_repeat_ngram and longest <= LONGEST_PACKED:
+        decoder = model.packed_decoder(source, lengths, longest + 1)
+    if decoder is None:
+        return _search(model, source, lengths, constraints, settings, choose)
+    penalties = _length_penalties(longest + 1, settings.length_penalty)
+    limits = Limits(constraints.limits, constraints.prefixes, constraints.minimum_length, penalties)
+    ended = packed_search(decoder, limits, settings.beam, settings.n_best, (PAD, BOS, EOS))
+    return [[Hypothesis(tuple(tokens), total, penalties[len(tokens) + 1]) for tokens, total in best] for best in ended]
+
+
+def _search(
+    model: EncoderDecoder[Any],
+    source: Tokens,
+    lengths: Lengths,
+    constraints: Constraints,
+    settings: SearchSettings,
+    choose: Choice | None,
+) -> list[list[Hypothesis]]:
+    """`search`, step by step: the specification."""
     copies = settings.n_best if settings.sample else 1
     n_best, beam = settings.n_best // copies, settings.beam
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source) * copies)]
-    if not finished:
-        return []
     limits = constraints.limits.repeat_interleave(copies).tolist()
     multiple = 1 if model.batch_invariant else ROW_MULTIPLE
     # The sentence that each group of K rows writes. At first a sentence has one hypothesis: the others would be equal to it.
@@ -116,7 +149,7 @@ def search(
         endings = [
             (sentence_index[group], parents[group, rank], float(totals[group, rank]))
             for group, rank in zip(*(is_eos[:, :beam] & (totals[:, :beam] != -np.inf)).nonzero(), strict=True)
-            if len(best := finished[sentence_index[group]]) < n_best or totals[group, rank] / penalty > best[-1].score
+            if len(best := finished[sentence_index[group]]) < n_best or float(totals[group, rank]) / penalty > best[-1].score
         ]
         if endings:
             prefixes = written[torch.tensor([row for _, row, _ in endings], device=written.device)].tolist()
@@ -165,7 +198,7 @@ def _next_hypotheses(
     if choose is None and constraints.is_unconstrained(step):
         totals, indices = beam_topk_of_logits(scores_before, logits[: sentences * beam].unflatten(0, (-1, beam)), (PAD, BOS), EOS)
     else:
-        log_probs = constraints.apply_(logits.log_softmax(-1), written)  # (R, V)
+        log_probs = constraints.apply_(log_softmax(logits), written)  # (R, V)
         log_probs = log_probs[: sentences * beam].unflatten(0, (-1, beam))  # (S, K, V)
         if choose is None:
             totals, indices = beam_topk(scores_before, log_probs)

@@ -25,6 +25,7 @@ from attent.attention.positions.learned import Learned
 from attent.errors import ArgumentError, check_known
 from attent.layers.embeddings import TokenEmbedding
 from attent.ops import packed_linear
+from attent.ops.search import PackedDecoder
 from attent.types import Features, Lengths, StepFeatures, Tokens
 
 
@@ -130,6 +131,10 @@ class EncoderDecoder(Model, ABC, Generic[S]):
     @abstractmethod
     def step(self, state: S, tokens: Tensor) -> tuple[StepFeatures, S]:
         """Return the features (B, E) of one more token (B,), and the state that includes it."""
+
+    def packed_decoder(self, source: Tokens, lengths: Lengths, steps: int) -> PackedDecoder | None:
+        """Encode a source for a search of so many steps in the compiled library; None if that cannot compute the model as it is now."""
+        return None
 
     def output(self, features: Tensor) -> Tensor:
         """Return the logits (…, V) of the next token from features (…, E)."""

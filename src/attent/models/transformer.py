@@ -15,6 +15,7 @@ from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, Embedding, Encoder
 from attent.ops import packed_linear
+from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState
 from attent.types import Features, Lengths, StepFeatures, Tokens
 
@@ -113,6 +114,15 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         features = self.target_embedding(tokens[:, None], state.length)
         features, written = self.decoder(features, state.written, state.source, state.lengths)
         return features[:, 0], replace(state, length=state.length + 1, written=written)
+
+    def packed_decoder(self, source: Tokens, lengths: Lengths, steps: int) -> PackedDecoder | None:
+        # a subclass may step differently
+        if type(self) is not Transformer or not self.batch_invariant:
+            return None
+        state = self.start(self.encode(source, lengths))
+        if not isinstance(state, IncrementalState):
+            return None
+        return transformer_packing.packed_decoder(self.decoder, self.target_embedding, self.to_logits, state, steps)
 
     def _start(self, memory: Memory) -> TransformerState:
         source = tuple(layer.cross_attention.remember(memory.features) for layer in self.decoder.layers)

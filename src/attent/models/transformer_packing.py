@@ -17,6 +17,7 @@ from attent.attention.base import DotScore
 from attent.attention.capture.watch import is_watched
 from attent.attention.multihead import MultiHeadAttention
 from attent.attention.normalizers.softmax import Softmax
+from attent.attention.positions.learned import Learned
 from attent.attention.positions.rotary import Rotary
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
@@ -27,6 +28,7 @@ from attent.models.model import Memory
 from attent.models.transformer_layers import CausalDecoder, CausalLayer, Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
 from attent.ops.packed_linear import Kind, Piece
+from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
 from attent.types import Features, Lengths, Tokens
 
@@ -190,6 +192,14 @@ def decode_step(
     """Return the features (B, E) of one more token (B,), and the state that includes it."""
     packed = _packed_embedding(embedding, decoder.layers[0].self_attention, state.length, 1, ANGLE_BLOCK)
     return transformer.decode_step(packed, state, tokens)
+
+
+def packed_decoder(decoder: Decoder, embedding: Embedding, output: nn.Linear, state: IncrementalState, steps: int) -> PackedDecoder | None:
+    """Return what searches from a state before the first token; None if there are positions for fewer steps."""
+    if isinstance(embedding.positions, Learned) and steps > embedding.positions.maximum_length:
+        return None
+    packed = _packed_embedding(embedding, decoder.layers[0].self_attention, 0, steps, -(-steps // ANGLE_BLOCK) * ANGLE_BLOCK)
+    return PackedDecoder(state, packed, packed_linear.packed_layer(output), output.out_features, packed_linear.kind_of(output))
 
 
 def _weight(stack: Stack) -> Tensor:

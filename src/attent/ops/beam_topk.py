@@ -48,6 +48,14 @@ def beam_topk_of_logits(scores: Tensor, logits: Tensor, forbidden: tuple[int, in
     return reference(scores, log_probs)
 
 
+def log_softmax(logits: Tensor) -> Tensor:
+    """Return the log-softmax of logits (R, V) that `beam_topk_of_logits` takes, bit for bit. Logits are overwritten."""
+    if not _can_run_native(logits):
+        return logits.log_softmax(-1)
+    native.run("attent_log_softmax", (logits,), *logits.shape)
+    return logits
+
+
 def reference(scores: Tensor, log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Compute `beam_topk` in plain PyTorch."""
     width, size = log_probs.shape[1:]

@@ -183,11 +183,12 @@ def table(module: nn.Module) -> Tensor:
     if kind_of(module) is Kind.FLOAT32:
         return weight
     if (layer := _layers.get(module)) is not None and layer.weight is weight:
-        return _packed_layer(layer)
+        return packed_layer(layer)
     return packed_weights(module, lambda: [panels([weight], [None], kind_of(module))])
 
 
-def _packed_layer(layer: nn.Linear) -> Tensor:
+def packed_layer(layer: nn.Linear) -> Tensor:
+    """Return a layer's weight in panels, with its bias."""
     return packed_weights(layer, lambda: [panels([layer.weight], [layer.bias], kind_of(layer))])
 
 
@@ -200,7 +201,7 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
     """Return `layer(features)`, (…, K) → (…, N); in the library each row is independent of the others."""
     if not is_batch_invariant(layer, features):
         return layer(features)
-    return product(_packed_layer(layer), features, features.new_empty(*features.shape[:-1], layer.out_features), kind_of(layer))
+    return product(packed_layer(layer), features, features.new_empty(*features.shape[:-1], layer.out_features), kind_of(layer))
 
 
 def product(packed: Tensor, features: Tensor, out: Tensor, kind: Kind) -> Tensor:

@@ -79,3 +79,13 @@ static void topk(const TopK& job, int64_t task, float*) {
     }
   }
 }
+
+// The log-softmax of a task's rows.
+static void log_softmax(const LogSoftmax& job, int64_t task, float*) {
+  const int64_t end = task * ROWS + ROWS < job.number ? task * ROWS + ROWS : job.number;
+  for (int64_t i = task * ROWS; i < end; ++i) {
+    float* logits = job.logits + i * job.vocabulary;
+    const float log_sum = log_of_sum(logits, job.vocabulary);
+    for (int64_t v = 0; v < job.vocabulary; ++v) logits[v] -= log_sum;
+  }
+}

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "native.h"
+#include "decoder.h"
 
 namespace {
 
@@ -17,8 +17,14 @@ struct TopK {
   bool logits;
 };
 
-// Sentences of a task.
-constexpr int64_t SENTENCES = 4;
+// Rows of logits, to be replaced by their log-softmax.
+struct LogSoftmax {
+  float* logits;
+  int64_t number, vocabulary;
+};
+
+// Sentences of a task; rows of a task.
+constexpr int64_t SENTENCES = 4, ROWS = 16;
 
 #define LOOPS "beam_topk-inl.h"
 #include "foreach_target.h"
@@ -34,4 +40,11 @@ EXPORTED int attent_beam_topk(const float* scores, float* log_probs, float* tota
   const TopK job{scores, log_probs, totals, indices, number, width, vocabulary, count, eos, {forbidden0, forbidden1}, logits != 0};
   const auto task = DISPATCH(topk, level);
   return run(job, task, (number + SENTENCES - 1) / SENTENCES, 0, threads, parallel);
+}
+
+// Replace logits (N, V) by their log-softmax; a row with NaN becomes NaN. Returns 0, or 1 if out of memory.
+EXPORTED int attent_log_softmax(float* logits, int64_t number, int64_t vocabulary, int64_t threads, Parallel parallel, int level) {
+  const LogSoftmax job{logits, number, vocabulary};
+  const auto task = DISPATCH(log_softmax, level);
+  return run(job, task, (number + ROWS - 1) / ROWS, 0, threads, parallel);
 }

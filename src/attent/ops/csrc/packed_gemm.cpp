@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "decoder.h"
 #include "int8.h"
-#include "native.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,0 +1,215 @@
+"""The compiled search finds what the loop finds, bit for bit."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import attent.decoding.search as searching
+from attent.attention.capture.watch import watch
+from attent.data.tokenizer import BOS, EOS, PAD
+from attent.decoding.constraints import Constraints
+from attent.decoding.search import Hypothesis, search
+from attent.decoding.settings import SearchSettings
+from attent.errors import ArgumentError
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.ops import native
+from attent.ops.packed_linear import Kind, set_kind
+from attent.ops.search import Limits
+from attent.ops.search import search as packed_search
+
+pytestmark = pytest.mark.needs_native
+
+SMALL = {
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "width": 12,
+    "feed_forward": 19,
+    "heads": 2,
+    "maximum_length": 101,
+    "share_embeddings": "none",
+    "output_bias": True,
+}
+VARIANTS = [
+    {"position": "sinusoidal", "norm": "post", "activation": "gelu"},
+    {"position": "learned", "norm": "pre", "key_value_heads": 1},
+    {"position": "rotary", "norm": "pre", "activation": "silu"},
+    {"position": "none", "score": "dot"},
+]
+SETTINGS = [
+    {"beam": 1},
+    {"beam": 1, "minimum_length": 3},
+    {"beam": 2, "length_penalty": 0.0},
+    {"beam": 5, "n_best": 5, "minimum_length": 2},
+    {"beam": 8, "n_best": 3, "length_penalty": 1.0},
+]
+
+
+def make(variant: dict[str, Any], sharpness: float = 1.0, vocabulary: int = 37) -> Transformer:
+    """A random model; the larger the sharpness, the surer it is."""
+    model = Transformer(TransformerSettings.model_validate(SMALL | variant), 13, vocabulary).eval()
+    with torch.no_grad():
+        model.to_logits.weight.mul_(sharpness)
+    return model
+
+
+def sources(count: int, longest: int = 9) -> tuple[Tensor, Tensor]:
+    lengths = torch.randint(1, longest + 1, (count,))
+    return torch.randint(4, 13, (count, longest)).where(torch.arange(longest) < lengths[:, None], PAD), lengths
+
+
+def step_by_step(
+    model: Transformer, source: Tensor, lengths: Tensor, constraints: Constraints, settings: SearchSettings
+) -> list[list[Hypothesis]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "LONGEST_PACKED", 0)
+        patch.setattr("attent.decoding.search.packed_search", None)
+        return search(model, source, lengths, constraints, settings)
+
+
+def check(model: Transformer, count: int, settings: SearchSettings, constraints: Constraints | None = None) -> list[list[Hypothesis]]:
+    source, lengths = sources(count)
+    if constraints is None:
+        constraints = Constraints.of(torch.randint(1, 14, (count,)), minimum_length=settings.minimum_length)
+    with torch.inference_mode():
+        assert model.packed_decoder(source, lengths, int(constraints.limits.max()) + 1) is not None
+    result = search(model, source, lengths, constraints, settings)
+    assert result == step_by_step(model, source, lengths, constraints, settings)
+    return result
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_hypotheses_are_those_of_the_loop(variant: dict[str, Any], settings: dict[str, Any]) -> None:
+    for sharpness in (0.1, 3.0, 30.0):
+        assert all(check(make(variant, sharpness), 7, SearchSettings.model_validate(settings)))
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("count", [1, 130])
+def test_at_every_level_and_any_number_of_threads(count: int, level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if level > native.simd_level():
+        pytest.skip("this processor has no such registers")
+    monkeypatch.setattr(native, "simd_level", lambda: level)
+    for settings in (SearchSettings(), SearchSettings(beam=5, n_best=2)):
+        check(make(VARIANTS[2], 3.0, 600), count, settings)
+
+
+@pytest.mark.parametrize("kind", [Kind.BFLOAT16, Kind.INT8])
+def test_with_weights_of_fewer_bits(kind: Kind) -> None:
+    model = make({"position": "rotary"}, 3.0)
+    set_kind(model, kind)
+    for settings in (SearchSettings(), SearchSettings(beam=5, n_best=2)):
+        check(model, 7, settings)
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_product_that_is_divided_among_threads() -> None:
+    check(make({"position": "rotary", "width": 128, "feed_forward": 64}, 3.0, 5000), 40, SearchSettings(beam=5))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_prefixes_are_forced(beam: int) -> None:
+    prefixes = [[], [7], [5, 6, 7, 8], [9, 9], [BOS, 4]]
+    constraints = Constraints.of(torch.tensor([1, 5, 2, 9, 4]), prefixes, minimum_length=1)
+    for best, prefix in zip(check(make({}, 3.0), 5, SearchSettings(beam=beam), constraints), prefixes, strict=True):
+        assert list(best[0].tokens[: len(prefix)]) == prefix
+
+
+def test_few_tokens_and_a_wide_beam() -> None:
+    for vocabulary in (EOS + 1, EOS + 2):
+        for _ in range(5):
+            check(make({}, 3.0, vocabulary), 7, SearchSettings(beam=8, n_best=8))
+
+
+def test_long_translations_need_more_keys_and_values() -> None:
+    model = make({"position": "rotary"}, 3.0)
+    with torch.no_grad():
+        model.to_logits.bias[EOS] = -5.0
+    result = check(model, 5, SearchSettings(beam=3, n_best=3), Constraints.of(torch.tensor([97, 3, 64, 31, 32])))
+    assert max(len(best[0].tokens) for best in result) > 64
+
+
+@pytest.mark.parametrize("settings", [SearchSettings(), SearchSettings(beam=3, n_best=3)], ids=["greedy", "beam"])
+def test_no_bit_depends_on_the_neighbors(settings: SearchSettings) -> None:
+    """Nor on whether one of them reached its limit."""
+    model, (source, lengths), limits = make({"position": "rotary"}, 3.0), sources(21), torch.randint(1, 14, (21,))
+    together = search(model, source, lengths, Constraints.of(limits), settings)
+    for row in range(21):
+        alone = slice(row, row + 1)
+        assert search(model, source[alone], lengths[alone], Constraints.of(limits[alone]), settings)[0] == together[row]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("tokens", [slice(None), slice(5, 6), slice(EOS, EOS + 1)], ids=["all", "one", "end"])
+def test_what_is_no_number_is_as_in_the_loop(tokens: slice, value: float) -> None:
+    model, (source, lengths) = make({}, 3.0), sources(7)
+    with torch.no_grad():
+        model.to_logits.bias[tokens] = value
+    for settings in (SearchSettings(), SearchSettings(beam=3, n_best=2), SearchSettings(beam=3, minimum_length=2)):
+        constraints = Constraints.of(torch.full((7,), 5), minimum_length=settings.minimum_length)
+        found = search(model, source, lengths, constraints, settings)
+        # NaN is not equal to itself
+        assert repr(found) == repr(step_by_step(model, source, lengths, constraints, settings))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of the process as Linux does")
+def test_without_memory_it_says_so_and_goes_on_later() -> None:
+    import resource
+
+    model, (source, lengths) = make({}, 3.0, 600), sources(130)
+    constraints = Constraints.of(torch.full((130,), 5))
+    expected = search(model, source, lengths, constraints)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26, before[1]))
+    try:
+        with pytest.raises(MemoryError):
+            search(model, source, lengths, constraints, SearchSettings(beam=5000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert search(model, source, lengths, constraints) == expected
+
+
+@torch.inference_mode()
+def test_what_it_does_not_compute_is_searched_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OwnOutput(Transformer):
+        pass
+
+    model, (source, lengths) = make({"position": "learned"}, 3.0), sources(3)
+    with watch(model):
+        assert model.packed_decoder(source, lengths, 5) is None
+    # there are 101 positions
+    assert model.packed_decoder(source, lengths, 101) is not None
+    assert model.packed_decoder(source, lengths, 102) is None
+    assert model.packed_decoder(source, torch.tensor([3, 0, 2]), 5) is None
+    assert make({"normaliser": "sparsemax"}).packed_decoder(source, lengths, 5) is None
+    assert OwnOutput(model.settings, 13, 37).eval().packed_decoder(source, lengths, 5) is None
+    model = make({}, 3.0)
+    monkeypatch.setattr(model, "packed_decoder", None)
+    search(model, source, lengths, Constraints.of(lengths, no_repeat_ngram=2))
+    search(model, source, lengths, Constraints.of(lengths * 5000))
+
+
+@torch.inference_mode()
+def test_a_prefix_outside_the_vocabulary_is_refused() -> None:
+    model, (source, lengths) = make({}), sources(1)
+    decoder = model.packed_decoder(source, lengths, 3)
+    assert decoder is not None
+    for token in (-1, 37):
+        with pytest.raises(ArgumentError, match="from 0 to 36"):
+            packed_search(decoder, Limits(torch.tensor([2]), torch.tensor([[token]]), 0, (1.0,) * 4), 1, 1, (PAD, BOS, EOS))
