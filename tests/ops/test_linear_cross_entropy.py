@@ -28,6 +28,13 @@ def textbook(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tens
     return F.cross_entropy(F.linear(features, weight, bias), target, label_smoothing=smoothing)
 
 
+def textbook_r_drop(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, alpha: float) -> Tensor:
+    logs = F.log_softmax(F.linear(features, weight, bias), -1)
+    one, other = logs[0::2], logs[1::2]
+    both = F.kl_div(other, one, reduction="batchmean", log_target=True) + F.kl_div(one, other, reduction="batchmean", log_target=True)
+    return textbook(features, weight, bias, target, smoothing) + alpha / 4 * both
+
+
 @pytest.fixture(params=WAYS, ids=["plain", "any", "avx2", "avx512"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int | None:
     if request.param is None:
@@ -72,6 +79,53 @@ def test_in_32_bits_all_of_it_is_as_exact_as_pytorch(
         assert ours.dtype == torch.float32
         size = max(exact.abs().max().item(), 1e-3)
         assert (ours - exact).abs().max() <= 3 * (theirs - exact).abs().max() + 1e-7 * size
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("classes", [1, 3, 31, 211])
+def test_two_predictions_of_a_token_shall_agree(
+    bias: bool, smoothing: float, classes: int, way: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CHUNK", "NATIVE_BYTES"):
+        monkeypatch.setattr(fused, name, 1)
+    for name in ("MIN_TOKENS", "MIN_NATIVE_TOKENS"):
+        monkeypatch.setattr(fused, name, 23)
+    features, weight, shift, target = given(torch.float32, tokens=58, bias=bias, classes=classes)
+    target = target[0::2].repeat_interleave(2)
+    found = linear_cross_entropy(features, weight, shift, target, smoothing, 3.0)
+    slopes = torch.autograd.grad(found, [tensor for tensor in (features, weight, shift) if tensor is not None])
+    with torch.no_grad():
+        torch.testing.assert_close(linear_cross_entropy(features, weight, shift, target, smoothing, 3.0), found.detach())
+    exact = [None if tensor is None else tensor.double() for tensor in (features, weight, shift)]
+    expected = textbook_r_drop(exact[0], exact[1], exact[2], target, smoothing, 3.0)  # pyright: ignore[reportArgumentType]
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+    wanted = torch.autograd.grad(expected, [tensor for tensor in exact if tensor is not None])
+    for slope, of_it in zip(slopes, wanted, strict=True):
+        torch.testing.assert_close(slope.double(), of_it, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("classes", [15, 1009])
+def test_slopes_of_two_predictions_are_rounded_once(classes: int, way: int | None) -> None:
+    logits, bias = (3 * torch.randn(36, classes)).bfloat16(), torch.randn(classes)
+    told = torch.randint(0, classes, (18,)).repeat_interleave(2)
+    exact = (logits.double() + bias.double()).requires_grad_()
+    expected = 36 * textbook_r_drop(exact, torch.eye(classes, dtype=torch.float64), None, told, 0.1, 2.0)
+    slopes = torch.autograd.grad(expected, exact)[0]
+    turn = fused._native_loss if native.library() is not None else fused.reference_loss
+    loss, found, of_bias = turn(logits.clone(), bias, told, 0.1, True, 2.0)
+    assert found is not None and of_bias is not None
+    torch.testing.assert_close(loss.double(), expected.detach(), atol=1e-3, rtol=1e-5)
+    torch.testing.assert_close(found.double(), slopes, atol=3e-6, rtol=2**-8)
+    torch.testing.assert_close(of_bias.double(), slopes.sum(0), atol=3e-5, rtol=3e-5)
+
+
+def test_two_predictions_with_nan_are_nan_alone(way: int | None) -> None:
+    logits, told = torch.randn(6, 67), torch.tensor([3, 3, 1, 1, 7, 7])
+    logits[3, 40] = math.nan
+    turn = fused._native_loss if native.library() is not None else fused.reference_loss
+    loss, slope, _ = turn(logits, None, told, 0.1, True, 2.0)
+    assert slope is not None and loss.isnan() and slope[2:4].isnan().all() and slope[[0, 1, 4, 5]].isfinite().all()
 
 
 def turned(logits: Tensor, bias: Tensor | None, told: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -56,6 +56,28 @@ def test_a_recipe_ends_in_a_run_folder_that_suffices(tmp_path: Path) -> None:
     assert len(load(tmp_path / "run").translate(["en | March 3, 2026", ""])) == 2
 
 
+def test_r_drop_trains_another_run_which_goes_on_to_the_last_bit(tmp_path: Path) -> None:
+    def of(updates: int, r_drop: float) -> RunSettings:
+        training = TINY.training.model_copy(update={"updates": updates, "r_drop": r_drop})
+        return TINY.model_copy(update={"training": training, "model": TINY.model.model_copy(update={"dropout": 0.3})})
+
+    for name, settings in (("whole", of(6, 2.0)), ("parts", of(3, 2.0)), ("plain", of(6, 0.0))):
+        follow(settings, tmp_path / name, progress=Progress(io.StringIO()))
+    assert read_config(tmp_path / "parts").training["r_drop"] == 2.0
+    resume(tmp_path / "parts", {"updates": 6}, progress=Progress(io.StringIO()))
+    assert weights(tmp_path / "parts") == weights(tmp_path / "whole") != weights(tmp_path / "plain")
+
+
+def test_r_drop_is_refused_where_nothing_is_translated(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("a b\n", encoding="utf-8")
+    recipe_of = (
+        f'task = "text-generation"\n[lines]\ntrain = "{tmp_path}/lines.txt"\n[training]\nupdates = 1\nbatch_pairs = 2\nr_drop = 1.0\n'
+    )
+    with pytest.raises(ArgumentError, match=r"^r_drop is for the task translate$"):
+        follow(parse(recipe_of, "lm.toml"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
 def test_a_recurrent_network_goes_the_same_way(tmp_path: Path, attention: str) -> None:
     model = RnnSettings.model_validate({"attention": attention, "embedding_width": 5, "width": 6})

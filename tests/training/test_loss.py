@@ -1,6 +1,9 @@
 import gc
+import json
 import math
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -18,6 +21,8 @@ from attent.models.build import build
 from attent.models.encoder import EncoderModel
 from attent.models.settings import EncoderSettings, RnnSettings, TransformerSettings
 from attent.models.transformer import Transformer
+from attent.tasks.recipe import follow
+from attent.tasks.settings import read
 from attent.training.autotune import Precision
 from attent.training.distributed import process_group
 from attent.training.loop import train
@@ -46,6 +51,56 @@ def test_padding_counts_for_nothing() -> None:
     expected = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD, label_smoothing=0.1)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(*(torch.autograd.grad(each, list(model.parameters())) for each in (loss, expected)))
+
+
+@pytest.mark.parametrize("kind", ["transformer", "rnn"])
+def test_r_drop_adds_what_two_readings_with_dropout_differ_by(kind: str) -> None:
+    data = Bitext([Pair("abcd", "ecb"), Pair("a", "b")], CharTokenizer("abcde"), CharTokenizer("abcde"), length_multiple=1)
+    _, batch = next(iter(data.sorted_batches(BatchSize(pairs=2))))
+    if kind == "transformer":
+        sizes = TransformerSettings(encoder_layers=1, decoder_layers=1, width=8, feed_forward=5, heads=2, dropout=0.4)
+        model = Transformer(sizes, 9, 9)
+    else:
+        model = build(RnnSettings(width=8, embedding_width=6, embedding_dropout=0.4), 9, 9)
+    doubled = [torch.cat([tensor] * 2) for tensor in (batch.source, batch.source_lengths, batch.target_in)]
+    torch.manual_seed(3)
+    logits = model.output(model.decode(model.encode(doubled[0], doubled[1]), doubled[2])).log_softmax(-1)
+    assert (logits[:2] - logits[2:]).abs().max() > 1e-3
+    one, other = (half[batch.target_out != PAD] for half in (logits[:2], logits[2:]))
+    target = batch.target_out[batch.target_out != PAD]
+    entropy = sum(F.cross_entropy(half, target, label_smoothing=0.1) for half in (one, other)) / 2
+    divergence = (one.exp() * (one - other) + other.exp() * (other - one)).sum(-1).mean()
+    torch.manual_seed(3)
+    loss = translation_cross_entropy(model, batch, 0.1, "float32", r_drop=5.0)
+    torch.testing.assert_close(loss, entropy + 5 / 4 * divergence)
+    parameters = list(model.parameters())
+    torch.testing.assert_close(
+        *(torch.autograd.grad(each, parameters, allow_unused=True) for each in (loss, entropy + 5 / 4 * divergence)), atol=1e-5, rtol=1e-4
+    )
+    model.eval()
+    losses = [translation_cross_entropy(model, batch, 0.1, "float32", r_drop=alpha) for alpha in (0.0, 5.0)]
+    torch.testing.assert_close(*losses)
+
+
+def followed_recipe(folder: Path, file: Path) -> None:
+    # the others need no run folder
+    follow(read(file), folder if os.environ["RANK"] == "0" else folder / "nowhere", progress=SilentProgress())
+
+
+def test_r_drop_is_in_the_loss_of_every_process(together, settings_file: Path, tmp_path: Path) -> None:
+    text = (
+        settings_file.read_text(encoding="utf-8")
+        .replace("dropout = 0.0", "dropout = 0.4")
+        .replace("[training]", "[training]\nr_drop = 0.0")
+    )
+    losses = list[float]()
+    for alpha in ("0.0", "1000.0"):
+        (tmp_path / f"{alpha}.toml").write_text(text.replace("r_drop = 0.0", f"r_drop = {alpha}"), encoding="utf-8")
+        together(2, followed_recipe, tmp_path / alpha, tmp_path / f"{alpha}.toml")
+        records = [json.loads(line) for line in (tmp_path / alpha / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        losses.append(next(record["loss"] for record in records if "loss" in record))
+    # the mean of the first updates; dropout alone changes it by tenths
+    assert losses[1] > losses[0] + 5
 
 
 def test_in_16_bits_the_loss_is_summed_in_32() -> None:

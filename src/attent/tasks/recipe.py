@@ -76,6 +76,8 @@ def follow(
                 )
             word_vectors.check(settings)
             task = task_of(settings.task)
+            # before anything is read, so that a setting that the task does not have is said at once
+            task.loss_for(settings.training)
             start = None if init_from is None else read_config(init_from)
             if init_from is not None and start is not None:
                 settings = _settings_from(settings, start, Path(init_from), trust_code=trust_code)
@@ -235,7 +237,7 @@ def _train_as_worker(processes: Processes, device: torch.device) -> Results:
     vocabularies = Vocabularies(config.tokenizers, tokenizers, message["files"], config.sizes, model.longest)
     examples, corpus = prepare_examples(processes, settings, vocabularies)
     word_vectors.freeze(config.vectors, model)
-    train(model, examples, settings.training, loss=task_of(config.task).loss, processes=processes)
+    train(model, examples, settings.training, loss=task_of(config.task).loss_for(settings.training), processes=processes)
     # the folder of this corpus is shared with the other processes of this machine until here
     del corpus
     return processes.from_rank0(dict)
@@ -305,7 +307,7 @@ def _train(
             model,
             examples,
             training,
-            loss=task.loss,
+            loss=task.loss_for(training),
             validate=lambda: evaluator.validate(progress.say),
             log=log,
             progress=progress,

@@ -12,11 +12,12 @@ from typing import Any, Generic, Protocol, TypeVar
 from attent.data.batches import Examples
 from attent.data.tokenizer import Tokenizer
 from attent.decoding.settings import GREEDY, SearchSettings
-from attent.errors import check_known
+from attent.errors import ArgumentError, check_known
 from attent.runs.config import RunConfig
 from attent.runs.folder import read_files, read_tokenizers
 from attent.tasks.settings import RunSettings
 from attent.training.loss import LossFunction
+from attent.training.settings import TrainingSettings
 
 TASKS = {
     "translate": "attent.tasks.translation:TranslationTask",
@@ -114,6 +115,16 @@ class Task(ABC, Generic[C]):
     """
 
     loss: LossFunction
+
+    def loss_for(self, training: TrainingSettings) -> LossFunction:
+        """Return the loss with these settings.
+
+        Raises:
+            ArgumentError: this task has none with them.
+        """
+        if training.r_drop:
+            raise ArgumentError("r_drop is for the task translate")
+        return self.loss
 
     @abstractmethod
     def corpus(self, settings: RunSettings) -> C:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -28,7 +29,8 @@ from attent.evaluation.metrics import bleu, bleu_tokenizer, chrf, exact_match
 from attent.models.model import EncoderDecoder
 from attent.tasks.settings import RunSettings
 from attent.tasks.task import Evaluator, Results, Say, Task, Vocabularies
-from attent.training.loss import mean_loss, translation_cross_entropy
+from attent.training.loss import LossFunction, mean_loss, translation_cross_entropy
+from attent.training.settings import TrainingSettings
 
 Tokenizers = tuple[Tokenizer, Tokenizer]
 # Decoding takes time: a validation translates this many pairs, while its loss is that of all. Fewer give a noisy BLEU: with 200
@@ -146,6 +148,9 @@ class TranslationTask(Task[ParallelCorpus]):
     """Learns to translate."""
 
     loss = staticmethod(translation_cross_entropy)
+
+    def loss_for(self, training: TrainingSettings) -> LossFunction:
+        return partial(translation_cross_entropy, r_drop=training.r_drop)
 
     def corpus(self, settings: RunSettings) -> ParallelCorpus:
         return DatesCorpus(settings.dates) if settings.text is None else TextFilesCorpus(settings.text)

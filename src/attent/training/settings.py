@@ -42,6 +42,8 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
         epsilon: Adam's term against division by zero.
         weight_decay: decay of matrices; biases and layer normalization are not decayed.
         label_smoothing: the share of probability spread evenly over all tokens, 0 to 1.
+        r_drop: the weight of the divergence between two predictions with different dropout, which the loss of a translator adds
+            (R-Drop); an update takes twice as long. 0 for one prediction.
         clip: the maximum norm of the gradient; None for no clipping.
         precision: "float32", "bfloat16" (matrix products only; weights stay float32), or "auto": the faster of the two on
             this machine.
@@ -83,6 +85,7 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
     epsilon: float = Field(default=1e-9, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    r_drop: float = Field(default=0.0, ge=0)
     clip: float | None = Field(default=1.0, gt=0)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
@@ -110,8 +113,8 @@ class TrainingSettings(BaseModel, extra="forbid", frozen=True):
 
     @model_serializer(mode="wrap")
     def _without_new(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave log and freeze out where they are not set: the settings are then those of earlier versions."""
-        return {name: value for name, value in serialize(self).items() if name not in ("log", "freeze") or value}
+        """Leave log, freeze and r_drop out where they are not set: the settings are then those of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if name not in ("log", "freeze", "r_drop") or value}
 
     @property
     def table(self) -> dict[str, Any]:

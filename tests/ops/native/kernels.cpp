@@ -33,8 +33,8 @@ int attent_add_layer_norm(const float*, const void*, const float*, const float*,
                           uint32_t, uint32_t, float, float, int64_t, Parallel, int);
 int attent_add_layer_norm_gradients(const float*, const void*, const float*, const float*, const float*, float*, void*, float*, float*,
                                     int64_t, int64_t, int64_t, int64_t, uint32_t, uint32_t, float, int64_t, Parallel, int);
-int attent_linear_cross_entropy(void*, const int64_t*, const float*, float*, float*, int64_t, int64_t, int64_t, int64_t, float, int64_t,
-                                Parallel, int);
+int attent_linear_cross_entropy(void*, const int64_t*, const float*, float*, float*, int64_t, int64_t, int64_t, int64_t, float, float,
+                                int64_t, Parallel, int);
 int attent_packed_gemm(const float*, const void*, float*, int64_t, int64_t, int64_t, int64_t, int64_t, Parallel, int);
 int attent_beam_topk(const float*, float*, float*, int64_t*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                      Parallel, int);
@@ -336,8 +336,8 @@ void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float sm
   const int64_t tasks = (rows + 15) / 16;
   Floats losses(rows, NAN), columns(tasks * width, NAN), sums(width);
   check_done("loss", attent_linear_cross_entropy(gradient.data(), target.data(), biased ? bias.data() : nullptr, losses.data(),
-                                                 biased ? columns.data() : nullptr, rows, width, half, 1, smoothing, threads, nullptr,
-                                                 level));
+                                                 biased ? columns.data() : nullptr, rows, width, half, 1, smoothing, 0, threads,
+                                                 nullptr, level));
   Doubles expected(rows), eg(rows * width), es(width);
   for (int64_t i = 0; i < rows; ++i) {
     Doubles x(width);

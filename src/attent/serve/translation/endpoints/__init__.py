@@ -1,0 +1,1 @@
+"""Endpoints, a file for each interface: parameters in, JSON out."""

@@ -1,0 +1,104 @@
+"""LibreTranslate's endpoints: parameters in, JSON out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from attent.evaluation.pharaoh import pharaoh
+from attent.serve.translation.body import count_of, flag_of, read_parameters, text_of, texts_of
+from attent.serve.translation.errors import RequestError
+from attent.serve.translation.limits import Gatekeeper
+from attent.serve.translation.service import (
+    AUTO,
+    TranslatedText,
+    TranslationOptions,
+    TranslationService,
+    check_format,
+    check_size,
+    language_name,
+)
+
+# Seconds between requests of a page that types; LibreTranslate's own number.
+FRONTEND_TIMEOUT = 500
+
+
+class LibreTranslateEndpoints:
+    """The endpoints that clients of LibreTranslate call.
+
+    Args:
+        service: translates.
+        gatekeeper: admits requests.
+        formats: endings of the documents that can be translated.
+    """
+
+    def __init__(self, service: TranslationService, gatekeeper: Gatekeeper, formats: tuple[str, ...] = ()) -> None:
+        self._service, self._gatekeeper, self._formats = service, gatekeeper, formats
+
+    async def translate(self, request: Request) -> dict[str, Any]:
+        """Answer POST /translate."""
+        settings = self._service.settings
+        values = await read_parameters(request, settings)
+        texts, is_list = texts_of(values)
+        source, target = text_of(values, "source"), text_of(values, "target")
+        kind = check_format(values.get("format") or "text")
+        alternatives = count_of(values, "alternatives", settings.alternatives_limit)
+        check_size(settings, texts, is_list=is_list)
+        self.admit(request, values, len(texts))
+        options = TranslationOptions(alternatives, flag_of(values, "alignment"))
+        if kind == "html":
+            raise RequestError(400, "html format is not supported")
+        return _answer(await self._service.translate(texts, source, target, options), options, is_list=is_list, is_auto=source == AUTO)
+
+    async def detect(self, request: Request) -> list[dict[str, Any]]:
+        """Answer POST /detect."""
+        values = await read_parameters(request, self._service.settings)
+        text = text_of(values, "q")
+        check_size(self._service.settings, [text], is_list=False)
+        self.admit(request, values, 1)
+        return [{"confidence": confidence, "language": language} for language, confidence in self._service.detect(text)]
+
+    async def languages(self, request: Request) -> list[dict[str, Any]]:
+        """Answer GET /languages."""
+        sources = self._service.catalog.sources
+        return [{"code": code, "name": language_name(code), "targets": targets} for code, targets in sources.items()]
+
+    async def frontend_settings(self, request: Request) -> dict[str, Any]:
+        """Answer GET /frontend/settings."""
+        settings, first = self._service.settings, self._service.catalog.runs[0]
+        return {
+            "charLimit": settings.char_limit,
+            "frontendTimeout": FRONTEND_TIMEOUT,
+            "apiKeys": self._gatekeeper.has_keys,
+            "keyRequired": settings.requires_key,
+            "suggestions": False,
+            "filesTranslation": bool(self._formats),
+            "supportedFilesFormat": list(self._formats),
+            "language": {
+                side: {"code": code, "name": language_name(code)} for side, code in (("source", first.source), ("target", first.target))
+            },
+        }
+
+    async def suggest(self, request: Request) -> dict[str, Any]:
+        """Refuse POST /suggest: no suggestions are collected."""
+        raise RequestError(403, "Suggestions are disabled on this server.")
+
+    def admit(self, request: Request, values: dict[str, Any], texts: int) -> None:
+        """Count the texts of a request, or refuse it; its key is a parameter, or a Bearer token."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        key = values.get("api_key") or (token.strip() if scheme.lower() == "bearer" else "")
+        self._gatekeeper.admit(request, key if isinstance(key, str) else str(key), texts)
+
+
+def _answer(results: list[TranslatedText], options: TranslationOptions, *, is_list: bool, is_auto: bool) -> dict[str, Any]:
+    values: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
+    if is_auto:
+        values["detectedLanguage"] = [
+            {"confidence": result.detection.confidence, "language": result.detection.language} for result in results if result.detection
+        ]
+    if options.alternatives:
+        values["alternatives"] = [list(result.alternatives) for result in results]
+    if options.has_links:
+        values["alignment"] = [pharaoh(result.links or ()) for result in results]
+    return values if is_list else {name: value[0] for name, value in values.items()}

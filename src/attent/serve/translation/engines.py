@@ -1,0 +1,187 @@
+"""The runs that a server translates with, by their languages; a run that changes on disk is loaded again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from attent.data.text import Link
+from attent.data.tokenizer import respell
+from attent.decoding.settings import SearchSettings
+from attent.decoding.translator import Translator, load
+from attent.errors import ArgumentError, AttentError
+from attent.evaluation.translation_links import translation_links
+from attent.runs.config import CONFIG, read_config
+from attent.serve.translation.errors import RequestError
+
+# The device and the inode of a run's config, and when it was last written: a run that is replaced has another.
+Stamp = tuple[int, int, int]
+# Attention is watched in one thread at a time.
+_watching = threading.Lock()
+
+
+class TranslatedSentence(NamedTuple):
+    """A sentence's translations.
+
+    Args:
+        texts: the best first.
+        links: between the words of the sentence and of the best translation; None unless they were asked for.
+    """
+
+    texts: tuple[str, ...]
+    links: tuple[Link, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ServedRun:
+    """A loaded run.
+
+    Args:
+        path: its folder.
+        source: the code of the language that it reads.
+        target: the code of the language that it writes.
+        translator: loaded from it.
+        stamp: of its config when it was loaded.
+    """
+
+    path: Path
+    source: str
+    target: str
+    translator: Translator
+    stamp: Stamp
+
+
+@dataclass(frozen=True)
+class TranslationWork:
+    """A request to a run: sentences of equal work may share a batch.
+
+    Args:
+        run: translates.
+        settings: of the search.
+        has_links: whether words are linked.
+    """
+
+    run: ServedRun
+    settings: SearchSettings
+    has_links: bool = False
+
+    def __call__(self, texts: Sequence[str]) -> list[TranslatedSentence]:
+        """Translate sentences.
+
+        Raises:
+            RequestError: the run refuses one, such as one that is too long for it.
+        """
+        translator = self.run.translator
+        texts = [respell(text, translator.source_tokenizer) for text in texts]
+        n_best_lists = translator.search(texts, self.settings)
+        links: Sequence[Sequence[Link] | None] = [None] * len(texts)
+        if self.has_links:
+            with _watching:
+                links = translation_links(translator, texts, [n_best[0] for n_best in n_best_lists])
+        return [
+            TranslatedSentence(tuple(item.text for item in n_best), None if pairs is None else tuple(pairs))
+            for n_best, pairs in zip(n_best_lists, links, strict=True)
+        ]
+
+    def check(self, text: str) -> None:
+        """Check that the run reads a sentence, before it waits with others.
+
+        Raises:
+            RequestError: it does not.
+        """
+        if reason := self.run.translator.refusal(respell(text, self.run.translator.source_tokenizer)):
+            raise RequestError(400, f"Invalid request: {reason}")
+
+
+class RunCatalog:
+    """The runs of a server.
+
+    Args:
+        paths: the run folders.
+        languages: of each run as (source, target); those of its config for None.
+        load_run: loads the translator of a folder.
+
+    Raises:
+        ArgumentError: a run has no languages, or two have the same.
+        RunError: a run cannot be loaded.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], languages: Sequence[tuple[str, str] | None], load_run: Callable[[Path], Translator] = load
+    ) -> None:
+        self._load, self._failed = load_run, dict[Path, Stamp]()
+        self._runs: dict[tuple[str, str], ServedRun] = {}
+        for path, pair in zip(paths, languages, strict=True):
+            source, target = pair or _languages_of(path)
+            if (source, target) in self._runs:
+                raise ArgumentError(f"{self._runs[source, target].path} and {path} both translate {source} to {target}: serve one of them")
+            self._runs[source, target] = ServedRun(path, source, target, load_run(path), _stamp(path))
+
+    @property
+    def runs(self) -> list[ServedRun]:
+        """The loaded runs, in the order of the command."""
+        return list(self._runs.values())
+
+    @property
+    def sources(self) -> Mapping[str, list[str]]:
+        """The languages that can be translated from, in alphabetical order, each with those that it can be translated to."""
+        targets: dict[str, list[str]] = {}
+        for source, target in sorted(self._runs):
+            targets.setdefault(source, []).append(target)
+        return targets
+
+    def find(self, source: str, target: str) -> ServedRun | None:
+        """Return the run from one language to another, if there is one."""
+        return self._runs.get((source, target))
+
+    def reload(self, say: Callable[[str], None]) -> None:
+        """Load runs again that have changed on disk; one that cannot be loaded goes on as it was. Requests under way keep theirs."""
+        for pair, run in list(self._runs.items()):
+            try:
+                stamp = _stamp(run.path)
+                if stamp in (run.stamp, self._failed.get(run.path)):
+                    continue
+                self._runs[pair] = ServedRun(run.path, run.source, run.target, self._load(run.path), stamp)
+                say(f"{run.path} has changed, and was loaded again")
+            except (AttentError, OSError) as error:
+                self._failed[run.path] = _stamp_or_none(run.path)
+                say(f"{run.path} has changed, and cannot be loaded: {error}; the run that was loaded before goes on")
+
+
+def parse_languages(pairs: Iterable[str]) -> list[tuple[str, str]]:
+    """Return pairs of languages, each written as en:de.
+
+    Raises:
+        ArgumentError: one is written otherwise.
+    """
+    from attent.data.settings import check_language
+
+    result = []
+    for pair in pairs:
+        source, colon, target = pair.partition(":")
+        if not colon:
+            raise ArgumentError(f"--languages takes source and target of each run, such as en:de, got {pair!r}")
+        result.append((check_language(source), check_language(target)))
+    return result
+
+
+def _languages_of(path: Path) -> tuple[str, str]:
+    config = read_config(path)
+    if config.source_language is None or config.target_language is None:
+        raise ArgumentError(f"{path} does not name its languages: --languages en:de says what it translates, one for each run in order")
+    return config.source_language, config.target_language
+
+
+def _stamp(path: Path) -> Stamp:
+    status = (path / CONFIG).stat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def _stamp_or_none(path: Path) -> Stamp:
+    try:
+        return _stamp(path)
+    except OSError:
+        return (0, 0, 0)

@@ -1,0 +1,63 @@
+"""A translation server without a network, on untrained runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from attent.data.tokenizer import CharTokenizer
+from attent.decoding.translator import Translator
+from attent.models.settings import TransformerSettings
+from attent.models.transformer import Transformer
+from attent.serve.translation.app import application
+from attent.serve.translation.batcher import Batcher
+from attent.serve.translation.engines import RunCatalog
+from attent.serve.translation.metrics import Metrics
+from attent.serve.translation.service import TranslationService
+from attent.serve.translation.settings import ServerSettings
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ .!?"
+Serve = Callable[..., TestClient]
+
+
+def untrained(seed: int) -> Translator:
+    torch.manual_seed(seed)
+    source, target = CharTokenizer(LETTERS), CharTokenizer("0123456 ")
+    small = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 17, "heads": 2, "share_embeddings": "none"}
+    return Translator(Transformer(TransformerSettings.model_validate(small), source.size, target.size), source, target)
+
+
+@pytest.fixture(scope="session")
+def translators() -> dict[str, Translator]:
+    return {"en:de": untrained(1), "fr:de": untrained(2), "de:en": untrained(3)}
+
+
+@pytest.fixture
+def catalog(translators: dict[str, Translator], tmp_path: Path) -> RunCatalog:
+    for name in translators:
+        (tmp_path / name.replace(":", "-")).mkdir()
+        (tmp_path / name.replace(":", "-") / "config.json").write_text("{}")
+    paths = [tmp_path / name.replace(":", "-") for name in translators]
+    pairs = [(name[:2], name[3:]) for name in translators]
+    return RunCatalog(paths, pairs, lambda path: translators[path.name.replace("-", ":")])
+
+
+@pytest.fixture
+def serve(catalog: RunCatalog) -> Iterator[Serve]:
+    batchers: list[Batcher] = []
+
+    def start(**settings: object) -> TestClient:
+        chosen = ServerSettings(**settings)
+        metrics = Metrics(lambda: 0, lambda: 0)
+        batchers.append(Batcher(chosen, metrics.observe_batch))
+        client = TestClient(application(TranslationService(chosen, catalog, batchers[-1]), metrics), raise_server_exceptions=False)
+        client.batcher = batchers[-1]
+        return client
+
+    yield start
+    for batcher in batchers:
+        batcher.close()
