@@ -222,7 +222,8 @@ class Translator(FromRun, Engine):
         batches = [*self.length_batches(padded.lengths, batch)][::-1]
         with torch.inference_mode():
             # a model that computes each row by itself does not depend on the number of threads either
-            results = (parallel_map if self.model.batch_invariant else map)(search_batch, batches)
+            are_parallel = len(batches) > 1 and self.model.batch_invariant
+            results = (parallel_map if are_parallel else map)(search_batch, batches)
         for rows, hypotheses in zip(batches, results, strict=True):
             for row, best in zip(rows, hypotheses, strict=True):
                 translations[row] = [

@@ -117,7 +117,9 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
 
     def packed_decoder(self, source: Tokens, lengths: Lengths, steps: int) -> PackedDecoder | None:
         # a subclass may step differently
-        if type(self) is not Transformer or not self.batch_invariant:
+        if type(self) is not Transformer or not packed_linear.is_batch_invariant(self.to_logits):
+            return None
+        if not transformer_packing.has_packed_form(self.encoder):
             return None
         state = self.start(self.encode(source, lengths))
         if not isinstance(state, IncrementalState):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,7 @@ from attent.layers.residual import Residual
 from attent.models.model import Memory
 from attent.models.transformer_layers import CausalDecoder, CausalLayer, Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
+from attent.ops.module_tree import ModuleTree, module_tree
 from attent.ops.packed_linear import Kind, Piece
 from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState, PackedEmbedding, PackedStack
@@ -52,19 +54,40 @@ def has_packed_form(stack: Stack) -> bool:
     """Return whether the packed stack computes what the modules do now: none was replaced, and none has hooks."""
     if stack.training or is_watched():
         return False
-    modules = [module for module in stack.modules() if module is not stack.norm]
-    if any(type(module) not in PACKED or module._forward_hooks or module._forward_pre_hooks for module in modules):
-        return False
-    if any(module.activation not in ACTIVATIONS for module in modules if isinstance(module, FeedForward)):
-        return False
-    return all(_is_plain(module) for module in modules if isinstance(module, MultiHeadAttention))
+    tree = module_tree(stack)
+    if (parts := _parts.get(tree)) is None:
+        parts = _parts[tree] = _packed_parts(stack, tree)
+    is_softmax = all(type(attention.normaliser) is Softmax and attention.soft_cap is None for attention in parts.attentions)
+    is_served = all(rotary.interleaved for rotary in parts.positions) and all(
+        layer.activation in ACTIVATIONS for layer in parts.feed_forwards
+    )
+    return parts.are_packed and not tree.has_hooks and is_softmax and is_served
+
+
+class _Parts(NamedTuple):
+    are_packed: bool  # as far as modules decide
+    attentions: list[MultiHeadAttention]
+    positions: list[Rotary]
+    feed_forwards: list[FeedForward]
+
+
+_parts: WeakKeyDictionary[ModuleTree, _Parts] = WeakKeyDictionary()
+
+
+def _packed_parts(stack: Stack, tree: ModuleTree) -> _Parts:
+    modules = [module for module in tree.modules if module is not stack.norm]
+    attentions = [module for module in modules if isinstance(module, MultiHeadAttention)]
+    return _Parts(
+        all(type(module) in PACKED for module in (stack, *modules)) and all(map(_is_plain, attentions)),
+        attentions,
+        [module for module in modules if isinstance(module, Rotary)],
+        [module for module in modules if isinstance(module, FeedForward)],
+    )
 
 
 def _is_plain(attention: MultiHeadAttention) -> bool:
-    """Return whether an attention normalizes by softmax alone, with interleaved rotary positions at most."""
-    is_interleaved = not isinstance(attention.position, Rotary) or attention.position.interleaved
-    is_softmax = type(attention.normaliser) is Softmax and attention.soft_cap is None
-    return is_interleaved and is_softmax and isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
+    """Return whether an attention has a projection of its output, and values as wide as keys."""
+    return isinstance(attention.output, nn.Linear) and attention.key_width == attention.value_width
 
 
 def pack(stack: Stack) -> PackedStack:

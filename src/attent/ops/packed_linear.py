@@ -5,7 +5,7 @@ PyTorch's products sum in another order for another number of rows, and take lon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
+from attent.ops.module_tree import module_tree
 
 # Columns of a panel, whose weights lie side by side.
 PANEL = 64
@@ -42,7 +43,7 @@ class Piece(NamedTuple):
 
 class _Packed(NamedTuple):
     parameters: list[Tensor]  # at packing, held so that their memory is not reused
-    versions: list[tuple[int, int, torch.Size]]  # their addresses, version counters and shapes
+    versions: list[object]  # their addresses, version counters and shapes
     weights: Tensor
 
 
@@ -61,13 +62,14 @@ def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> 
         module: the owner of the parameters.
         pieces: those of the module.
     """
-    parameters = [*_parameters(module)]
-    if any(parameter.is_inference() for parameter in parameters):
+    tree = module_tree(module)
+    versions = tree.versions()
+    if versions is None:
         return _pack(pieces())
-    versions = [(parameter.data_ptr(), parameter._version, parameter.shape) for parameter in parameters]
-    if module not in _cache or _cache[module].versions != versions:
-        _cache[module] = _Packed([parameter.detach() for parameter in parameters], versions, _pack(pieces()))
-    return _cache[module].weights
+    packed = _cache.get(module)
+    if packed is None or packed.versions != versions:
+        packed = _cache[module] = _Packed([parameter.detach() for parameter in tree.parameters], versions, _pack(pieces()))
+    return packed.weights
 
 
 def _pack(pieces: Iterable[Piece]) -> Tensor:
@@ -83,16 +85,6 @@ def forget(model: nn.Module) -> None:
     """Pack every module of a model again at its next use."""
     for module in model.modules():
         _cache.pop(module, None)
-
-
-def _parameters(module: nn.Module) -> Iterator[Tensor]:
-    """Yield a module's parameters and its children's; `module.parameters()` takes ten times as long."""
-    for parameter in module._parameters.values():
-        if parameter is not None:
-            yield parameter
-    for child in module._modules.values():
-        if child is not None:
-            yield from _parameters(child)
 
 
 def vector(numbers: Tensor, size: int) -> Piece:
