@@ -1,11 +1,9 @@
-"""Code shared by the benchmarks: the commit that is measured, and tables for RESULTS.md. attent.experiments does the timing."""
+"""Code shared by the benchmarks: tables for RESULTS.md. attent.experiments does the timing."""
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import torch
 
@@ -13,20 +11,12 @@ from attent.experiments.machine import machine_info, peak_memory
 from attent.experiments.report import Report, machine_sentence, markdown
 from attent.experiments.timing import Work, milliseconds
 
-__all__ = ["Work", "commit", "head", "milliseconds", "peak", "run", "show", "table"]
-
-
-def commit() -> str:
-    """Return the commit that is checked out, with a star if files differ from it."""
-    process = subprocess.run(
-        ["git", "describe", "--always", "--dirty=*"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
-    return process.stdout.strip() or "unknown"
+__all__ = ["Work", "head", "milliseconds", "peak", "run", "show", "table"]
 
 
 def head(title: str) -> None:
     """Print the title of a benchmark, and the machine."""
-    print(f"\n## {title}\n\n{machine_sentence(machine_info(), commit())}\n")
+    print(f"\n## {title}\n\n{machine_sentence(machine_info())}\n")
 
 
 def peak() -> float:
@@ -41,8 +31,8 @@ def table(columns: list[str], rows: list[list[str]]) -> None:
 
 
 def show(report: Report) -> None:
-    """Print a report with the commit."""
-    print("\n".join(report.lines(commit())), flush=True)
+    """Print a report."""
+    print("\n".join(report.lines()), flush=True)
 
 
 def run(parts: Mapping[str, Callable[[], None]], description: str | None) -> None:

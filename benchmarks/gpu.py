@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable
 
 import torch
-from _sides import commit, table
+from _sides import table
 from additive import textbook
 from torch import Tensor
 from torch.nn import functional as F
 
 from attent.attention import attend
 from attent.attention.scores import Additive
+from attent.experiments.machine import revision
 from attent.ops.eligibility import TRITON_INSTALLED
 
 Work = Callable[[], object]
@@ -136,7 +137,7 @@ def main() -> None:
         print("Nothing measured: this benchmark needs Triton, which comes with torch for CUDA.")
         return
     versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    print(f"\n## Additive attention on a GPU\n\n{torch.cuda.get_device_name()}, {versions}, commit {commit()}.\n")
+    print(f"\n## Additive attention on a GPU\n\n{torch.cuda.get_device_name()}, {versions}, commit {revision()}.\n")
     for dtype in (torch.float32, torch.bfloat16):
         errors(dtype)
     for dtype in (torch.float32, torch.bfloat16):

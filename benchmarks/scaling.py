@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from _sides import commit
 
 from attent.data import tokenizers
 from attent.data.batches import BatchSize
@@ -105,7 +104,7 @@ def page(points: dict[str, list[Row]], paces: Sequence[ComputeConfig], options: 
         "one length. Measured by `scripts/bench scaling`.",
     ]
     report = Report(f"How training scales: a Transformer of preset {options.preset}", machine_info(), tables)
-    _, title, *rest = report.lines(commit())
+    _, title, *rest = report.lines()
     figure = "![Microseconds a token by what grows](figures/scaling.svg)"
     return "\n".join([title.removeprefix("#"), *rest[:2], "", *notes, "", figure, *rest[2:], ""])
 

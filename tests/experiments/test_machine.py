@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +19,26 @@ def test_what_measured_is_named() -> None:
     assert found["threads"] == torch.get_num_threads()
     assert found["torch"] == torch.__version__
     assert int(found["cores"]) >= 1
+
+
+def test_the_commit_is_that_of_a_checkout_which_has_the_file(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        author = ("-c", "user.name=one", "-c", "user.email=one@example.org")
+        return subprocess.run(["git", *author, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+
+    file, installed = tmp_path / "module.py", tmp_path / "site-packages" / "module.py"
+    file.write_text("1")
+    assert machine.revision(file) is None
+    git("init", "--quiet")
+    git("add", "module.py")
+    git("commit", "--quiet", "--message", "One")
+    commit = git("rev-parse", "--short", "HEAD")
+    assert machine.revision(file) == commit
+    file.write_text("2")
+    assert machine.revision(file) == f"{commit}*"
+    installed.parent.mkdir()
+    installed.write_text("1")
+    assert machine.revision(installed) is None
 
 
 @pytest.mark.skipif(platform.system() == "Windows", reason="Windows is not asked")

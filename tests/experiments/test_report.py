@@ -29,9 +29,17 @@ def test_a_table_shows_its_columns_and_leaves_missing_values_empty() -> None:
 
 
 def test_a_report_in_markdown() -> None:
-    lines = Report("Counting", MACHINE, [TABLE], ["Nothing was dropped."]).lines("abc*")
-    assert lines[:6] == ["", "## Counting", "", "Abacus, 1 thread, Python 3.11, torch 2.13, commit abc*.", "", "beads:"]
+    lines = Report("Counting", MACHINE, [TABLE], ["Nothing was dropped."]).lines()
+    assert lines[:6] == ["", "## Counting", "", "Abacus, 1 thread, Python 3.11, torch 2.13.", "", "beads:"]
     assert lines[-2:] == ["", "Nothing was dropped."]
+
+
+@pytest.mark.parametrize(("commit", "words"), [("abc", "commit abc (clean tree)"), ("abc*", "commit abc (files changed)")])
+def test_the_head_of_a_report_names_commit_and_command(commit: str, words: str) -> None:
+    report = Report("Counting", MACHINE | {"commit": commit}, [TABLE], command="attent count --to 'ten or so'")
+    assert report.lines()[2:6] == ["", f"Abacus, 1 thread, Python 3.11, torch 2.13, {words}.", "", "`attent count --to 'ten or so'`"]
+    assert report.values()["machine"]["commit"] == commit
+    assert report.values()["command"] == "attent count --to 'ten or so'"
 
 
 def test_values_are_json_and_hold_what_no_column_shows() -> None:

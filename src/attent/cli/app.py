@@ -74,7 +74,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         # parts of one's own are named by the user, or come with a run that is trusted
         with current_folder_searched():
-            code = get_command(app).main(arguments, "attent", standalone_mode=False)
+            code = get_command(app).main(arguments, "attent", standalone_mode=False, obj=arguments)
         # standard output may be closed
         if sys.stdout is not None:
             sys.stdout.flush()

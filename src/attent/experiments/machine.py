@@ -1,4 +1,4 @@
-"""The machine that measures: processor, threads, versions; and the memory of a process, of a GPU, or of some work alone."""
+"""The machine that measures: processor, threads, versions, commit; and the memory of a process, of a GPU, or of some work alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import platform
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -28,8 +29,21 @@ def processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def revision(file: Path = Path(__file__)) -> str | None:
+    """Return the commit of the checkout that a file belongs to, with a star if files of it have changed; None outside of one."""
+    git = ["git", "-C", str(file.parent)]
+    try:
+        # an installed package may lie in the checkout of something else
+        subprocess.run([*git, "ls-files", "--error-unmatch", file.name], capture_output=True, check=True)
+        described = subprocess.run([*git, "describe", "--always", "--dirty=*"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()
+
+
 def machine_info(device: torch.device = CPU) -> dict[str, str | int]:
-    """Return the processor, its cores that this process may use, torch's threads, the GPU if that computes, and the versions."""
+    """Return the processor, its cores that this process may use, torch's threads, the GPU if that computes, versions and commit."""
+    commit = revision()
     return {
         "processor": processor(),
         "cores": core_count(),
@@ -37,6 +51,7 @@ def machine_info(device: torch.device = CPU) -> dict[str, str | int]:
         **({} if device == CPU else {"device": described(device)}),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        **({} if commit is None else {"commit": commit}),
         "system": platform.system(),
     }
 

@@ -68,20 +68,19 @@ class Report:
         machine: as `attent.experiments.machine.machine_info` describes it.
         tables: the results.
         notes: further remarks, such as what was left out and why.
+        command: that measured it, where there was one.
     """
 
     title: str
     machine: Mapping[str, str | int]
     tables: Sequence[ResultTable]
     notes: Sequence[str] = field(default_factory=list)
+    command: str | None = None
 
-    def lines(self, commit: str | None = None) -> list[str]:
-        """Return the report in Markdown, line by line.
-
-        Args:
-            commit: of the sources measured, where it is known.
-        """
-        lines = ["", f"## {self.title}", "", machine_sentence(self.machine, commit)]
+    def lines(self) -> list[str]:
+        """Return the report in Markdown, line by line."""
+        lines = ["", f"## {self.title}", "", machine_sentence(self.machine)]
+        lines += [] if self.command is None else ["", f"`{self.command}`"]
         for table in self.tables:
             lines += ["", *([f"{table.title}:", ""] if table.title else []), *table.lines()]
         return lines + [line for note in self.notes for line in ("", note)]
@@ -89,7 +88,8 @@ class Report:
     def values(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
         tables = [{"title": table.title, "rows": [dict(row) for row in table.rows]} for table in self.tables]
-        return {"title": self.title, "machine": dict(self.machine), "tables": tables, "notes": list(self.notes)}
+        command = {} if self.command is None else {"command": self.command}
+        return {"title": self.title, "machine": dict(self.machine), **command, "tables": tables, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,13 @@ def three_digits(value: float) -> str:
     return f"{value:,.{max(3 - integer_digits, 0)}f}"
 
 
-def machine_sentence(machine: Mapping[str, str | int], commit: str | None = None) -> str:
-    """Describe the machine in a sentence."""
+def machine_sentence(machine: Mapping[str, str | int]) -> str:
+    """Describe the machine in a sentence, and the commit of attent where it is known: a star says that files of it have changed."""
     threads = f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''}"
-    revision = "" if commit is None else f", commit {commit}"
-    return f"{machine['processor']}, {threads}, Python {machine['python']}, torch {machine['torch']}{revision}."
+    commit = str(machine.get("commit", ""))
+    tree = "files changed" if commit.endswith("*") else "clean tree"
+    source = f", commit {commit.removesuffix('*')} ({tree})" if commit else ""
+    return f"{machine['processor']}, {threads}, Python {machine['python']}, torch {machine['torch']}{source}."
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -81,4 +81,7 @@ def test_the_table_is_printed_and_kept_and_copied(attent, tmp_path: Path, monkey
     assert done.code == 0
     assert asked == [Options(out, minutes=0.5, scores=["dot", "local-m"])]
     assert done.out[0] == "## Scores"
+    command = f"`attent compare scores --scores 'dot, local-m' --minutes 0.5 --out {out} --copy {copy}`"
+    assert command in done.out
+    assert command in (copy / "scores.md").read_text(encoding="utf-8").splitlines()
     assert {path.name for path in out.iterdir()} == {path.name for path in copy.iterdir()} == {"scores.md", "scores.json"}

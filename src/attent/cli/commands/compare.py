@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,6 +51,7 @@ def comparisons() -> None:
 
 @compare.command()
 def length(
+    context: typer.Context,
     out: Out = None,
     data: Annotated[Path | None, typer.Option(help="Multi30k's folder; without it only dates are compared.")] = None,
     minutes: Minutes = None,
@@ -64,11 +67,12 @@ def length(
     """
     from attent.experiments.compare_length import compare
 
-    _run(compare, "length", copy, out=out, data=data, minutes=minutes, updates=updates, seeds=seeds, models=_names(models))
+    _run(context, compare, "length", copy, out=out, data=data, minutes=minutes, updates=updates, seeds=seeds, models=_names(models))
 
 
 @compare.command()
 def scores(
+    context: typer.Context,
     out: Out = None,
     minutes: Minutes = None,
     updates: Updates = None,
@@ -95,11 +99,12 @@ def scores(
 
     text = _files(data, (train, train_source, train_target, valid, valid_source, valid_target))
     options = {"models": _names(models), "scores": _names(scores), "text": text}
-    _run(compare, "scores", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, **options)
+    _run(context, compare, "scores", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, **options)
 
 
 @compare.command()
 def normalizers(
+    context: typer.Context,
     out: Out = None,
     minutes: Minutes = None,
     updates: Updates = None,
@@ -125,11 +130,13 @@ def normalizers(
 
     text = _files(data, (train, train_source, train_target, valid, valid_source, valid_target))
     options = {"models": _names(models), "normalizers": _names(normalizers), "text": text}
-    _run(partial(compare, slot="normalizers"), "normalizers", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, **options)
+    normalizers_compared = partial(compare, slot="normalizers")
+    _run(context, normalizers_compared, "normalizers", copy, out=out, minutes=minutes, updates=updates, seeds=seeds, **options)
 
 
 @compare.command()
 def runs(
+    context: typer.Context,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="Run folders of translators.")],
     source: Annotated[Path, typer.Option(help="Lines to translate, also .gz.")],
     target: Annotated[Path, typer.Option(help="Their references.")],
@@ -153,30 +160,41 @@ def runs(
     tokenize = tokenize or bleu_tokenizer(language)
     folder = Path(f"{RUNS}runs") if out is None else out
     options: dict[str, Any] = {"settings": settings, "tokenize": tokenize, "lowercase": lowercase, "device": device_of(device)}
-    _write(compare(runs, source, target, folder, **options, trust_code=trust_code, say=say), folder, copy)
+    _write(context, compare(runs, source, target, folder, **options, trust_code=trust_code, say=say), folder, copy)
 
 
 @compare.command()
-def why(out: Out = None, minutes: Minutes = None, updates: Updates = None, seeds: Seeds = None, copy: Copy = None) -> None:
+def why(
+    context: typer.Context,
+    out: Out = None,
+    minutes: Minutes = None,
+    updates: Updates = None,
+    seeds: Seeds = None,
+    copy: Copy = None,
+) -> None:
     """Gradients by distance, the time of a step by length, dot and scaled dot by width, and heads.
 
     The first two are measured on untrained layers; the others are trainings on dates of at most 2 minutes each, 1 seed.
     """
     from attent.experiments.compare_why import compare
 
-    _run(compare, "why", copy, out=out, minutes=minutes, updates=updates, seeds=seeds)
+    _run(context, compare, "why", copy, out=out, minutes=minutes, updates=updates, seeds=seeds)
 
 
-def _run(experiment: Callable[..., ModelComparison], name: str, copy: Path | None, *, out: Path | None, **options: Any) -> None:
+def _run(
+    context: typer.Context, experiment: Callable[..., ModelComparison], name: str, copy: Path | None, *, out: Path | None, **options: Any
+) -> None:
     from attent.experiments.trainings import Options
 
     if options["minutes"] == 0:
         raise ArgumentError("--minutes must be > 0, got 0")
     folder = Path(f"{RUNS}{name}") if out is None else out
-    _write(experiment(Options(folder, **options), say=say), folder, copy)
+    _write(context, experiment(Options(folder, **options), say=say), folder, copy)
 
 
-def _write(comparison: ModelComparison, folder: Path, copy: Path | None) -> None:
+def _write(context: typer.Context, comparison: ModelComparison, folder: Path, copy: Path | None) -> None:
+    # the words that attent was called with
+    comparison = replace(comparison, report=replace(comparison.report, command=shlex.join(["attent", *context.obj])))
     files = comparison.write(folder) + ([] if copy is None else comparison.write(copy))
     print("\n".join(comparison.report.lines()).lstrip())
     say(f"written: {', '.join(map(str, files))}")
