@@ -223,6 +223,20 @@ def test_another_run_starts_from_weights_and_tokenizers(tmp_path: Path) -> None:
     assert not (tmp_path / "three").exists()
 
 
+def test_a_student_of_other_layers_starts_from_those_of_its_teacher(tmp_path: Path) -> None:
+    follow(TINY, tmp_path / "one", progress=Progress(io.StringIO()))
+    sizes = {"encoder_layers": 3, "decoder_layers": 2}
+    training = TINY.training.model_copy(update={"updates": 1, "learning_rate": 1e-12})
+    student = TINY.model_copy(update={"model": TINY.model.model_copy(update=sizes), "training": training})
+    follow(student, tmp_path / "two", init_from=tmp_path / "one", progress=Progress(io.StringIO()))
+    one, two = (load(tmp_path / name).model for name in ("one", "two"))
+    for ours, theirs in ((two.encoder, one.encoder), (two.decoder, one.decoder)):
+        for layer in ours.layers:
+            torch.testing.assert_close(layer.state_dict(), theirs.layers[0].state_dict(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(two.to_logits.weight, one.to_logits.weight, rtol=1e-4, atol=1e-6)
+    assert (len(two.encoder.layers), len(two.decoder.layers)) == (3, 2)
+
+
 def test_own_parts_are_trained_as_the_settings_say_and_gone_on_with_where_trusted(tmp_path: Path) -> None:
     """A name in the user's own settings is the user's; one that comes with a run takes trust."""
     own = TINY.model_copy(update={"model": TINY.model.model_copy(update={"score": "attent.attention.scores.dot:Dot"})})

@@ -16,6 +16,8 @@ from attent.decoding.settings import GREEDY, SearchSettings
 from attent.devices import AUTO, device_of
 from attent.errors import ArgumentError, DataError, RunError, first_fault
 from attent.models.model import Model
+from attent.models.relative_depth import copy_by_depth
+from attent.models.settings import TransformerSettings
 from attent.runs.config import CONFIG, RunConfig, check_code, must_do, read_config, versions
 from attent.runs.folder import MODEL, RunWriter, filled_model, model_of, tokenizers_as_text, tokenizers_of_text
 from attent.tasks import word_vectors
@@ -353,7 +355,17 @@ def _settings_from(settings: RunSettings, start: RunConfig, run: Path, *, trust_
 
 
 def _init_model(config: RunConfig, vocabularies: Vocabularies, run: Path) -> Model:
+    """Return the model with the weights of a run, which may be a Transformer with another number of layers."""
+    settings, start_settings, source = config.model, read_config(run).model, config
+    if isinstance(settings, TransformerSettings) and isinstance(start_settings, TransformerSettings):
+        depth = {"encoder_layers": start_settings.encoder_layers, "decoder_layers": start_settings.decoder_layers}
+        source = config.model_copy(update={"model": settings.model_copy(update=depth)})
     try:
-        return filled_model(run, config, vocabularies.tokenizers)
+        start = filled_model(run, source, vocabularies.tokenizers)
     except RunError as error:
         raise RunError(f"{error} (settings without [model] take that of {run})") from error
+    if source.model == settings:
+        return start
+    model = model_of(config, vocabularies.tokenizers)
+    copy_by_depth(model, start)
+    return model
