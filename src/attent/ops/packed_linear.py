@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from threading import Lock
 from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 
 from attent.ops import native
 from attent.ops.eligibility import can_run_native
+from attent.ops.mapped import give_back, is_mapped
 from attent.ops.module_tree import module_tree
 
 # Columns of a panel, whose weights lie side by side.
@@ -48,6 +50,7 @@ class _Packed(NamedTuple):
 
 
 _cache: WeakKeyDictionary[nn.Module, _Packed] = WeakKeyDictionary()
+_lock = Lock()
 _kinds: WeakKeyDictionary[nn.Module, Kind] = WeakKeyDictionary()
 # Of an embedding, the layer with the same weight.
 _layers: WeakKeyDictionary[nn.Module, nn.Linear] = WeakKeyDictionary()
@@ -66,9 +69,11 @@ def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> 
     versions = tree.versions()
     if versions is None:
         return _pack(pieces())
-    packed = _cache.get(module)
-    if packed is None or packed.versions != versions:
-        packed = _cache[module] = _Packed([parameter.detach() for parameter in tree.parameters], versions, _pack(pieces()))
+    if (packed := _cache.get(module)) is None or packed.versions != versions:
+        # several threads may search at once
+        with _lock:
+            if (packed := _cache.get(module)) is None or packed.versions != versions:
+                packed = _cache[module] = _Packed([parameter.detach() for parameter in tree.parameters], versions, _pack(pieces()))
     return packed.weights
 
 
@@ -117,7 +122,12 @@ def panels(weights: Sequence[Tensor], biases: Sequence[Tensor | None], kind: Kin
             bias = torch.cat([bias for bias in biases if bias is not None])
         for rows, to in zip(weight.split(CHUNK * PANEL), out.view(-1, product_size(depth, PANEL, kind)).split(CHUNK), strict=True):
             _write_panels(rows, bias if bias is None else bias[: len(rows)], to, kind)
+            if is_mapped(weight):
+                give_back(rows)
             bias = bias if bias is None else bias[len(rows) :]
+        if len(weights) > 1:
+            for part in filter(is_mapped, weights):
+                give_back(part)
 
     return Piece(product_size(depth, columns, kind), write)
 

@@ -33,7 +33,7 @@ from attent.errors import ArgumentError, AttentError, DataError, RunError
 from attent.models.build import build
 from attent.runs.config import CONFIG, RunConfig, Task, check_code, code_in, must_do, read_config, write_config
 from attent.runs.durable import HIDDEN, PART, check_links, claim, draft_of, new_file, said_clearly, settle, sweep, sync
-from attent.runs.weights import check_sizes, digest, fill, tensors_of, write_tensors
+from attent.runs.weights import check_sizes, digest, fill, is_all_saved, map_into, tensors_of, write_tensors
 
 MODEL, LOG = "model.safetensors", "log.jsonl"
 # Bytes that a further file of a run may have.
@@ -265,7 +265,7 @@ def read(path: Path | str, task: Task | None = None, trust_code: bool = False) -
     if config.state == "unfinished" and not (path / MODEL).is_file():
         raise RunError(f"{path} is unfinished and has no weights yet; attent train --resume {path} goes on with it")
     tokenizers = read_tokenizers(path, config)
-    model = filled_model(path, config, tokenizers)
+    model = filled_model(path, config, tokenizers, mapped=True)
     return Run(config, model.eval(), dict(zip(config.tokenizers, tokenizers, strict=True)), read_files(path, config))
 
 
@@ -298,7 +298,9 @@ def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
     return build(config.model, *_sizes(config, tokenizers))
 
 
-def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None) -> Any:
+def filled_model(
+    path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None, *, mapped: bool = False
+) -> Any:
     """Load the model of a run folder, comparing its sizes with those of the weights before taking memory.
 
     Args:
@@ -306,16 +308,18 @@ def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer],
         config: of the run, whose code is trusted.
         tokenizers: in the order of the config.
         weights: of a checkpoint; those of the run folder unless given.
+        mapped: whether the file's memory may be the model's, where it can.
 
     Raises:
         RunError: the weights are missing, damaged or of another model, or no model has the config's sizes.
     """
-    weights = weights or path / MODEL
+    weights, model = weights or path / MODEL, None
     try:
         # a part from another module may need its numbers when it is built
         if not code_in(config):
-            check_sizes(config.model, *_sizes(config, tokenizers), weights)
-        model = model_of(config, tokenizers)
+            model = check_sizes(config.model, *_sizes(config, tokenizers), weights)
+        if model is None or not mapped or not is_all_saved(model):
+            model, mapped = model_of(config, tokenizers), False
     except RunError:
         raise
     except (AttentError, RuntimeError) as error:
@@ -323,7 +327,10 @@ def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer],
         raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
     if weights == path / MODEL:
         _check_digest(path, config)
-    fill(tensors_of(model), weights)
+    if mapped:
+        map_into(model, weights)
+    else:
+        fill(tensors_of(model), weights)
     return model
 
 

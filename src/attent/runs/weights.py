@@ -17,9 +17,12 @@ from torch.overrides import TorchFunctionMode
 from attent.bounded import open_regular
 from attent.errors import ArgumentError, DataError, RunError
 from attent.models.build import build
+from attent.ops.mapped import adopt, give_back
 
 # Bytes that the names and shapes of a file's tensors may have: those of 100,000 tensors.
 LARGEST_HEADER = 2**24
+# Numbers that are checked at a time.
+CHECKED = 2**20
 
 
 def tensors_of(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -116,6 +119,17 @@ def fill(tensors: Mapping[str, Tensor], file: Path) -> None:
         tensors[name].copy_(tensor)
 
 
+def map_into(model: nn.Module, file: Path) -> None:
+    """Have a model's tensors be those of a file, which is mapped and not copied, after checking all of them.
+
+    Raises:
+        RunError: as `fitting`.
+    """
+    tensors = tensors_of(model)
+    read = fitting(tensors, file)
+    adopt(model, {tensor: read[name] for name, tensor in tensors.items()})
+
+
 def fitting(expected: Mapping[str, Tensor], file: Path) -> dict[str, Tensor]:
     """Read a file's tensors, and check them against those of the same names.
 
@@ -133,8 +147,12 @@ def _check_numbers(tensors: Mapping[str, Tensor], like: Callable[[str], Tensor],
     for name, tensor in tensors.items():
         if tensor.is_floating_point() != like(name).is_floating_point():
             raise RunError(f"{file} is damaged: {name} must be of {like(name).dtype}, got {tensor.dtype}")
-        if not tensor.isfinite().all():
-            raise RunError(f"{file} is damaged: {name} holds values that are not finite")
+        # not all at once, and not to stay in memory: the tensors are those of the mapped file
+        for numbers in tensor.flatten().split(CHECKED):
+            is_finite = bool(numbers.isfinite().all())
+            give_back(numbers)
+            if not is_finite:
+                raise RunError(f"{file} is damaged: {name} holds values that are not finite")
 
 
 class _Uninitialized(TorchFunctionMode):
@@ -147,8 +165,8 @@ class _Uninitialized(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> None:
-    """Check that the model of these settings has the tensors of a file, before taking memory for either.
+def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> nn.Module:
+    """Check that the model of these settings has the tensors of a file, before taking memory for either; return it without memory.
 
     Args:
         settings: of a model of any kind.
@@ -171,3 +189,12 @@ def check_sizes(settings: Any, inputs: int, outputs: int, file: Path) -> None:
     except (TypeError, RuntimeError, OverflowError) as error:
         raise ArgumentError(f"sizes that no memory holds: {str(error).splitlines()[0]}") from error
     check_shapes({name: tensor.shape for name, tensor in tensors_of(model).items()}, shapes, file)
+    return model
+
+
+def is_all_saved(model: nn.Module) -> bool:
+    """Return whether a file of a model's tensors has all that it computes with: no other buffers, nor tensors by another name."""
+    buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
+    return buffers <= {*model.state_dict()} and not any(
+        isinstance(value, Tensor) for part in model.modules() for value in vars(part).values()
+    )
