@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -31,6 +32,17 @@ RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
 RunOrModel = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder; or a Hugging Face model, its folder or its name.")]
 Download = Annotated[bool, typer.Option("--download", help="Fetch a Hugging Face model given by its name, unless it was before.")]
 Device = Annotated[str, typer.Option(metavar=DEVICES, help="Where the model computes; auto takes a GPU through CUDA where there is one.")]
+
+
+class DType(StrEnum):
+    """The types of weights."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    int8 = "int8"
+
+
+Weights = Annotated[DType | None, typer.Option("--dtype", help="The type of weights; the run's own unless given.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Import and run the modules that the run's config names.")]
 
 SourceLanguage = Annotated[str | None, typer.Option(metavar="CODE", help="The source's language, such as zh.")]
@@ -68,7 +80,7 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, trust_code: bool) -> Any:
+def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, trust_code: bool, dtype: DType | None = None) -> Any:
     """Return the translator, FillMask, TextGenerator or classifier of a run folder.
 
     Args:
@@ -76,13 +88,15 @@ def loaded(run: Path | str, device: torch.device, task: Task | None = None, *, t
         device: of its model.
         task: that it must have; any task unless given.
         trust_code: whether it may name modules to import.
+        dtype: the type of weights; the run's own unless given.
 
     Raises:
+        ArgumentError: the model cannot be computed in this type here.
         RunError: it is missing, damaged, written by a newer version, has another task, or names code and is not trusted.
     """
     from attent.decoding.loading import LOADERS, load
 
-    return (load if task is None else LOADERS[task])(run, device, trust_code=trust_code)
+    return (load if task is None else LOADERS[task])(run, device, trust_code=trust_code, dtype=None if dtype is None else dtype.value)
 
 
 def pretrained(model: Path, device: torch.device, *, download: bool) -> PretrainedModel | None:

@@ -24,7 +24,9 @@ from attent.decoding.forward_pass import ForwardPass
 from attent.decoding.from_run import FromRun
 from attent.errors import ArgumentError, DataError, RunError, check_index
 from attent.models.encoder import EncoderModel
+from attent.runs.config import DType
 from attent.runs.folder import read
+from attent.runs.packed import placed
 
 # Examples of a batch.
 BATCH = 128
@@ -208,17 +210,18 @@ class Classifier(FromRun):
         return TextRows(Sequences([self.tokenizer.encode(text) for text in data]))
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> Classifier:
+def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None) -> Classifier:
     """Load the classifier of a run folder.
 
     Raises:
+        ArgumentError: the model cannot be computed in this type of weights here.
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "classify", trust_code)
     if INPUTS not in run.files:
         raise RunError(f"{path} is damaged: it has no {INPUTS}")
     try:
-        classifier = Classifier(run.model.to(device), Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
+        classifier = Classifier(placed(path, run, device, dtype), Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
     except (ArgumentError, DataError) as error:
         raise RunError(f"{path}: {error}") from error
     classifier.config = run.config

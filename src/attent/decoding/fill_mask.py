@@ -20,7 +20,9 @@ from attent.decoding.forward_pass import ForwardPass
 from attent.decoding.from_run import FromRun
 from attent.errors import DataError, check_index
 from attent.models.encoder import EncoderModel
+from attent.runs.config import DType
 from attent.runs.folder import read
+from attent.runs.packed import placed
 
 BEST = 5
 
@@ -218,14 +220,15 @@ def mean_attention(maps: Sequence[AttentionMap], layer: int | None, head: int | 
     return rows.mean((0, 1)) if head is None else rows[:, head].mean(0)
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> FillMask:
+def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None) -> FillMask:
     """Load the masked language model of a run folder.
 
     Raises:
+        ArgumentError: the model cannot be computed in this type of weights here.
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "fill-mask", trust_code)
-    fill_mask = FillMask(run.model.to(device), run.tokenizers["text"])
+    fill_mask = FillMask(placed(path, run, device, dtype), run.tokenizers["text"])
     fill_mask.config = run.config
     return fill_mask
 

@@ -25,8 +25,9 @@ from attent.decoding.settings import GenerationSettings
 from attent.decoding.translator import labels
 from attent.errors import DataError, RunError
 from attent.models.language_model import LanguageModel
-from attent.runs.config import CONFIG
+from attent.runs.config import CONFIG, DType
 from attent.runs.folder import read
+from attent.runs.packed import placed
 
 # Tokens that are never generated; EOS may end a text.
 FORBIDDEN = [PAD, UNK, BOS]
@@ -249,10 +250,11 @@ class TextGenerator(FromRun):
         return draw_tokens(log_probs, uniform.to(log_probs.device), settings.temperature, settings.top_k, settings.top_p)
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> TextGenerator:
+def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None) -> TextGenerator:
     """Load the language model of a run folder.
 
     Raises:
+        ArgumentError: the model cannot be computed in this type of weights here.
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "text-generation", trust_code)
@@ -263,6 +265,6 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
     is_by_line = lines.packing == "lines"
     # BOS and a line, or BOS and the tokens of a window but the last
     context = lines.maximum_length + is_by_line
-    generator = TextGenerator(run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line)
+    generator = TextGenerator(placed(path, run, device, dtype), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line)
     generator.config = run.config
     return generator

@@ -26,7 +26,9 @@ from attent.decoding.search import Hypothesis, TokenSampler, Translation, search
 from attent.decoding.settings import GREEDY, SearchSettings
 from attent.errors import ArgumentError
 from attent.models.model import EncoderDecoder, Memory
+from attent.runs.config import DType
 from attent.runs.folder import read
+from attent.runs.packed import placed
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -354,13 +356,14 @@ def parallel_map(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         torch.set_num_threads(threads)
 
 
-def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False) -> Translator:
+def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None) -> Translator:
     """Load the translator of a run folder.
 
     Raises:
+        ArgumentError: the model cannot be computed in this type of weights here.
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "translate", trust_code)
-    translator = Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
+    translator = Translator(placed(path, run, device, dtype), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
     translator.config = run.config
     return translator

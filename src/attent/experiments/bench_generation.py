@@ -20,6 +20,7 @@ from attent.experiments.plain_pytorch import PlainLanguageModel
 from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.models.settings import DecoderSettings
 from attent.ops.transformer import IncrementalState
+from attent.runs.config import DType
 
 # Texts that are written side by side, and new tokens of each.
 BATCH_SIZES = (1, 8, 32)
@@ -31,7 +32,7 @@ Side = Callable[[int, int], object]
 
 
 def make_sides(
-    run: Path, tokens: int, *, device: torch.device | str = "cpu", trust_code: bool = False
+    run: Path, tokens: int, *, device: torch.device | str = "cpu", trust_code: bool = False, dtype: DType | None = None
 ) -> tuple[dict[str, Side], DecoderSettings, list[str]]:
     """Return the sides by name, the model's settings, and notes. The peers have its sizes, and weights as they are made.
 
@@ -40,11 +41,12 @@ def make_sides(
         tokens: the most new tokens that a text will have.
         device: of every side.
         trust_code: whether the run may name modules to import.
+        dtype: the type of the packed weights; the run's own unless given.
 
     Raises:
         RunError: the run folder is missing or damaged, or of another task.
     """
-    generator = load(run, device, trust_code=trust_code)
+    generator = load(run, device, trust_code=trust_code, dtype=dtype)
     settings, pieces = generator.model.settings, generator.tokenizer.size
     sides: dict[str, Side] = {"attent": _our_side(generator)}
     with torch.inference_mode():
@@ -98,10 +100,11 @@ def compare(
     rounds: int = 3,
     device: torch.device | str = "cpu",
     trust_code: bool = False,
+    dtype: DType | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
     """Measure text generation: `make_sides` and `measure` in one call, with their arguments."""
-    sides, settings, notes = make_sides(run, tokens, device=device, trust_code=trust_code)
+    sides, settings, notes = make_sides(run, tokens, device=device, trust_code=trust_code, dtype=dtype)
     columns = [Column("side", ""), *(Column(f"batch {size}", f"batch {size}", ",.0f") for size in sizes)]
     table = ResultTable("greedy, new tokens per second", columns, measure(sides, tokens, sizes, rounds, device=device, say=say))
     title = f"Text generation, Transformer {settings.layers} × {settings.width}, {tokens:,} tokens a text"

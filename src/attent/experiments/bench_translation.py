@@ -17,6 +17,7 @@ from attent.experiments.machine import machine_info
 from attent.experiments.report import Column, Report, ResultTable, Row
 from attent.export.comparison import SEARCHES
 from attent.export.exporting import ENGINES, load
+from attent.runs.config import DType
 
 # Lines of a batch: a search with a beam holds that many times as many.
 BATCH_SIZES = {"greedy": (32, 64, 128, 256), "beam 5": (8, 16, 32, 64)}
@@ -29,13 +30,15 @@ TURN_LINES = 20
 Say = Callable[[str], None]
 
 
-def load_engines(run: Path, device: torch.device | str = "cpu", *, trust_code: bool = False) -> tuple[dict[str, Engine], list[str]]:
+def load_engines(
+    run: Path, device: torch.device | str = "cpu", *, trust_code: bool = False, dtype: DType | None = None
+) -> tuple[dict[str, Engine], list[str]]:
     """Return the engines that can translate, by name, attent on this device; and notes on why others cannot.
 
     Raises:
         RunError: the run folder is missing or damaged.
     """
-    engines: dict[str, Engine] = {"attent": load_translator(run, device, trust_code=trust_code)}
+    engines: dict[str, Engine] = {"attent": load_translator(run, device, trust_code=trust_code, dtype=dtype)}
     notes: list[str] = []
     for name in ENGINES:
         try:
@@ -98,6 +101,7 @@ def compare(
     single_lines: int = SINGLE_LINES,
     device: torch.device | str = "cpu",
     trust_code: bool = False,
+    dtype: DType | None = None,
     say: Say = lambda line: None,
 ) -> Report:
     """Measure translation by every engine that the run has.
@@ -110,12 +114,13 @@ def compare(
         single_lines: number of lines that are also translated one at a time.
         device: of attent; the other engines stay on the CPU.
         trust_code: whether the run may name modules to import.
+        dtype: the type of attent's weights; the run's own unless given.
         say: gets a line for each measurement.
 
     Raises:
         RunError: the run folder is missing or damaged.
     """
-    engines, notes = load_engines(run, device, trust_code=trust_code)
+    engines, notes = load_engines(run, device, trust_code=trust_code, dtype=dtype)
     for engine in engines.values():
         engine.search(texts[:WARM_UP_LINES])
     tables: list[ResultTable] = []

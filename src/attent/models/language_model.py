@@ -15,6 +15,7 @@ from attent.models.model import Model
 from attent.models.settings import DecoderSettings
 from attent.models.transformer_layers import CausalDecoder, Embedding
 from attent.ops import packed_linear
+from attent.ops.packed_linear import Kind
 from attent.ops.transformer import IncrementalState
 from attent.types import Features, StepFeatures, Tokens
 
@@ -86,6 +87,9 @@ class LanguageModel(Model):
         """
         if tokens.dim() != 2:
             raise ShapeError(f"tokens must be (B, T), got {tuple(tokens.shape)}")
+        # in fewer bits than training has, as generation computes
+        if packed_linear.kind_of(self.decoder) is not Kind.FLOAT32 and isinstance(state := self.start(len(tokens)), IncrementalState):
+            return transformer_packing.decode_steps(self.decoder, self.embedding, state, tokens)
         return self.decoder(self.embedding(tokens), (None,) * len(self.decoder.layers))[0]
 
     def start(self, rows: int) -> LanguageModelState | IncrementalState:

@@ -15,6 +15,7 @@ from attent.models.model import EncoderDecoder, Memory
 from attent.models.settings import TransformerSettings
 from attent.models.transformer_layers import Decoder, Embedding, Encoder
 from attent.ops import packed_linear
+from attent.ops.packed_linear import Kind
 from attent.ops.search import PackedDecoder
 from attent.ops.transformer import IncrementalState
 from attent.types import Features, Lengths, StepFeatures, Tokens
@@ -102,6 +103,9 @@ class Transformer(EncoderDecoder[TransformerState | IncrementalState]):
         return Memory(transformer_packing.encode(self.encoder, self.source_embedding, source, lengths), lengths)
 
     def decode(self, memory: Memory, tokens: Tokens) -> Features:
+        # in fewer bits than training has, as a search computes
+        if packed_linear.kind_of(self.decoder) is not Kind.FLOAT32 and isinstance(state := self.start(memory), IncrementalState):
+            return transformer_packing.decode_steps(self.decoder, self.target_embedding, state, tokens)
         layers = len(self.decoder.layers)
         return self.decoder(self.target_embedding(tokens), (None,) * layers, (memory.features,) * layers, memory.lengths)[0]
 

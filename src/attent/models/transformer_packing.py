@@ -5,7 +5,7 @@ They replace the modules in inference mode for dot products, softmax and float32
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -23,9 +23,10 @@ from attent.attention.positions.rotary import Rotary
 from attent.attention.scores.dot import Dot
 from attent.attention.scores.scaled_dot import ScaledDot
 from attent.layers.dropout import Dropout
+from attent.layers.embeddings import TokenEmbedding
 from attent.layers.feed_forward import FeedForward
 from attent.layers.residual import Residual
-from attent.models.model import Memory
+from attent.models.model import Memory, Model
 from attent.models.transformer_layers import CausalDecoder, CausalLayer, Decoder, DecoderLayer, Embedding, Encoder, EncoderLayer
 from attent.ops import packed_linear, transformer
 from attent.ops.module_tree import ModuleTree, module_tree
@@ -106,6 +107,21 @@ def pack(stack: Stack) -> PackedStack:
     )
     scale = cast(DotScore, attention.score).scale(attention.key_width)
     return PackedStack(packed_linear.packed_weights(stack, lambda: _pieces(stack, kind)), sizes, (scale, _first_norm(layer).eps))
+
+
+def parts(model: Model) -> Mapping[str, tuple[nn.Module, Callable[[], Iterable[Piece]]]]:
+    """Return the parts of a Transformer that have packed weights, by name, each with its pieces; none if it has no packed form."""
+    stacks = {name: stack for name, stack in model.named_children() if isinstance(stack, Encoder | Decoder | CausalDecoder)}
+    if not stacks or not all(map(has_packed_form, stacks.values())):
+        return {}
+    of_stacks = {name: (stack, partial(_pieces_of, stack)) for name, stack in stacks.items()}
+    tables = {name: part for name, part in model.named_modules() if isinstance(part, TokenEmbedding) and not packed_linear.layer_of(part)}
+    columns = {name: (part, partial(packed_linear.columns_of, part)) for name, part in (("to_logits", model.to_logits), *tables.items())}
+    return of_stacks | columns
+
+
+def _pieces_of(stack: Stack) -> Iterator[Piece]:
+    return _pieces(stack, packed_linear.kind_of(stack))
 
 
 def _first_norm(layer: EncoderLayer | DecoderLayer | CausalLayer) -> nn.LayerNorm:
@@ -217,12 +233,21 @@ def decode_step(
     return transformer.decode_step(packed, state, tokens)
 
 
+def decode_steps(decoder: Decoder | CausalDecoder, embedding: Embedding, state: IncrementalState, tokens: Tensor) -> Tensor:
+    """Return the features (B, T, E) of given tokens (B, T) as repeated steps compute them."""
+    features = []
+    for column in tokens.unbind(1):
+        step, state = decode_step(decoder, embedding, state, column)
+        features.append(step)
+    return torch.stack(features, 1)
+
+
 def packed_decoder(decoder: Decoder, embedding: Embedding, output: nn.Linear, state: IncrementalState, steps: int) -> PackedDecoder | None:
     """Return what searches from a state before the first token; None if there are positions for fewer steps."""
     if isinstance(embedding.positions, Learned) and steps > embedding.positions.maximum_length:
         return None
     packed = _packed_embedding(embedding, decoder.layers[0].self_attention, 0, steps, -(-steps // ANGLE_BLOCK) * ANGLE_BLOCK)
-    return PackedDecoder(state, packed, packed_linear.packed_layer(output), output.out_features, packed_linear.kind_of(output))
+    return PackedDecoder(state, packed, packed_linear.packed_columns(output), output.out_features, packed_linear.kind_of(output))
 
 
 def _weight(stack: Stack) -> Tensor:

@@ -77,9 +77,21 @@ def packed_weights(module: nn.Module, pieces: Callable[[], Iterable[Piece]]) -> 
     return packed.weights
 
 
+def size_of(pieces: Iterable[Piece]) -> int:
+    """Return the bytes of pieces end to end."""
+    return sum(piece.size for piece in pieces)
+
+
+def adopt(module: nn.Module, weights: Tensor) -> None:
+    """Have the pieces of a module, as `packed_weights` would return them, until a parameter changes."""
+    tree = module_tree(module)
+    if (versions := tree.versions()) is not None:
+        _cache[module] = _Packed([parameter.detach() for parameter in tree.parameters], versions, weights)
+
+
 def _pack(pieces: Iterable[Piece]) -> Tensor:
     pieces, start = [*pieces], 0
-    packed = torch.empty(sum(piece.size for piece in pieces), dtype=torch.uint8)
+    packed = torch.empty(size_of(pieces), dtype=torch.uint8)
     for piece in pieces:
         piece.write(packed[start : start + piece.size])
         start += piece.size
@@ -179,19 +191,33 @@ def kind_of(module: nn.Module) -> Kind:
     return _kinds.get(module, Kind.FLOAT32)
 
 
+def layer_of(embedding: nn.Module) -> nn.Linear | None:
+    """Return the layer that shares an embedding's weight, whose packed columns are its rows too."""
+    layer = _layers.get(embedding)
+    return layer if layer is not None and layer.weight is embedding.weight else None
+
+
 def table(module: nn.Module) -> Tensor:
     """Return the rows of an embedding as the library reads them: as they are in float32, else packed, as the columns of a layer."""
-    weight = cast(Tensor, module.weight)
     if kind_of(module) is Kind.FLOAT32:
-        return weight
-    if (layer := _layers.get(module)) is not None and layer.weight is weight:
-        return packed_layer(layer)
-    return packed_weights(module, lambda: [panels([weight], [None], kind_of(module))])
+        return cast(Tensor, module.weight)
+    owner = layer_of(module) or module
+    return packed_columns(owner)
 
 
-def packed_layer(layer: nn.Linear) -> Tensor:
-    """Return a layer's weight in panels, with its bias."""
-    return packed_weights(layer, lambda: [panels([layer.weight], [layer.bias], kind_of(layer))])
+def packed_columns(module: nn.Module) -> Tensor:
+    """Return a layer's weight in panels, with its bias; or an embedding's, whose rows are columns."""
+    return packed_weights(module, lambda: columns_of(module))
+
+
+def columns_of(module: nn.Module) -> list[Piece]:
+    """Return the pieces of a layer, or those of an embedding, whose rows are columns."""
+    return [panels([cast(Tensor, module.weight)], [cast(Tensor | None, getattr(module, "bias", None))], kind_of(module))]
+
+
+def is_there() -> bool:
+    """Return whether the library that multiplies packed weights was compiled and can be loaded."""
+    return native.library() is not None
 
 
 def is_batch_invariant(layer: nn.Linear, *features: Tensor) -> bool:
@@ -203,7 +229,7 @@ def linear(layer: nn.Linear, features: Tensor) -> Tensor:
     """Return `layer(features)`, (…, K) → (…, N); in the library each row is independent of the others."""
     if not is_batch_invariant(layer, features):
         return layer(features)
-    return product(packed_layer(layer), features, features.new_empty(*features.shape[:-1], layer.out_features), kind_of(layer))
+    return product(packed_columns(layer), features, features.new_empty(*features.shape[:-1], layer.out_features), kind_of(layer))
 
 
 def product(packed: Tensor, features: Tensor, out: Tensor, kind: Kind) -> Tensor:

@@ -17,6 +17,7 @@ from attent.models.settings import ModelSettings
 from attent.runs.durable import write_text
 
 Task = Literal["translate", "fill-mask", "classify", "text-generation"]
+DType = Literal["float32", "bfloat16", "int8"]
 FORMAT = 3
 CONFIG = "config.json"
 # Bytes that a config.json may have.
@@ -89,6 +90,7 @@ class RunConfig(BaseModel, extra="forbid"):
             `attent.data.spacing`; None if unknown.
         vectors: the word vectors that embeddings started from.
         coverage: by tokenizer, how many ids have a word vector, and the share of the text's tokens that have one.
+        dtype: the type of weights in which the model computes unless another is asked for.
         training: the settings of training, and its own choices, such as the precision.
         results: scores by name.
     """
@@ -106,6 +108,7 @@ class RunConfig(BaseModel, extra="forbid"):
     spacing: float | None = Field(None, ge=0, le=1)
     vectors: VectorsSettings | None = None
     coverage: dict[str, dict[str, int | float]] = {}
+    dtype: DType = "float32"
     training: dict[str, Any] = {}
     results: dict[str, Any] = {}
 
@@ -131,9 +134,9 @@ class RunConfig(BaseModel, extra="forbid"):
         return code if isinstance(code, str) and LANGUAGE.fullmatch(code) else None
 
     @model_serializer(mode="wrap")
-    def _without_spacing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave spacing out where it is unknown: the config is then that of earlier versions."""
-        return {name: value for name, value in serialize(self).items() if (name, value) != ("spacing", None)}
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave spacing out where it is unknown, and float32: the config is then that of earlier versions."""
+        return {name: value for name, value in serialize(self).items() if (name, value) not in (("spacing", None), ("dtype", "float32"))}
 
     @model_validator(mode="after")
     def _has_what_its_task_needs(self) -> RunConfig:

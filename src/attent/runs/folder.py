@@ -298,9 +298,7 @@ def model_of(config: RunConfig, tokenizers: Sequence[Tokenizer]) -> Any:
     return build(config.model, *_sizes(config, tokenizers))
 
 
-def filled_model(
-    path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None, *, mapped: bool = False
-) -> Any:
+def filled_model(path: Path, config: RunConfig, tokenizers: Sequence[Tokenizer], weights: Path | None = None, mapped: bool = False) -> Any:
     """Load the model of a run folder, comparing its sizes with those of the weights before taking memory.
 
     Args:
@@ -327,10 +325,7 @@ def filled_model(
         raise RunError(f"{path / CONFIG} is damaged: model: {' '.join(str(error).split())}") from error
     if weights == path / MODEL:
         _check_digest(path, config)
-    if mapped:
-        map_into(model, weights)
-    else:
-        fill(tensors_of(model), weights)
+    map_into(model, weights) if mapped else fill(tensors_of(model), weights)
     return model
 
 

@@ -74,6 +74,16 @@ def shapes_in(file: Path) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118 - it is no mapping
 
 
+def metadata_of(file: Path) -> dict[str, str]:
+    """Return what a file says of its tensors.
+
+    Raises:
+        RunError: the file is missing or damaged.
+    """
+    with _opened(file) as tensors:
+        return tensors.metadata() or {}
+
+
 def check_shapes(expected: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], file: Path) -> None:
     """Check that a file's tensors have the expected names and shapes.
 

@@ -17,8 +17,8 @@ from typer.main import get_group
 
 # The order of the help, in which a person needs them; other commands follow by name.
 ORDER = (
-    *("demo", "train", "average", "translate", "fill", "generate", "classify", "score", "align", "evaluate", "export", "vectors"),
-    *("show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor"),
+    *("demo", "train", "average", "quantize", "translate", "fill", "generate", "classify", "score", "align", "evaluate", "export"),
+    *("vectors", "show", "explore", "serve", "describe", "walk", "data", "bench", "compare", "doctor"),
 )
 
 

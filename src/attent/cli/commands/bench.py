@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent import registry
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, Weights, device_of
 from attent.cli.output import say
 from attent.devices import limit_threads
 from attent.errors import ArgumentError, refuse
@@ -141,6 +141,7 @@ def translate(
     single_lines: Annotated[int, typer.Option("--alone", min=0, help="How many are also translated one at a time.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Of which the fastest counts.")] = 3,
     threads: Threads = None,
+    dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
     as_json: Json = False,
@@ -159,7 +160,16 @@ def translate(
     if not texts:
         raise ArgumentError(f"{file} has no line to translate")
     with limit_threads(threads):
-        report = compare(run, texts, rounds=rounds, single_lines=single_lines, device=torch_device, trust_code=trust_code, say=say)
+        report = compare(
+            run,
+            texts,
+            rounds=rounds,
+            single_lines=single_lines,
+            device=torch_device,
+            trust_code=trust_code,
+            dtype=None if dtype is None else dtype.value,
+            say=say,
+        )
         show(report, as_json=as_json)
 
 
@@ -172,6 +182,7 @@ def generate(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Of which the fastest counts.")] = 3,
     threads: Threads = None,
+    dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
     as_json: Json = False,
@@ -186,7 +197,16 @@ def generate(
     torch_device = device_of(device)
     with limit_threads(threads):
         sizes = batch or BATCH_SIZES
-        report = compare(run, tokens=tokens, sizes=sizes, rounds=rounds, device=torch_device, trust_code=trust_code, say=say)
+        report = compare(
+            run,
+            tokens=tokens,
+            sizes=sizes,
+            rounds=rounds,
+            device=torch_device,
+            trust_code=trust_code,
+            dtype=None if dtype is None else dtype.value,
+            say=say,
+        )
         show(report, as_json=as_json)
 
 

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.options import AUTO, Device, RunFolder, TargetLanguage, TrustCode, device_of, known_language, loaded, search_settings
+from attent.cli.options import (
+    AUTO,
+    Device,
+    RunFolder,
+    TargetLanguage,
+    TrustCode,
+    Weights,
+    device_of,
+    known_language,
+    loaded,
+    search_settings,
+)
 from attent.errors import ArgumentError, RunError
 
 if TYPE_CHECKING:
@@ -31,6 +42,7 @@ def evaluate(
     lowercase: Annotated[bool, typer.Option("--lowercase", help="BLEU and chrF2 of small letters.")] = False,
     beam: Annotated[int | None, typer.Option(help="As for translate.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="As for translate.")] = None,
+    dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -94,7 +106,7 @@ def evaluate(
         evaluate_translations,
     )
 
-    model = loaded(run, device_of(device), task, trust_code=trust_code)
+    model = loaded(run, device_of(device), task, trust_code=trust_code, dtype=dtype)
     if task == "text-generation":
         evaluate_next_tokens(run, model, text, against, as_json=as_json)
     elif text is not None:

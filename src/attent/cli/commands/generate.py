@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import decode_lines, open_source
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, generation_settings, loaded
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, Weights, device_of, generation_settings, loaded
 from attent.cli.output import say, write
 from attent.errors import DataError
 from attent.printable import printable
@@ -32,6 +32,7 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="Draw with this seed; 0 unless given.")] = None,
     copies: Annotated[int | None, typer.Option(help="Draw so many texts for each prompt.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a text, with its tokens and their probability.")] = False,
+    dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -43,7 +44,7 @@ def generate(
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "copies": copies}
     is_drawn = any(value is not None for value in drawn.values())
     settings = generation_settings(max_new_tokens=max_new_tokens, sample=is_drawn, **drawn)
-    generator: TextGenerator = loaded(run, device_of(device), "text-generation", trust_code=trust_code)
+    generator: TextGenerator = loaded(run, device_of(device), "text-generation", trust_code=trust_code, dtype=dtype)
     if not prompt:
         _write(generator, "", settings, as_json=as_json)
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import TextPair, check_file, chunks, decode_lines, open_source, split_pair
-from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, loaded
+from attent.cli.options import AUTO, Device, RunFolder, TrustCode, Weights, device_of, loaded
 from attent.data.readers import display_name
 from attent.errors import DataError
 
@@ -25,6 +25,7 @@ def score(
     pairs: Annotated[
         str, typer.Argument(metavar="[FILE|-]", help="Lines of source, tab, target, or of text; or - for standard input.")
     ] = "-",
+    dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -38,9 +39,9 @@ def score(
     from attent.runs.config import read_config
 
     if read_config(run).task == "text-generation":
-        _score_texts(loaded(run, torch_device, "text-generation", trust_code=trust_code), pairs)
+        _score_texts(loaded(run, torch_device, "text-generation", trust_code=trust_code, dtype=dtype), pairs)
         return
-    translator: Translator = loaded(run, torch_device, "translate", trust_code=trust_code)
+    translator: Translator = loaded(run, torch_device, "translate", trust_code=trust_code, dtype=dtype)
     with open_source(pairs) as stream:
         lines = enumerate(decode_lines(stream, pairs), start=1)
         read = (_read_pair(line, f"{display_name(pairs)}, line {number}", translator) for number, line in lines)

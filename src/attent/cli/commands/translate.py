@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attent.cli.inputs import check_utf8, chunks, decode_lines, open_source
-from attent.cli.options import AUTO, Device, RunFolder, TargetLanguage, TrustCode, device_of, known_language, loaded, search_settings
+from attent.cli.options import (
+    AUTO,
+    Device,
+    RunFolder,
+    TargetLanguage,
+    TrustCode,
+    Weights,
+    device_of,
+    known_language,
+    loaded,
+    search_settings,
+)
 from attent.cli.output import say, write
 from attent.errors import ArgumentError
 
@@ -66,6 +77,7 @@ def translate(
     target_language: TargetLanguage = None,
     engine: Annotated[EngineName, typer.Option(help="What translates; the others read what attent export wrote.")] = EngineName.attent,
     exported: Annotated[Path | None, typer.Option(help="Where attent export wrote it; RUN/export/ENGINE unless given.")] = None,
+    dtype: Weights = None,
     device: Device = AUTO,
     trust_code: TrustCode = False,
 ) -> None:
@@ -115,7 +127,7 @@ def translate(
     size = BatchSize(tokens=batch_tokens) if batch_tokens is not None else BatchSize(pairs=batch or BATCH)
     own: Translator | None = None
     if engine is EngineName.attent:
-        own = loaded(run, device_of(device), "translate", trust_code=trust_code)
+        own = loaded(run, device_of(device), "translate", trust_code=trust_code, dtype=dtype)
     if own is None and (alignments or replace_unknown):
         raise ArgumentError(f"--alignments and --replace-unknown look at attention, which the engine {engine} does not show")
     if own is not None and exported is not None:

@@ -1,0 +1,129 @@
+"""A run's model in bfloat16 or 8 bits: packed when it is loaded, or mapped from the file that `attent quantize` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from attent.errors import ArgumentError, RunError
+from attent.models import transformer_packing
+from attent.models.model import Model
+from attent.ops import packed_linear
+from attent.ops.packed_linear import Kind
+from attent.runs.config import DType, RunConfig, write_config
+from attent.runs.durable import new_file
+from attent.runs.folder import MAX_HASHED, MODEL, Run
+from attent.runs.weights import check_shapes, digest, metadata_of, read_tensors, shapes_in
+
+# Of the files, in their metadata.
+FORMAT = "1"
+# Where the tensors of a file begin, in bytes: a processor reads numbers faster that do not lie on two of its lines.
+ALIGNMENT = 64
+
+
+def packed_file(kind: Kind) -> str:
+    """Return the name of the file with a run's packed weights."""
+    return f"model.{kind.name.lower()}.safetensors"
+
+
+def placed(path: Path | str, run: Run, device: torch.device | str, dtype: DType | None = None) -> Any:
+    """Return a run's model on a device, where it computes in a type of weights.
+
+    Args:
+        path: the run folder.
+        run: what was read of it.
+        device: the model's; other devices than the CPU compute in float32.
+        dtype: the type; the run's own unless given, or float32 where that is not to be had.
+
+    Raises:
+        ArgumentError: the model cannot be computed in this type here.
+        RunError: the file of packed weights is damaged.
+    """
+    if dtype is not None and dtype not in get_args(DType):
+        raise ArgumentError(f"dtype must be {', '.join(get_args(DType)[:-1])} or {get_args(DType)[-1]}, got {dtype!r}")
+    model, kind = run.model.to(device), Kind[(dtype or run.config.dtype).upper()]
+    if kind is Kind.FLOAT32:
+        return model
+    if problem := _problem(model, torch.device(device)):
+        if dtype is not None:
+            raise ArgumentError(f"{path} cannot be computed in {dtype}: {problem}")
+        return model
+    packed_linear.set_kind(model, kind)
+    _adopt(Path(path), run.config, model, kind)
+    return model
+
+
+def _problem(model: Model, device: torch.device) -> str | None:
+    if device.type != "cpu":
+        return f"that takes the processor, and the device is {device}"
+    if not packed_linear.is_there():
+        return "that takes the compiled extension, which this installation lacks"
+    if not transformer_packing.parts(model):
+        return "that takes a Transformer of dot products and softmax"
+    return None
+
+
+def _adopt(path: Path, config: RunConfig, model: Model, kind: Kind) -> None:
+    """Map the packed weights of a run folder, if they were written of the weights that it has now."""
+    file, parts = path / packed_file(kind), transformer_packing.parts(model)
+    weights, own = config.digests.get(MODEL), config.digests.get(packed_file(kind))
+    if weights is None or own is None or not file.is_file():
+        return
+    metadata = metadata_of(file)
+    if metadata.get("weights") != weights:
+        return
+    if metadata.get("format") != FORMAT:
+        raise RunError(
+            f"{file} has format {metadata.get('format')!r}, and this attent reads {FORMAT}: attent quantize {path} writes it again"
+        )
+    if file.stat().st_size <= MAX_HASHED and digest(file) != own:
+        raise RunError(f"{file} is damaged: it has not the SHA-256 that config.json names; attent quantize {path} writes it again")
+    check_shapes({name: (packed_linear.size_of(pieces()),) for name, (_, pieces) in parts.items()}, shapes_in(file), file)
+    for name, tensor in read_tensors(file).items():
+        if tensor.dtype != torch.uint8:
+            raise RunError(f"{file} is damaged: {name} must be bytes, got {tensor.dtype}")
+        packed_linear.adopt(parts[name][0], tensor)
+
+
+def write_packed(path: Path, run: Run, dtype: DType) -> int:
+    """Make a type of weights a run's default, and write its packed weights; return their size in bytes.
+
+    Args:
+        path: the run folder, held.
+        run: what was read of it.
+        dtype: the type; float32 removes what other types wrote.
+
+    Raises:
+        ArgumentError: the model cannot be computed in this type here.
+        RunError: the folder cannot be written.
+    """
+    kind, config, size = Kind[dtype.upper()], run.config, 0
+    digests = {name: value for name, value in config.digests.items() if name not in map(packed_file, Kind)}
+    if kind is not Kind.FLOAT32:
+        if problem := _problem(run.model, torch.device("cpu")):
+            raise ArgumentError(f"{path} cannot be computed in {dtype}: {problem}")
+        packed_linear.set_kind(run.model, kind)
+        tensors = {
+            name: packed_linear.packed_weights(module, pieces) for name, (module, pieces) in transformer_packing.parts(run.model).items()
+        }
+        digests[MODEL] = digest(path / MODEL)
+        with new_file(path / packed_file(kind)) as file:
+            _write(tensors, {"format": FORMAT, "weights": digests[MODEL]}, file)
+        digests[packed_file(kind)], size = digest(path / packed_file(kind)), (path / packed_file(kind)).stat().st_size
+    write_config(config.model_copy(update={"dtype": dtype, "digests": digests}), path)
+    for stale in Kind:
+        if stale is not kind:
+            (path / packed_file(stale)).unlink(missing_ok=True)
+    return size
+
+
+def _write(tensors: dict[str, Tensor], metadata: dict[str, str], file: Path) -> None:
+    """Write bytes by name, the first of which is aligned: the header is filled up to that."""
+    save_file(tensors, file, metadata | {"padding": ""})
+    with file.open("rb") as stream:
+        header = 8 + int.from_bytes(stream.read(8), "little")
+    save_file(tensors, file, metadata | {"padding": " " * (-header % ALIGNMENT)})
