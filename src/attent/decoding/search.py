@@ -90,6 +90,7 @@ def search(
 
     Finished sentences leave the batch. A translation does not depend on the other sentences of its batch: unless the model computes
     each row by itself, the number of rows stays a multiple of 8 throughout (rows are repeated where hypotheses are too few).
+    Where the model has a packed decoder, the compiled library takes the steps of `_search`, and finds the same, bit for bit.
 
     Args:
         model: in evaluation mode.
@@ -104,9 +105,8 @@ def search(
     """
     if not len(source):
         return []
-    longest = int(constraints.limits.max())
-    decoder = None
-    if choose is None and not constraints.no_repeat_ngram and longest <= LONGEST_PACKED:
+    longest, decoder = int(constraints.limits.max()), None
+    if choose is None and not settings.sample and not constraints.no_repeat_ngram and longest <= LONGEST_PACKED:
         decoder = model.packed_decoder(source, lengths, longest + 1)
     if decoder is None:
         return _search(model, source, lengths, constraints, settings, choose)
