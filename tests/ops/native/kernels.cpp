@@ -327,18 +327,34 @@ void layer_norm(int64_t number, int64_t width, bool half) {
   check("  the bias's gradient", dbias, eb, EXACT);
 }
 
-void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float smoothing) {
+// Of rows 2n and 2n + 1 with the probabilities p and q: adds r_drop / 4 (Σ p log(p / q) + Σ q log(q / p)) to each loss, and the gradient of
+// their sum to both rows'.
+void add_divergences(int64_t rows, int64_t width, double r_drop, const Doubles& probabilities, Doubles* losses, Doubles* gradients) {
+  for (int64_t i = 0; i < rows; i += 2) {
+    const double *p = &probabilities[i * width], *q = p + width;
+    double first = 0, second = 0;
+    for (int64_t j = 0; j < width; ++j) first += p[j] * std::log(p[j] / q[j]), second += q[j] * std::log(q[j] / p[j]);
+    for (int64_t row : {i, i + 1}) (*losses)[row] += r_drop / 4 * (first + second);
+    for (int64_t j = 0; j < width; ++j) {
+      (*gradients)[i * width + j] += r_drop / 2 * (p[j] * (std::log(p[j] / q[j]) - first) + p[j] - q[j]);
+      (*gradients)[(i + 1) * width + j] += r_drop / 2 * (q[j] * (std::log(q[j] / p[j]) - second) + q[j] - p[j]);
+    }
+  }
+}
+
+void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float smoothing, float r_drop) {
   const Type type = half ? BFLOAT16 : FLOAT32;
   const Floats logits = random(rows * width, 3), bias = random(width);
   std::vector<int64_t> target(rows);
   for (int64_t& index : target) index = static_cast<int64_t>(dice() % width);
+  for (int64_t i = 0; r_drop > 0 && i < rows; i += 2) target[i + 1] = target[i];
   Array gradient(logits, type);
   const int64_t tasks = (rows + 15) / 16;
   Floats losses(rows, NAN), columns(tasks * width, NAN), sums(width);
   check_done("loss", attent_linear_cross_entropy(gradient.data(), target.data(), biased ? bias.data() : nullptr, losses.data(),
-                                                 biased ? columns.data() : nullptr, rows, width, half, 1, smoothing, 0, threads,
+                                                 biased ? columns.data() : nullptr, rows, width, half, 1, smoothing, r_drop, threads,
                                                  nullptr, level));
-  Doubles expected(rows), eg(rows * width), es(width);
+  Doubles expected(rows), probabilities(rows * width), eg(rows * width), es(width);
   for (int64_t i = 0; i < rows; ++i) {
     Doubles x(width);
     double total = 0, mean = 0;
@@ -347,9 +363,13 @@ void cross_entropy(int64_t rows, int64_t width, bool half, bool biased, float sm
       total += std::exp(x[j]), mean += x[j] / width;
     }
     expected[i] = std::log(total) - (1 - smoothing) * x[target[i]] - smoothing * mean;
-    for (int64_t j = 0; j < width; ++j)
-      es[j] += eg[i * width + j] = std::exp(x[j]) / total - smoothing / width - (j == target[i] ? 1 - smoothing : 0);
+    for (int64_t j = 0; j < width; ++j) {
+      probabilities[i * width + j] = std::exp(x[j]) / total;
+      eg[i * width + j] = probabilities[i * width + j] - smoothing / width - (j == target[i] ? 1 - smoothing : 0);
+    }
   }
+  if (r_drop > 0) add_divergences(rows, width, r_drop, probabilities, &expected, &eg);
+  for (int64_t i = 0; i < rows * width; ++i) es[i % width] += eg[i];
   for (int64_t i = 0; biased && i < tasks * width; ++i) sums[i % width] += columns[i];
   check(half ? "cross entropy, bfloat16" : "cross entropy", losses, expected, EXACT);
   check("  its gradient", gradient.numbers(), eg, half ? ROUNDED : EXACT);
@@ -416,7 +436,10 @@ void check_all() {
   for (bool half : {false, true}) {
     layer_norm(71, 37, half);
     layer_norm(3, 64, half);
-    for (float smoothing : {0.0f, 0.1f}) cross_entropy(19, 101, half, smoothing > 0, smoothing);
+    for (float smoothing : {0.0f, 0.1f}) {
+      cross_entropy(19, 101, half, smoothing > 0, smoothing, 0);
+      cross_entropy(20, 101, half, smoothing > 0, smoothing, 2);
+    }
   }
   for (float size : {0.5f, 5.0f, 30.0f}) tanh_score(3, 3, 71, 37, 19, size);
   tanh_score(2, 1, 5, 67, 33, 1);
