@@ -206,6 +206,22 @@ def test_what_it_does_not_compute_is_searched_step_by_step(monkeypatch: pytest.M
 
 
 @torch.inference_mode()
+def test_a_prompt_counts_no_log_probability() -> None:
+    model, (source, lengths) = make({}, 3.0), sources(7)
+    decoder = model.packed_decoder(source, lengths, 6)
+    assert decoder is not None
+    logits = model.output(model.step(model.start(model.encode(source, lengths)), torch.full((7,), BOS))[0])
+    for limits in (torch.full((7,), 5), torch.full((7,), 1)):
+        counted, free = (
+            packed_search(decoder, Limits(limits, torch.full((7, 1), 9), 0, (1.0,) * 7, prompt), 1, 1, (PAD, BOS, EOS)) for prompt in (0, 1)
+        )
+        for [(tokens, total)], [(same, less)], forced in zip(counted, free, logits.log_softmax(-1)[:, 9].tolist(), strict=True):
+            assert tokens == same
+            assert tokens[0] == 9
+            assert total - less == pytest.approx(forced, abs=1e-5)
+
+
+@torch.inference_mode()
 def test_a_prefix_outside_the_vocabulary_is_refused() -> None:
     model, (source, lengths) = make({}), sources(1)
     decoder = model.packed_decoder(source, lengths, 3)

@@ -25,7 +25,7 @@ SIGNATURES = {
     "attent_transformer_step": [POINTER] * 12 + [INTEGER] * 17 + [NUMBER] * 3,
     "attent_beam_topk": [POINTER] * 4 + [INTEGER] * 8,
     "attent_log_softmax": [POINTER] + [INTEGER] * 2,
-    "attent_transformer_search": [POINTER] * 14 + [INTEGER] * 21 + [NUMBER] * 3,
+    "attent_transformer_search": [POINTER] * 14 + [INTEGER] * 22 + [NUMBER] * 3,
     "attent_dropout": [POINTER] * 4 + [INTEGER] * 2 + [WORD, NUMBER],
     "attent_dense_attention_context": [POINTER] * 10 + [WORD] * 2 + [NUMBER] * 3,
     "attent_dense_attention_gradients": [POINTER] * 16 + [WORD] * 2 + [NUMBER] * 3,

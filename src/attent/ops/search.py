@@ -43,12 +43,14 @@ class Limits(NamedTuple):
         prefixes: the tokens that each begins with, padded, (S, P).
         minimum_length: tokens before the end.
         penalties: the divisor of a hypothesis' log-probability by its number of tokens, up to the largest limit and the end token.
+        prompt_length: tokens of every prefix that count no log-probability.
     """
 
     limits: Tensor
     prefixes: Tensor
     minimum_length: int
     penalties: Sequence[float]
+    prompt_length: int = 0
 
 
 def search(
@@ -75,7 +77,7 @@ def search(
     tokens, lengths = torch.empty(sentences, n_best, steps, dtype=torch.int64), torch.empty(sentences, n_best, dtype=torch.int64)
     totals = torch.empty(sentences, n_best)
     operands = (table, positions, *angles, state.stack.weights, output, state.memory, state.lengths)
-    bounds = (limits.limits.contiguous(), prefixes.contiguous(), torch.tensor(limits.penalties, dtype=torch.float64))
+    bounds = (limits.limits.long().contiguous(), prefixes.long().contiguous(), torch.tensor(limits.penalties, dtype=torch.float64))
     sizes = (
         sentences,
         state.memory.shape[2],
@@ -85,6 +87,7 @@ def search(
         n_best,
         limits.minimum_length,
         prefixes.shape[1],
+        limits.prompt_length,
         steps,
         *special,
     )

@@ -44,12 +44,12 @@ struct Decoder {
   int64_t threads_for(int64_t work) const { return std::min(threads, 1 + work / THREAD_WORK); }
 };
 
-// Of each sentence: the length of its source, its limit, and the tokens (S, P) that it begins with, padded. penalties[n] divides the
-// log-probability of a hypothesis of n tokens, EOS included.
+// Of each sentence: the length of its source, its limit, and the tokens (S, P) that it begins with, padded; the first `prompt` of them
+// count no log-probability. penalties[n] divides the log-probability of a hypothesis of n tokens, EOS included.
 struct Task {
   const int64_t *lengths, *limits, *prefixes;
   const double* penalties;
-  int64_t sentences, beam, n_best, minimum, prefix, steps, pad, bos, eos;
+  int64_t sentences, beam, n_best, minimum, prefix, prompt, steps, pad, bos, eos;
 };
 
 struct Hypothesis {
@@ -130,10 +130,10 @@ struct Search {
   // Set what a row's sentence may not continue with to −∞.
   void constrain(int64_t s, float* log_probs) const {
     const float low = -HUGE_VALF;
-    int64_t forced = task.limits[s] <= written ? task.eos : task.pad;
-    if (written < task.prefix && task.prefixes[s * task.prefix + written] != task.pad) forced = task.prefixes[s * task.prefix + written];
+    const int64_t prefix_token = written < task.prefix ? task.prefixes[s * task.prefix + written] : task.pad;
+    const int64_t forced = prefix_token == task.pad && task.limits[s] <= written ? task.eos : prefix_token;
     if (forced != task.pad) {
-      const float kept = log_probs[forced];
+      const float kept = written < task.prompt && prefix_token != task.pad ? 0.0f : log_probs[forced];
       std::fill_n(log_probs, decoder.vocabulary, low);
       log_probs[forced] = kept;
       return;
@@ -247,12 +247,13 @@ EXPORTED int attent_transformer_search(const uint8_t* table, const float* positi
                                        const int64_t* limits, const int64_t* prefixes, const double* penalties, int64_t* to_tokens,
                                        int64_t* to_lengths, float* to_totals, int64_t sentences, int64_t longest, int64_t vocabulary,
                                        int64_t output_kind, int64_t beam, int64_t n_best, int64_t minimum, int64_t prefix,
-                                       int64_t steps, int64_t pad, int64_t bos, int64_t eos, int64_t width, int64_t heads,
+                                       int64_t prompt, int64_t steps, int64_t pad, int64_t bos, int64_t eos, int64_t width, int64_t heads,
                                        int64_t groups, int64_t head, int64_t hidden, int64_t layers, int64_t pre, int64_t activation,
-                                       int64_t kind, float factor, float scale, float epsilon, int64_t threads, Parallel parallel, int level) try {
+                                       int64_t kind, float factor, float scale, float epsilon, int64_t threads, Parallel parallel,
+                                       int level) try {
   const Decoder decoder{table, weights, output, positions, cosine, sine, source, longest, vocabulary, output_kind, width, heads,
                         groups, head, hidden, layers, pre, activation, kind, factor, scale, epsilon, threads, parallel, level};
-  const Task task{lengths, limits, prefixes, penalties, sentences, beam, n_best, minimum, prefix, steps, pad, bos, eos};
+  const Task task{lengths, limits, prefixes, penalties, sentences, beam, n_best, minimum, prefix, prompt, steps, pad, bos, eos};
   Search search(decoder, task);
   search.run();
   for (int64_t s = 0; s < sentences; ++s)
