@@ -128,7 +128,13 @@ def word_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
         text: the text.
         pieces: its pieces in order: characters, subwords or words, with or without marks and spaces.
     """
-    words: list[int | None] = []
+    starts = piece_starts(text, pieces)
+    return [None if start is None else max(len(text[: start + 1].split()) - 1, 0) for start in starts]
+
+
+def piece_starts(text: str, pieces: Sequence[str]) -> list[int | None]:
+    """Return where each piece begins in a text, spaces left out; None for spaces and empty pieces. Arguments as for `word_indices`."""
+    starts: list[int | None] = []
     position = 0
     for piece in pieces:
         core = piece.strip()
@@ -138,15 +144,15 @@ def word_indices(text: str, pieces: Sequence[str]) -> list[int | None]:
                 core = core.removeprefix(mark).removesuffix(mark)
             start = text.find(core, position)
         if not core:
-            words.append(None)
+            starts.append(None)
             continue
         if start < 0:
-            # an unknown piece or a byte has no known position: it belongs to the next character's word
+            # an unknown piece or a byte has no known position: it belongs to the next character
             start = position + len(text[position:]) - len(text[position:].lstrip())
         else:
             position = start + len(core)
-        words.append(max(len(text[: start + 1].split()) - 1, 0))
-    return words
+        starts.append(start)
+    return starts
 
 
 def merge_to_words(weights: Tensor, source: Words, target: Words) -> Tensor:

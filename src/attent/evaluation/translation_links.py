@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from attent.data.text import Link
 from attent.decoding.search import Translation
 from attent.decoding.translator import Translator
-from attent.evaluation.aligner import extract_links, merge_to_words, word_indices
+from attent.evaluation.aligner import extract_links, merge_to_words, piece_starts, word_indices
 from attent.evaluation.forced_decoding import AttentionSelector, source_attention
 from attent.evaluation.unk_replacement import token_texts
+
+# A word, or a sign by itself: 2026-03-03 has three words.
+UNIT = re.compile(r"\w+|[^\w\s]")
+
+
+class Span(NamedTuple):
+    """Characters of a text, from `begin` to before `end`."""
+
+    begin: int
+    end: int
 
 
 def translation_links(
@@ -31,3 +44,38 @@ def translation_links(
         target_words = word_indices(translation.text, token_texts(translation.tokens, translator.target_tokenizer))
         result.append(extract_links(merge_to_words(weights, source_words, target_words)))
     return result
+
+
+def translation_spans(
+    translator: Translator, texts: Sequence[str], translations: Sequence[Translation], selector: AttentionSelector | None = None
+) -> list[list[tuple[Span, Span]]]:
+    """Return which characters of each translation belong to which of its text: words and signs, each by itself.
+
+    Arguments as for `translation_links`.
+    """
+    sources = [translator.source_tokenizer.encode(text) for text in texts]
+    maps = source_attention(translator.model, sources, [item.tokens for item in translations], selector)
+    result = []
+    for text, translation, weights in zip(texts, translations, maps, strict=True):
+        target = translation.text
+        source_spans, target_spans = units(text), units(target)
+        source_units = _unit_indices(source_spans, piece_starts(text, translator.source_tokenizer.pieces(text)))
+        pieces = token_texts(translation.tokens, translator.target_tokenizer)
+        links = extract_links(merge_to_words(weights, source_units, _unit_indices(target_spans, piece_starts(target, pieces))))
+        result.append([(source_spans[first], target_spans[second]) for first, second in links])
+    return result
+
+
+def units(text: str) -> list[Span]:
+    """Return the words and the signs of a text."""
+    return [Span(*match.span()) for match in UNIT.finditer(text)]
+
+
+def _unit_indices(spans: Sequence[Span], starts: Sequence[int | None]) -> list[int | None]:
+    """Return the index of the unit that each position lies in; None where it lies in none."""
+    begins = [span.begin for span in spans]
+    indices = [None if start is None else bisect_right(begins, start) - 1 for start in starts]
+    return [
+        None if index is None or start is None or index < 0 or start >= spans[index].end else index
+        for index, start in zip(indices, starts, strict=True)
+    ]

@@ -17,13 +17,16 @@ from attent.markup.placeholders import cut_placeholders
 
 # Elements that stand within a line of text.
 INLINE = frozenset(
-    ("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "label", "mark", "q")
-    + ("s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u")
+    (
+        *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins", "label", "mark"),
+        *("q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
+    )
 )
 # Elements without content that stand within a line.
 POINTS = frozenset(("br", "img", "wbr", "input"))
 # Elements whose content is not translated.
-VERBATIM = frozenset(["code", "kbd", "samp", "var", "pre", "script", "style", "textarea", "svg", "math", "template", "noscript"])
+VERBATIM_INLINE = frozenset(("code", "kbd", "samp", "var"))
+VERBATIM = VERBATIM_INLINE | frozenset(["pre", "script", "style", "textarea", "svg", "math", "template", "noscript"])
 VOID = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"])
 
 
@@ -92,13 +95,13 @@ class _Reader(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self.found: list[tuple[int, _Token]] = []
+        self.tokens: list[tuple[int, _Token]] = []
         self.feed(text)
         self.close()
 
     def _add(self, kind: str, name: str = "", *, is_verbatim: bool = False) -> None:
         line, column = self.getpos()
-        self.found.append((self._lines[line - 1] + column, _Token(kind, "", name, is_verbatim)))
+        self.tokens.append((self._lines[line - 1] + column, _Token(kind, "", name, is_verbatim)))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         is_verbatim = tag in VERBATIM or any(name == "translate" and (value or "").lower() == "no" for name, value in attrs)
@@ -135,13 +138,20 @@ class _Reader(HTMLParser):
 
 def _tokens(text: str) -> list[_Token]:
     """Return the tokens of a document, each with its characters; together they are the document."""
-    found = _Reader(text).found
-    begins = [0, *(begin for begin, _ in found[1:]), len(text)]
-    if not found:
+    positioned = _Reader(text).tokens
+    begins = [0, *(begin for begin, _ in positioned[1:]), len(text)]
+    if not positioned:
         return [_Token("text", text)] if text else []
-    for (_, token), begin, end in zip(found, begins, begins[1:], strict=False):
+    for (_, token), begin, end in zip(positioned, begins, begins[1:], strict=False):
         token.raw = text[begin:end]
-    return [token for _, token in found if token.raw]
+    tokens = list[_Token]()
+    for _, token in positioned:
+        # html.parser parts a text at its entities
+        if tokens and token.kind == tokens[-1].kind == "text":
+            tokens[-1].raw += token.raw
+        else:
+            tokens.append(token)
+    return tokens
 
 
 def _join_verbatim(tokens: Sequence[_Token]) -> list[_Token]:
@@ -155,7 +165,7 @@ def _join_verbatim(tokens: Sequence[_Token]) -> list[_Token]:
             number += 1
             continue
         raw = "".join(part.raw for part in tokens[number : end + 1])
-        is_block = token.name in ("pre", "script", "style", "template", "noscript") or "\n\n" in raw or token.kind == "block"
+        is_block = token.name not in INLINE | VERBATIM_INLINE
         result.append(_Token("block" if is_block else "point", raw))
         number = end + 1
     return result
@@ -206,7 +216,7 @@ def _matching(tokens: Sequence[_Token]) -> dict[int, int]:
         elif token.kind == "close":
             names = [tokens[opening].name for opening in waiting]
             if token.name in names:
-                place = len(names) - 1 - names[::-1].index(token.name)
-                closed[waiting[place]] = number
-                del waiting[place:]
+                index = len(names) - 1 - names[::-1].index(token.name)
+                closed[waiting[index]] = number
+                del waiting[index:]
     return closed

@@ -7,20 +7,11 @@ where the words before it ended. What is not translated (code, a placeholder, an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# A word, or a sign by itself: 2026-03-03 has three words.
-UNIT = re.compile(r"\w+|[^\w\s]")
-
-
-class Span(NamedTuple):
-    """Characters of a text, from `begin` to before `end`."""
-
-    begin: int
-    end: int
+from attent.evaluation.translation_links import Span, units
 
 
 class AlignedText(NamedTuple):
@@ -44,12 +35,14 @@ class Element:
         closing: the tag after its content; empty without one.
         children: texts and elements, in order.
         spaces: of an element without content, whether white space stood before and after it.
+        is_tight: of an element without content, whether it stood between words without any.
     """
 
     opening: str = ""
     closing: str = ""
     children: list[Element | str] = field(default_factory=list)
     spaces: tuple[bool, bool] = (False, False)
+    is_tight: bool = False
 
     @property
     def text(self) -> str:
@@ -80,18 +73,22 @@ class Placed:
 
 
 def note_spaces(line: Element) -> None:
-    """Note the white space around each element without content, and leave one of two spaces to the text around it."""
+    """Note the white space around each element without content, and leave one space to the text around it, which parts its words."""
     leaves = _leaves(line)
     for number, (parent, index) in enumerate(leaves):
         point = parent.children[index]
         if isinstance(point, str):
             continue
         before, after = (_neighbor(leaves, number, step) for step in (-1, 1))
-        has_before = before is not None and str(before[0].children[before[1]])[-1:].isspace()
+        # a text that is empty by now was the space between two of them
+        has_before = before is not None and (str(before[0].children[before[1]]) or " ")[-1].isspace()
         has_after = after is not None and str(after[0].children[after[1]])[:1].isspace()
         point.spaces = has_before, has_after
         if has_before and has_after and after is not None:
             after[0].children[after[1]] = str(after[0].children[after[1]])[1:]
+        elif before is not None and after is not None and not (has_before or has_after):
+            point.is_tight = True
+            after[0].children[after[1]] = f" {after[0].children[after[1]]}"
 
 
 def _leaves(element: Element) -> list[tuple[Element, int]]:
@@ -119,16 +116,16 @@ def place_tags(line: Element, translation: AlignedText, escape: Callable[[str], 
         translation: with links to that text.
         escape: writes text between tags.
     """
-    units = [Span(*match.span()) for match in UNIT.finditer(translation.text)]
-    placer = _Placer(_linked_positions(units, translation.links))
-    return _write(placer.place(line, 0, 0, len(units)), translation.text, units, escape)
+    spans = units(translation.text)
+    placer = _Placer(_linked_positions(spans, translation.links))
+    return _write(placer.place(line, 0, 0, len(spans)), translation.text, spans, escape)
 
 
-def _linked_positions(units: Sequence[Span], links: Sequence[tuple[Span, Span]]) -> list[set[int]]:
+def _linked_positions(spans: Sequence[Span], links: Sequence[tuple[Span, Span]]) -> list[set[int]]:
     """Return the positions in the source that each unit of the translation is linked to."""
-    positions: list[set[int]] = [set() for _ in units]
+    positions: list[set[int]] = [set() for _ in spans]
     for source, target in links:
-        for number, unit in enumerate(units):
+        for number, unit in enumerate(spans):
             if unit.begin < target.end and target.begin < unit.end:
                 positions[number].update(range(source.begin, source.end))
     return positions
@@ -221,9 +218,9 @@ def _without(low: int, high: int, begin: int, end: int) -> list[tuple[int, int]]
     return [(first, last) for first, last in ((low, begin), (end, high)) if first < last]
 
 
-def _write(line: Placed, text: str, units: Sequence[Span], escape: Callable[[str], str]) -> str:
+def _write(line: Placed, text: str, spans: Sequence[Span], escape: Callable[[str], str]) -> str:
     """Write a translation with its elements; spaces stay outside of those that have words."""
-    opened, closed = ([list[str | Element]() for _ in range(len(units) + 1)] for _ in range(2))
+    opened, closed = ([list[str | Element]() for _ in range(len(spans) + 1)] for _ in range(2))
 
     def add(placed: Placed) -> None:
         for inner in placed.inner:
@@ -238,7 +235,7 @@ def _write(line: Placed, text: str, units: Sequence[Span], escape: Callable[[str
 
     add(line)
     pieces, position = list[str | Element](), 0
-    for number, unit in enumerate(units):
+    for number, unit in enumerate(spans):
         pieces += [*closed[number], escape(text[position : unit.begin]), *opened[number], escape(text[unit.begin : unit.end])]
         position = unit.end
     return _join([*pieces, *closed[-1], escape(text[position:]), *opened[-1]])
@@ -253,11 +250,13 @@ def _flat(placed: Placed) -> list[str | Element]:
 
 def _join(pieces: Sequence[str | Element]) -> str:
     """Join pieces, with white space around elements without content where it stood around them."""
-    result, needs_space = "", False
+    result, needs_space, is_tight = "", False, False
     for piece in pieces:
-        content = f"{piece.opening}{piece.closing}" if isinstance(piece, Element) else piece
+        content = f"{piece.opening}{piece.closing}" if isinstance(piece, Element) else piece.lstrip() if is_tight else piece
         if not content:
             continue
+        is_tight = isinstance(piece, Element) and piece.is_tight
+        result = result.rstrip() if is_tight else result
         needs_space |= isinstance(piece, Element) and piece.spaces[0]
         is_apart = not result or result[-1].isspace() or content[0].isspace()
         result += " " * (needs_space and not is_apart) + content

@@ -80,12 +80,12 @@ def _cells(text: str) -> list[str]:
 
 def _line_of(text: str) -> Element:
     """Return a line with its elements."""
-    matches = [match for match in INLINE.finditer(text) if not match["escape"] and not match["bar"]]
+    matches = [match for match in INLINE.finditer(text) if not match["bar"]]
     closed = _matching(text, matches)
     line = Element()
     parents, position = [line], 0
     for number, match in enumerate(matches):
-        is_point = match["code"] or match["image"] or match["html"]
+        is_point = match["escape"] or match["code"] or match["image"] or match["html"]
         if not (is_point or number in closed or number in closed.values()):
             continue
         parents[-1].children += cut_placeholders(text[position : match.start()])
@@ -112,11 +112,11 @@ def _matching(text: str, matches: list[re.Match[str]]) -> dict[int, int]:
             continue
         if not (match["mark"] or match["end"]):
             continue
-        wanted = "[" if match["end"] else match[0]
+        opening_mark = "[" if match["end"] else match[0]
         # emphasis ends after a word, and begins before one
         can_end = not text[match.start() - 1 : match.start()].isspace() and match.start() > 0
         can_begin = match["mark"] and not text[match.end() : match.end() + 1].isspace() and match.end() < len(text)
-        opening = next((place for place in reversed(range(len(waiting))) if matches[waiting[place]][0] == wanted), None)
+        opening = next((index for index in reversed(range(len(waiting))) if matches[waiting[index]][0] == opening_mark), None)
         if can_end and opening is not None:
             closed[waiting[opening]] = number
             del waiting[opening:]

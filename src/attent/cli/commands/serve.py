@@ -70,7 +70,7 @@ def serve(
 
     from attent.decoding.translator import load
     from attent.serve.translation.engines import RunCatalog, parse_languages
-    from attent.serve.translation.server import TranslationServer, listen
+    from attent.serve.translation_server import TranslationServer, listen
     from attent.serve.translation.settings import ServerSettings
 
     if require_api_key and api_keys_file is None:

@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from attent.data.text import Link
 from attent.data.tokenizer import respell
 from attent.decoding.settings import SearchSettings
 from attent.decoding.translator import Translator, load
 from attent.errors import ArgumentError, AttentError
-from attent.evaluation.translation_links import translation_links
+from attent.evaluation.translation_links import Span, translation_links, translation_spans
 from attent.runs.config import CONFIG, read_config
 from attent.serve.translation.errors import RequestError
 
@@ -28,11 +28,13 @@ class TranslatedSentence(NamedTuple):
 
     Args:
         texts: the best first.
-        links: between the words of the sentence and of the best translation; None unless they were asked for.
+        links: between the words of the sentence and of the best translation; none unless they were asked for.
+        spans: of each translation, which characters of it belong to which of the sentence; none unless they were asked for.
     """
 
     texts: tuple[str, ...]
-    links: tuple[Link, ...] | None = None
+    links: Sequence[Link] = ()
+    spans: Sequence[Sequence[tuple[Span, Span]]] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +63,12 @@ class TranslationWork:
     Args:
         run: translates.
         settings: of the search.
-        has_links: whether words are linked.
+        links: whether words are linked, or characters ("spans"), for markup.
     """
 
     run: ServedRun
     settings: SearchSettings
-    has_links: bool = False
+    links: Literal["words", "spans"] | None = None
 
     def __call__(self, texts: Sequence[str]) -> list[TranslatedSentence]:
         """Translate sentences.
@@ -77,14 +79,18 @@ class TranslationWork:
         translator = self.run.translator
         texts = [respell(text, translator.source_tokenizer) for text in texts]
         n_best_lists = translator.search(texts, self.settings)
-        links: Sequence[Sequence[Link] | None] = [None] * len(texts)
-        if self.has_links:
-            with _watching:
+        if self.links is None:
+            return [TranslatedSentence(tuple(item.text for item in n_best)) for n_best in n_best_lists]
+        with _watching:
+            if self.links == "words":
                 links = translation_links(translator, texts, [n_best[0] for n_best in n_best_lists])
-        return [
-            TranslatedSentence(tuple(item.text for item in n_best), None if pairs is None else tuple(pairs))
-            for n_best, pairs in zip(n_best_lists, links, strict=True)
-        ]
+                return [
+                    TranslatedSentence(tuple(item.text for item in n_best), pairs)
+                    for n_best, pairs in zip(n_best_lists, links, strict=True)
+                ]
+            rows = [(text, item) for text, n_best in zip(texts, n_best_lists, strict=True) for item in n_best]
+            spans = iter(translation_spans(translator, [text for text, _ in rows], [item for _, item in rows]))
+        return [TranslatedSentence(tuple(item.text for item in n_best), spans=[next(spans) for _ in n_best]) for n_best in n_best_lists]
 
     def check(self, text: str) -> None:
         """Check that the run reads a sentence, before it waits with others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,9 @@ from attent.data.language_detection import Detection, LanguageDetector
 from attent.data.sentences import SplitText, split_sentences
 from attent.data.text import Link
 from attent.decoding.settings import SearchSettings
+from attent.markup.html import MarkedText, parse_html
+from attent.markup.inline import AlignedText
+from attent.markup.translate import join_aligned
 from attent.serve.translation.batcher import Batcher
 from attent.serve.translation.engines import RunCatalog, ServedRun, TranslatedSentence, TranslationWork
 from attent.serve.translation.errors import RequestError, invalid
@@ -27,13 +30,13 @@ class TranslatedText(NamedTuple):
     Args:
         text: its best translation.
         alternatives: further ones.
-        links: between the words of both, parted by spaces, from 0; None unless they were asked for.
+        links: between the words of both, parted by spaces, from 0; none unless they were asked for, and of HTML.
         detection: its language, if that was to be detected.
     """
 
     text: str
     alternatives: tuple[str, ...] = ()
-    links: tuple[Link, ...] | None = None
+    links: tuple[Link, ...] = ()
     detection: Detection | None = None
 
 
@@ -44,11 +47,13 @@ class TranslationOptions:
     Args:
         alternatives: further translations.
         has_links: whether words are linked.
+        format: of the texts.
         whole: whether each line is a single sentence.
     """
 
     alternatives: int = 0
     has_links: bool = False
+    format: Format = "text"
     whole: bool = False
 
 
@@ -56,12 +61,14 @@ class PreparedText(NamedTuple):
     """A text before its translation.
 
     Args:
-        split: its sentences.
+        splits: its sentences; of HTML, those of each line.
+        marked: the HTML around its lines; None for a plain text.
         work: what to do with them; None for a text that is in the target's language already.
         detection: its language, if that was to be detected.
     """
 
-    split: SplitText
+    splits: Sequence[SplitText]
+    marked: MarkedText | None
     work: TranslationWork | None
     detection: Detection | None
 
@@ -114,28 +121,29 @@ class TranslationService:
         groups: dict[TranslationWork, list[str]] = {}
         for text in prepared:
             if text.work is not None:
-                groups.setdefault(text.work, []).extend(text.split.sentences)
+                groups.setdefault(text.work, []).extend(sentence for split in text.splits for sentence in split.sentences)
         waiting = [asyncio.ensure_future(self.batcher.submit(sentences, work)) for work, sentences in groups.items()]
         try:
             translated = dict(zip(groups, map(iter, await asyncio.gather(*waiting)), strict=True))
         finally:
             for task in waiting:
                 task.cancel()
-        return [
-            _assemble(text, [next(translated[text.work]) for _ in text.split.sentences] if text.work else [], options) for text in prepared
-        ]
+        return [_assemble(text, iter(()) if text.work is None else translated[text.work], options) for text in prepared]
 
     def _prepare(self, text: str, source: str, target: str, options: TranslationOptions) -> PreparedText:
         """Cut a text into sentences that its run accepts."""
-        detection = self.detect(text)[0] if source == AUTO else None
+        marked = parse_html(text) if options.format == "html" else None
+        texts = [text] if marked is None else marked.texts
+        detection = self.detect("\n".join(texts))[0] if source == AUTO else None
         language = source if detection is None else detection.language
         if language == target:
-            return PreparedText(SplitText((text,), ()), None, detection)
-        split = split_sentences(text, language, whole=options.whole)
+            return PreparedText([SplitText((text,), ())], None, None, detection)
+        splits = [split_sentences(line, language, whole=options.whole) for line in texts]
         work = self._work(self._run(language, target), options)
-        for sentence in split.sentences:
-            work.check(sentence)
-        return PreparedText(split, work, detection)
+        for split in splits:
+            for sentence in split.sentences:
+                work.check(sentence)
+        return PreparedText(splits, marked, work, detection)
 
     def _run(self, source: str, target: str) -> ServedRun:
         run = self.catalog.find(source, target)
@@ -146,7 +154,8 @@ class TranslationService:
 
     def _work(self, run: ServedRun, options: TranslationOptions) -> TranslationWork:
         count = options.alternatives + 1
-        return TranslationWork(run, SearchSettings(beam=max(self.settings.beam, count), n_best=count), options.has_links)
+        links = "spans" if options.format == "html" else "words" if options.has_links else None
+        return TranslationWork(run, SearchSettings(beam=max(self.settings.beam, count), n_best=count), links)
 
 
 def check_format(name: str) -> Format:
@@ -183,12 +192,25 @@ def language_name(code: str) -> str:
         return code
 
 
-def _assemble(text: PreparedText, sentences: Sequence[TranslatedSentence], options: TranslationOptions) -> TranslatedText:
+def _assemble(text: PreparedText, sentences: Iterator[TranslatedSentence], options: TranslationOptions) -> TranslatedText:
     """Put the translations of sentences in their places; an alternative text has each sentence's, or its last one."""
-    split, ranks = text.split, range(options.alternatives + 1)
-    versions = [split.join([sentence.texts[min(rank, len(sentence.texts) - 1)] for sentence in sentences]) for rank in ranks]
+    by_split = [[next(sentences) for _ in split.sentences] for split in text.splits]
+    versions: list[str] = []
+    for rank in range(options.alternatives + 1):
+        lines = [
+            join_aligned(split, [_version(sentence, rank) for sentence in of_split])
+            for split, of_split in zip(text.splits, by_split, strict=True)
+        ]
+        versions.append(lines[0].text if text.marked is None else text.marked.render(lines))
     alternatives = tuple(dict.fromkeys(version for version in versions[1:] if version != versions[0]))
-    return TranslatedText(versions[0], alternatives, _text_links(split, sentences) if options.has_links else None, text.detection)
+    links = _text_links(text.splits[0], by_split[0]) if options.has_links and text.marked is None else ()
+    return TranslatedText(versions[0], alternatives, links, text.detection)
+
+
+def _version(sentence: TranslatedSentence, rank: int) -> AlignedText:
+    """Return the translation of this rank, or the last one."""
+    rank = min(rank, len(sentence.texts) - 1)
+    return AlignedText(sentence.texts[rank], sentence.spans[rank] if sentence.spans else ())
 
 
 def _text_links(split: SplitText, sentences: Sequence[TranslatedSentence]) -> tuple[Link, ...]:
@@ -200,7 +222,7 @@ def _text_links(split: SplitText, sentences: Sequence[TranslatedSentence]) -> tu
         before_target += split.between[number]
         # a sentence may follow the one before without a space, and then begins within a word
         first_source, first_target = len(f"{before_source}x".split()) - 1, len(f"{before_target}x".split()) - 1
-        links += [(first_source + source, first_target + target) for source, target in sentence.links or ()]
+        links += [(first_source + source, first_target + target) for source, target in sentence.links]
         before_source += split.sentences[number]
         before_target += sentence.texts[0]
     return tuple(links)

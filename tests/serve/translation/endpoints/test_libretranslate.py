@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -74,6 +75,19 @@ def test_words_are_linked_across_sentences(serve: Serve) -> None:
     links = [tuple(map(int, link.split("-"))) for link in answer["alignment"].split()]
     assert links and {source for source, _ in links} <= set(range(4))
     assert max(target for _, target in links) < len(answer["translatedText"].split())
+
+
+def test_html_keeps_its_tags(serve: Serve) -> None:
+    client = serve()
+    html = '<p class="x">A <b>dog</b> runs.<br>Two <a href="/y?a=1&amp;b=2">men</a> sit.</p><pre>A dog</pre>'
+    for form in ({"json": ASK | {"q": html, "format": "html"}}, {"data": ASK | {"q": html, "format": "html", "alternatives": "2"}}):
+        answer = client.post("/translate", **form).json()
+        for text in (answer["translatedText"], *answer.get("alternatives", ())):
+            assert sorted(re.findall("<[^>]*>", text)) == sorted(re.findall("<[^>]*>", html))
+            assert text.startswith('<p class="x">') and text.endswith("</p><pre>A dog</pre>")
+    many = client.post("/translate", json=ASK | {"q": [html, "<i>a</i>"], "format": "html"}).json()["translatedText"]
+    assert many[0] == client.post("/translate", json=ASK | {"q": html, "format": "html"}).json()["translatedText"]
+    assert client.post("/translate", json=ASK | {"q": "<b>x", "source": "auto", "format": "html"}).status_code == 200
 
 
 def test_languages_and_settings(serve: Serve) -> None:

@@ -46,9 +46,7 @@ class LibreTranslateEndpoints:
         alternatives = count_of(values, "alternatives", settings.alternatives_limit)
         check_size(settings, texts, is_list=is_list)
         self.admit(request, values, len(texts))
-        options = TranslationOptions(alternatives, flag_of(values, "alignment"))
-        if kind == "html":
-            raise RequestError(400, "html format is not supported")
+        options = TranslationOptions(alternatives, flag_of(values, "alignment"), kind)
         return _answer(await self._service.translate(texts, source, target, options), options, is_list=is_list, is_auto=source == AUTO)
 
     async def detect(self, request: Request) -> list[dict[str, Any]]:
@@ -100,5 +98,5 @@ def _answer(results: list[TranslatedText], options: TranslationOptions, *, is_li
     if options.alternatives:
         values["alternatives"] = [list(result.alternatives) for result in results]
     if options.has_links:
-        values["alignment"] = [pharaoh(result.links or ()) for result in results]
+        values["alignment"] = [pharaoh(result.links) for result in results]
     return values if is_list else {name: value[0] for name, value in values.items()}

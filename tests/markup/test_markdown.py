@@ -1,0 +1,55 @@
+"""Markdown: what is translated, and what stays character by character."""
+
+import pytest
+
+from attent.evaluation.translation_links import units
+from attent.markup.inline import AlignedText
+from attent.markup.markdown import parse_markdown
+
+PAGE = """---
+title: page
+---
+# A *big* dog ##
+
+> - [ ] read [the **book**](http://x.y "t") now, `code` and ![p](a.png)
+1. one_two_three * four
+
+| a | b **c** |
+|---|:--|
+| d \\| e | `f|g` h |
+
+```
+code here
+```
+    indented
+last line\x20\x20
+<div class="x">
+"""
+
+
+def translate(document: str) -> str:
+    marked = parse_markdown(document)
+    return marked.render([AlignedText(text.upper(), [(span, span) for span in units(text)]) for text in marked.texts])
+
+
+@pytest.mark.parametrize(
+    ("document", "translation"),
+    [
+        ("# A *big* dog ##", "# A *BIG* DOG ##"),
+        ("- [x] read [the **book**](http://x.y) now", "- [x] READ [THE **BOOK**](http://x.y) NOW"),
+        ("run `make test` or ``a`b``", "RUN `make test` OR ``a`b``"),
+        ("| a | b |\n|---|---|\n", "| A | B |\n|---|---|\n"),
+        ("```\nx\n```\ny", "```\nx\n```\nY"),
+        ("snake_case_name * 2", "SNAKE_CASE_NAME * 2"),
+        ("a<br>b <https://a.b>", "A<br>B <https://a.b>"),
+        ("[ref]: http://a.b\n", "[ref]: http://a.b\n"),
+        ("line\\\nnext  \n", "LINE\\\nNEXT  \n"),
+    ],
+)
+def test_text_is_translated_and_nothing_else(document: str, translation: str) -> None:
+    assert translate(document) == translation
+
+
+def test_a_page_of_its_own_translation_is_the_same_page() -> None:
+    marked = parse_markdown(PAGE)
+    assert marked.render([AlignedText(text, [(span, span) for span in units(text)]) for text in marked.texts]) == PAGE

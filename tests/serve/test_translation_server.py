@@ -1,0 +1,149 @@
+"""A server as its clients find it: theirs, unmodified, over a socket; reloading; and a signal to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+TEXT = "".join(f"the dog {number}\tder Hund {number}\n" for number in range(23))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was trained for an update."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "pairs.tsv").write_text(TEXT, encoding="utf-8")
+    sizes = [word for size in ("width=16", "feed_forward=16", "heads=2") for word in ("--set", f"model.{size}")]
+    names = ("--source-language", "en", "--target-language", "de", "--updates", "1")
+    command = [sys.executable, "-m", "attent", "train", "--train", str(folder / "pairs.tsv"), "--out", str(folder / "run"), *sizes, *names]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "run"
+
+
+def start(run: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "attent", "serve", str(run), "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return process, process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def address(run: Path) -> Iterator[str]:
+    process, address = start(run)
+    yield address
+    process.terminate()
+    assert process.wait(60) == 0
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_libretranslatepy(address: str) -> None:
+    api = pytest.importorskip("libretranslatepy").LibreTranslateAPI(address)
+    assert api.languages() == [{"code": "en", "name": "English", "targets": ["de"]}]
+    assert api.detect("the dog is here")[0]["language"] == "en"
+    assert isinstance(api.translate("the dog 3", "en", "de"), str)
+
+
+def test_libretranslate_aio(address: str) -> None:
+    library = pytest.importorskip("libretranslate_aio")
+    with library.LibreTranslate(address) as client:
+        assert isinstance(client.translate("the dog 3", "en", "de").translated_text, str)
+        many = client.translate(["the dog 3", "the dog 4"], "auto", "de", alternatives=2)
+        assert len(many.translated_text) == len(many.alternatives) == len(many.detected_language) == 2
+        assert client.translate("<b>the</b> dog 3", "en", "de", format="html").translated_text.count("<b>") == 1
+        assert [language.code for language in client.languages()] == ["en"]
+        assert client.detect("the dog")[0].language == "en"
+        assert client.frontend_settings().char_limit == 5_000
+        assert client.health()
+        with pytest.raises(library.BadRequestError, match="zz is not supported"):
+            client.translate("a", "en", "zz")
+        with pytest.raises(library.ForbiddenError, match="disabled"):
+            client.suggest("a", "b", "en", "de")
+
+
+def test_deep_translator(address: str) -> None:
+    library = pytest.importorskip("deep_translator")
+    client = library.LibreTranslator(source="en", target="de", api_key="any", custom_url=f"{address}/")
+    assert isinstance(client.translate("the dog 3"), str)
+    assert len(client.translate_batch(["the dog 3", "the dog 4"])) == 2
+    with pytest.raises(library.exceptions.ServerException):
+        library.LibreTranslator(source="en", target="fr", api_key="any", custom_url=f"{address}/").translate("the dog")
+
+
+def ask(address: str, text: str) -> str:
+    body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
+    request = urllib.request.Request(f"{address}/translate", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)["translatedText"]
+
+
+def test_answers_under_load_are_those_of_the_run(address: str, run: Path) -> None:
+    from attent.decoding.translator import load
+
+    texts = [f"the dog {number}" for number in range(200)]
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda text: ask(address, text), texts))
+    assert answers == load(run).translate(texts)
+
+
+def test_a_run_that_changes_is_loaded_again(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    process, address = start(copy)
+    try:
+        ask(address, "the dog 3")
+        config = json.loads((copy / "config.json").read_text())
+        (copy / "new.json").write_text(json.dumps(config | {"results": {}}))
+        os.replace(copy / "new.json", copy / "config.json")
+        lines: list[str] = []
+        while not any("loaded again" in line for line in lines):
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines
+        ask(address, "the dog 3")
+        (copy / "config.json").write_text("{")
+        while "cannot be loaded" not in process.stderr.readline():
+            pass
+        ask(address, "the dog 3")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
+    process, address = start(run, "--window", "1000", "--threads", "1")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, address, "the dog 3")
+        time.sleep(0.4)
+        process.send_signal(signal.SIGTERM)
+        assert isinstance(answer.result(60), str)
+    assert process.wait(60) == 0
+    process.stdout.close()
+    process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--languages", "en"], "--languages takes source and target of each run, such as en:de, got 'en'"),
+        (["--languages", "en:de", "--languages", "de:en"], "--languages are for each run in order: 1 runs and 2 pairs of languages"),
+        (["--require-api-key"], "--require-api-key needs --api-keys-file, which has the keys"),
+        (["--api-keys-file", "none"], "--api-keys-file none cannot be read"),
+        (["--host", "no such host"], "cannot be listened on"),
+    ],
+)
+def test_wrong_options_end_in_one_line(run: Path, options: list[str], problem: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "attent", "serve", str(run), *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and problem in done.stderr
