@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -37,14 +36,27 @@ def start(run: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
     return process, process.stdout.readline().strip()
 
 
+def stop(process: subprocess.Popen[str]) -> None:
+    """End a server, which must end well."""
+    process.terminate()
+    try:
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    """Read the log until a line has these words."""
+    while words not in (line := process.stderr.readline()):
+        assert line, "the server has ended"
+
+
 @pytest.fixture(scope="module")
 def address(run: Path) -> Iterator[str]:
     process, address = start(run)
     yield address
-    process.terminate()
-    assert process.wait(60) == 0
-    process.stdout.close()
-    process.stderr.close()
+    stop(process)
 
 
 def test_libretranslatepy(address: str) -> None:
@@ -104,21 +116,14 @@ def test_a_run_that_changes_is_loaded_again(run: Path, tmp_path: Path) -> None:
         ask(address, "the dog 3")
         config = json.loads((copy / "config.json").read_text())
         (copy / "new.json").write_text(json.dumps(config | {"results": {}}))
-        os.replace(copy / "new.json", copy / "config.json")
-        lines: list[str] = []
-        while not any("loaded again" in line for line in lines):
-            lines.append(process.stderr.readline())
-            assert lines[-1], lines
+        (copy / "new.json").replace(copy / "config.json")
+        wait_for(process, "loaded again")
         ask(address, "the dog 3")
         (copy / "config.json").write_text("{")
-        while "cannot be loaded" not in process.stderr.readline():
-            pass
+        wait_for(process, "cannot be loaded")
         ask(address, "the dog 3")
     finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-        process.stdout.close()
-        process.stderr.close()
+        stop(process)
 
 
 def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
@@ -128,9 +133,7 @@ def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
         time.sleep(0.4)
         process.send_signal(signal.SIGTERM)
         assert isinstance(answer.result(60), str)
-    assert process.wait(60) == 0
-    process.stdout.close()
-    process.stderr.close()
+    stop(process)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +143,7 @@ def test_what_runs_is_finished_after_sigterm(run: Path) -> None:
         (["--languages", "en:de", "--languages", "de:en"], "--languages are for each run in order: 1 runs and 2 pairs of languages"),
         (["--require-api-key"], "--require-api-key needs --api-keys-file, which has the keys"),
         (["--api-keys-file", "none"], "--api-keys-file none cannot be read"),
-        (["--host", "no such host"], "cannot be listened on"),
+        (["--host", "203.0.113.1"], "cannot be listened on"),
     ],
 )
 def test_wrong_options_end_in_one_line(run: Path, options: list[str], problem: str) -> None:

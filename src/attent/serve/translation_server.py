@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from attent.errors import ArgumentError, needs
 from attent.serve.translation.batcher import Batcher
@@ -66,6 +68,13 @@ class TranslationServer:
             timeout_graceful_shutdown=PATIENCE,
         )
         server = uvicorn.Server(config)
+        # uvicorn's own handlers raise the signal again at the end: who stops a server would see it fail
+        server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]
+
+        def stop(number: int, frame: object) -> None:
+            server.should_exit = True
+
+        handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         task = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started and not task.done():
             await asyncio.sleep(0.01)
@@ -75,6 +84,8 @@ class TranslationServer:
             await task
         finally:
             watching.cancel()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
     async def _watch_runs(self) -> None:
         """Load runs again that change on disk, in a thread beside the requests."""

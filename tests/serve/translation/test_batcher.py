@@ -64,7 +64,7 @@ def test_other_work_has_another_batch(work: Upper) -> None:
     other.may_go.set()
 
     async def ask(queue: Batcher) -> list[list[str]]:
-        return await asyncio.gather(queue.submit(["a"], work), queue.submit(["b"], other), queue.submit(["c"], work))
+        return [*await asyncio.gather(queue.submit(["a"], work), queue.submit(["b"], other), queue.submit(["c"], work))]
 
     queue = batcher()
     assert asyncio.run(ask(queue)) == [["A"], ["B"], ["C"]]

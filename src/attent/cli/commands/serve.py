@@ -70,8 +70,8 @@ def serve(
 
     from attent.decoding.translator import load
     from attent.serve.translation.engines import RunCatalog, parse_languages
-    from attent.serve.translation_server import TranslationServer, listen
     from attent.serve.translation.settings import ServerSettings
+    from attent.serve.translation_server import TranslationServer, listen
 
     if require_api_key and api_keys_file is None:
         raise ArgumentError("--require-api-key needs --api-keys-file, which has the keys")
