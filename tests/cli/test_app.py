@@ -143,6 +143,7 @@ def test_a_reader_that_goes_away_hears_no_complaint() -> None:
         ("evaluate RUN --source a --target b --beam 0", "--beam must be at least 1, got 0"),
         ("train --train a.tsv --updates 0", "Invalid value for '--updates' / '--steps': "),
         ("show RUN text --head x", "--head must be a number from 0, mean or all, got 'x'"),
+        ("show RUN text --out x.xyz", "--out must end in .png, .svg or .html, got 'x.xyz'"),
         ("show RUN text --layer -1", "Invalid value for '--layer': "),
     ],
 )

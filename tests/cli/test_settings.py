@@ -91,6 +91,8 @@ def test_pairs_alone_make_a_run_that_translates(attent, pairs: Path, tmp_path: P
     assert done.code == 0
     assert "62 lines, suggested: preset tiny with dropout 0.3, 200 updates of 1,024 tokens" in done.err
     assert any("empty" in line for line in done.err)
+    (tmp_path / "none.tsv").touch()
+    assert attent("train", "--train", tmp_path / "none.tsv").err == [f"attent: {tmp_path / 'none.tsv'}: empty"]
     assert done.out[0] == f"run: {tmp_path / 'RUN'}"
     assert "BLEU" in done.out[1]
     assert attent("translate", tmp_path / "RUN", "a dog 7 🐶").code == 0

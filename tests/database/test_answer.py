@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+
 import pytest
 
 from attent.database import answer
@@ -18,6 +20,17 @@ def test_it_prints_a_line_a_query() -> None:
     assert str(lookup([], STUDENTS)) == "(no queries)"
     assert str(lookup(1, [1] * 6, list("abcdef"))) == "1 → a 0.17, b 0.17, c 0.17, d 0.17 and 2 more"
     assert str(lookup(list(range(25)), [1], ["a"])).splitlines()[-1] == "… and 5 more"
+
+
+def test_a_date_that_differs_by_its_time_zone_alone_says_so() -> None:
+    noon = datetime(2026, 3, 3, 12)
+    aware = noon.replace(tzinfo=UTC)
+    assert str(lookup(noon, {aware: "a"})).endswith("→ missing: no such key (keys have a time zone, and this has none)")
+    assert str(lookup(date(2026, 3, 3), {aware: "a"})).endswith("(keys have a time zone, and this has none)")
+    assert str(lookup(aware, {noon: "a"})).endswith("→ missing: no such key (keys have no time zone, and this has one)")
+    assert str(lookup(noon, {noon.replace(hour=1): "a"})).endswith("→ missing: no such key")
+    assert str(lookup(aware, {aware.replace(hour=1): "a"})).endswith("→ missing: no such key")
+    assert str(lookup(aware, {aware: "a"})).endswith("→ a 1.00")
 
 
 def test_votes_and_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,8 @@ def copied(folders: Path, name: str, to: Path) -> Path:
 
 def test_an_encoder_shows_what_eager_attention_computes(folders: Path, models: Any) -> None:
     model = load(folders / "bert")
+    with pytest.raises(ArgumentError, match="reads a text, as a string, got 3"):
+        model.map(3)
     maps = model.map("the dog slept")
     assert list(maps) == ["encoder.layer.0.attention.self", "encoder.layer.1.attention.self"]
     eager, _ = models.bert("eager")

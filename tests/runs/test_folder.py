@@ -150,7 +150,7 @@ def damaged(folder: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("no folder", "run is no run folder: config.json cannot be read"),
+        ("no folder", "run is no run folder: there is no such folder"),
         ("bad JSON", r"config\.json is damaged: "),
         ("newer", r"config\.json has format 4, written by attent 9\.9; this attent reads up to 3"),
         ("newer of nobody", r"config\.json has format 4, written by attent of a newer version"),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch
 from attent.attention import reference
 from attent.attention.arguments import prepare
 from attent.attention.base import Score
+from attent.attention.choices import Own
 from attent.attention.scores import SCORES, Dot, Gated
 from attent.views.step import WalkStep, equation_of, features, formula_steps, name_of, vectors
 
@@ -77,6 +80,18 @@ def test_a_score_of_ones_own_is_shown_by_its_numbers() -> None:
     found = steps(score=Doubled())
     assert found["twice"].shape == (1, 1, 2, 5)
     assert found["scores"].equation == "scores[i, j] = score(Q[i], K[j]),  score(q, k) = Doubled(q, k)"
+
+
+def distance(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    return -torch.cdist(query, key)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(distance, "distance"), (partial(distance), "partial"), (lambda q, k: distance(q, k), "f"), (Gated(5, 5), "gated")],
+)
+def test_a_score_that_is_a_function_has_its_name(function: Any, name: str) -> None:
+    assert f"= {name}(" in equation_of(Own(function)).lower()
 
 
 def test_a_vector_for_every_pair_is_labelled_by_keys() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -149,6 +150,15 @@ def test_word_vectors_are_the_words() -> None:
         walk("the", vectors=vectors, width=3)
 
 
+def test_a_word_whose_line_was_cut_off_is_told_of(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("the 1.0 2.0 3.0\ncat 4.0 5.0", encoding="utf-8")
+    with pytest.raises(
+        ArgumentError, match=r"no vector of 'cat' \(.*vectors.txt: .*1 dropped: not as many numbers as the others \(line 2\)"
+    ):
+        walk("the cat", vectors=file)
+
+
 def test_heads_are_merged_by_w_o() -> None:
     found = walk(heads=2)
     assert list(found.steps)[-2:] == ["merged", "result"]
@@ -183,6 +193,7 @@ def test_heads_side_by_side_are_as_wide_as_the_words() -> None:
         ({"text": " "}, "at least one word"),
         ({"heads": 3}, "heads must divide the width, 4, got 3"),
         ({"width": 0}, "width must be ≥ 1"),
+        ({"seed": -1}, r"seed must be a whole number from 0 to 2\^63 - 1, got -1"),
         ({"scale": False, "score": "cosine"}, "only the scaled dot product has a scale"),
     ],
 )

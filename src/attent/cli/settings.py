@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attent.cli.output import say
-from attent.errors import ArgumentError, check_known
+from attent.errors import ArgumentError, DataError, check_known
 
 if TYPE_CHECKING:
     from attent.tasks.settings import RunSettings
@@ -259,4 +259,6 @@ def _count_lines(files: Mapping[str, str]) -> tuple[int, int]:
     lines = characters = 0
     for line in read_lines(file):
         lines, characters = lines + 1, characters + len(line)
+    if not lines:
+        raise DataError(f"{file}: empty")
     return lines, characters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date, datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -141,7 +142,7 @@ class Answer:
 
     def _line(self, query: int) -> str:
         if not self.has_match[query]:
-            return "missing: no such key" if self.keys else "missing: there are no keys"
+            return f"missing: no such key{self._zones(self.queries[query])}" if self.keys else "missing: there are no keys"
         if self.mean is not None:
             votes = ", ".join(f"{vote.key} {vote.weight:.2f}" for vote in self.votes(query, MAX_VALUES) if vote.weight >= MIN_WEIGHT)
             return f"{_format(self.mean[query].tolist())}  (keys: {votes})"
@@ -149,6 +150,16 @@ class Answer:
             f"{cut(str(value), MAX_COLUMNS)} {weight:.2f}" for value, weight in self.distribution(query).items() if weight >= MIN_WEIGHT
         ]
         return ", ".join(weights[:MAX_VALUES]) + (f" and {len(weights) - MAX_VALUES} more" if len(weights) > MAX_VALUES else "")
+
+    def _zones(self, query: Any) -> str:
+        """Return why a date equals none of these keys: one side has a time zone, and the other has none."""
+        zones = {key.tzinfo is not None for key in self.keys if isinstance(key, datetime)}
+        if not isinstance(query, date) or len(zones) != 1:
+            return ""
+        query_has_zone, (keys_have_zone,) = getattr(query, "tzinfo", None) is not None, zones
+        if query_has_zone == keys_have_zone:
+            return ""
+        return f" (keys have {'a' if keys_have_zone else 'no'} time zone, and this has {'one' if query_has_zone else 'none'})"
 
     def _row(self, query: int) -> Tensor:
         if isinstance(query, bool) or not isinstance(query, int) or not 0 <= query < len(self):

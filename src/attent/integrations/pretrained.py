@@ -121,6 +121,8 @@ class PretrainedModel:
     def _read(self, text: str, target: str | None) -> tuple[dict[str, LabelledMap], Picture | None]:
         if target is not None and self.reads != "text and translation":
             raise ArgumentError(f"{type(self.model).__name__} is no encoder–decoder: it reads a {self.reads}, and no translation")
+        if not isinstance(text, str | Path):
+            raise ArgumentError(f"{type(self.model).__name__} reads a {self.reads}, as a string, got {text!r}")
         if self.reads == "picture":
             return self._read_picture(Path(text))
         tokens = self._encode(text)

@@ -170,6 +170,9 @@ def read_config(path: Path | str) -> RunConfig:
     file = Path(path) / CONFIG
     try:
         content = bounded.read_json(file, LARGEST)
+    except FileNotFoundError as error:
+        reason = f"it has no {file.name}" if file.parent.is_dir() else "there is no such folder"
+        raise RunError(f"{path} is no run folder: {reason}") from error
     except OSError as error:
         raise RunError(f"{path} is no run folder: {file.name} cannot be read ({error.strerror})") from error
     except DataError as error:

@@ -95,7 +95,14 @@ def equation_of(score: Score) -> str:
     """Return the equation in the first line of a score's docstring, from `score(q, k) =` on."""
     first = (type(score).__doc__ or "").strip().split("\n")[0]
     equation = re.search(r"score\(q, k.?\) = .*", first)
-    return equation.group().rstrip(".") if equation else f"score(q, k) = {type(score).__name__}(q, k)"
+    return equation.group().rstrip(".") if equation else f"score(q, k) = {_called(score)}(q, k)"
+
+
+def _called(score: Score) -> str:
+    """Return the name of what computes a score: of a caller's own its function's, or its function's class."""
+    function = getattr(score, "function", score)
+    name = getattr(function, "__name__", type(function).__name__)
+    return "f" if name == "<lambda>" else name
 
 
 def vectors(name: str, equation: str, meaning: str, axes: str, values: Tensor, rows: Sequence[str]) -> WalkStep:

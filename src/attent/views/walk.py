@@ -83,7 +83,8 @@ def walk(
         whole: whether to go on through a Transformer's layer: residual connections, layer normalization, feed-forward network.
 
     Raises:
-        ArgumentError: there is no word, heads do not divide the width, there is no scale to leave out, or a word has no vector.
+        ArgumentError: there is no word, heads do not divide the width, there is no scale to leave out, a word has no vector, or the seed
+            is negative.
         DataError: the file cannot be read.
         UnknownNameError: a part does not exist.
     """
@@ -92,6 +93,8 @@ def walk(
         raise ArgumentError("a walk needs a text of at least one word")
     if isinstance(vectors, Path | str):
         vectors = word_vectors.read(vectors, _forms((*words, *memory_words)))
+    if not 0 <= seed < 2**63:
+        raise ArgumentError(f"seed must be a whole number from 0 to 2^63 - 1, got {seed}")
     width = _checked_width(width, heads, vectors)
     mask = mask_of(mask) if isinstance(mask, str) else mask
     score = score if scale else _without_scale(score)
@@ -206,7 +209,9 @@ def _forms(words: Sequence[str]) -> set[str]:
 def _look_up(words: Sequence[str], vectors: WordVectors) -> list[Tensor]:
     missing = [word for word in dict.fromkeys(words) if word not in vectors and word.lower() not in vectors]
     if missing:
-        raise ArgumentError(f"there is no vector of {', '.join(map(repr, missing))}")
+        # a line that was cut off may be what is missing
+        dropped = f" ({vectors.report.one_line()})" if vectors.report is not None and vectors.report.dropped else ""
+        raise ArgumentError(f"there is no vector of {', '.join(map(repr, missing))}{dropped}")
     return [vectors[word if word in vectors else word.lower()] for word in words]
 
 

@@ -75,6 +75,14 @@ def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, file: P
         assert attent("align", run_folder, *arguments) == (0, lines, [])
 
 
+def test_nothing_to_align_is_said(attent, run_folder: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.tsv"
+    empty.touch()
+    assert attent("align", run_folder, empty) == (0, [], [f"{empty} is empty: nothing is aligned"])
+    two = attent("align", run_folder, "--source", empty, "--target", empty)
+    assert two == (0, [], [f"{empty} and {empty} are empty: nothing is aligned"])
+
+
 def test_any_layer_head_row_and_threshold(attent, run_folder: Path, file: Path) -> None:
     chosen = ("--layer", 0, "--head", 1, "--about", "read")
     assert attent("align", run_folder, file, *chosen).out == expected(run_folder, AttentionSelector(0, 1, "read"))

@@ -93,4 +93,6 @@ def test_a_name_that_is_nowhere(attent, tmp_path: Path, monkeypatch: pytest.Monk
     assert done[:2] == (2, [])
     assert done.err == ["attent: no-such/model is no run folder, nor a model in Hugging Face's local cache; --download fetches a model"]
     assert "no-such/model is no run folder, and cannot be fetched" in attent(command, "no-such/model", TEXT, "--download").err[0]
-    assert "is no run folder: config.json" in attent(command, tmp_path / "nothing", TEXT).err[0]
+    (tmp_path / "empty").mkdir()
+    assert attent(command, tmp_path / "empty", TEXT).err == [f"attent: {tmp_path / 'empty'} is no run folder: it has no config.json"]
+    assert "nothing is no run folder: there is no such folder" in attent(command, tmp_path / "nothing", TEXT).err[0]

@@ -54,6 +54,13 @@ def test_what_cannot_be_shown(attent, run_folder: Path, options: list[object], s
     assert says in done.err[0]
 
 
+def test_endings_are_those_of_pictures() -> None:
+    from attent.cli.commands.show import PICTURES
+    from attent.views.picture import FORMATS
+
+    assert PICTURES == FORMATS
+
+
 def test_a_page_is_written_where_asked(attent, run_folder: Path, tmp_path: Path) -> None:
     done = attent("show", run_folder, TEXT, "--out", tmp_path / "map.html")
     assert done.code == 0

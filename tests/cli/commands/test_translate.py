@@ -40,7 +40,8 @@ def test_standard_input_is_what_a_filter_reads(attent, run_folder: Path, monkeyp
 
 def test_no_line_no_answer(attent, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     typing(monkeypatch, b"")
-    assert attent("translate", run_folder)[:2] == (0, [])
+    assert attent("translate", run_folder) == (0, [], ["standard input is empty: nothing is translated"])
+    assert attent("translate", run_folder, "") == (0, [], ["the text is empty: nothing is translated"])
 
 
 def test_a_text_may_be_anything_that_is_no_file(attent, run_folder: Path) -> None:

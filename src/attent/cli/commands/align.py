@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.inputs import read_text_pairs
+from attent.cli.inputs import display_name, read_text_pairs
 from attent.cli.options import AUTO, Device, RunFolder, TrustCode, device_of, head_number, loaded
+from attent.cli.output import say
 from attent.errors import ArgumentError, UnknownNameError, refuse
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ def align(
             print(pharaoh(links))
         sys.stdout.flush()
         number, is_complete = number + len(chunk), is_complete and readable == chunk
+    if number == 1:
+        names = [display_name(name) for name in inputs if name is not None]
+        say(f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} empty: nothing is aligned")
     if not is_complete:
         raise typer.Exit(2)
 

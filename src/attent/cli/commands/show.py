@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from attent.views.panel import Panel
     from attent.views.scene import Scene
 
-PAGES = (".html", ".htm")
+# Endings of --out, known before slow imports.
+PAGES, PICTURES = (".html", ".htm"), (".png", ".svg")
 
 
 def show(
@@ -45,13 +46,13 @@ def show(
     number = None if head == "all" else head_number(head, ", mean or all")
     check_utf8(text)
     check_utf8(translation or "", "--translation")
+    as_page = out is not None and out.suffix.lower() in PAGES
+    if out is not None and not as_page and out.suffix.lower() not in PICTURES:
+        raise ArgumentError(f"--out must end in {', '.join(PICTURES)} or {PAGES[0]}, got {str(out)!r}")
     from attent.views.panel import panels
-    from attent.views.picture import FORMATS, picture
+    from attent.views.picture import picture
     from attent.views.terminal import heat_map
 
-    as_page = out is not None and out.suffix.lower() in PAGES
-    if out is not None and not as_page and out.suffix.lower() not in FORMATS:
-        raise ArgumentError(f"--out must end in {', '.join(FORMATS)} or {PAGES[0]}, got {str(out)!r}")
     torch_device = device_of(device)
     model = pretrained(run, torch_device, download=download)
     if model is None:

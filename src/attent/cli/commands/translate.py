@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attent.cli.inputs import check_utf8, chunks, decode_lines, open_source
+from attent.cli.inputs import check_utf8, chunks, decode_lines, display_name, open_source
 from attent.cli.options import (
     AUTO,
     Device,
@@ -135,12 +135,13 @@ def translate(
     translator = own or _load_engine(run, engine, exported)
     config = read_config(run)
     detokenizer = _detokenizer(config, target_language, alignments=alignments) if detokenize else None
-    check, is_complete = output_check(config.corpus), True
+    check, is_complete, is_empty = output_check(config.corpus), True, True
     spacing, repetitive = SpacingCheck(config.spacing), list[int]()
     with open_source(source) as stream:
         lines = enumerate(decode_lines(stream, source))
         # a person who types waits for each translation
         for chunk in chunks(lines, 1 if stream.isatty() else LINES):
+            is_empty = False
             texts = [respell(line, translator.source_tokenizer) for _, line in chunk]
             refusals = [translator.refusal(text) for text in texts]
             hypotheses = translator.search(texts, settings, prefixes=[prefix] * len(texts), batch=size)
@@ -159,6 +160,8 @@ def translate(
                     repetitive.append(number + 1)
                 is_complete &= _report(number + 1, text, translations[0].text, refusal, translator, check)
             sys.stdout.flush()
+    if is_empty:
+        say(f"{display_name(source) or 'the text'} is empty: nothing is translated")
     if repetitive:
         count = "a translation repeats itself" if len(repetitive) == 1 else f"{len(repetitive):,} translations repeat themselves"
         say(f"{count}, line {','.join(map(str, repetitive[:NAMED]))}: --no-repeat-ngram 4 forbids that")
