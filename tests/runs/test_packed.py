@@ -14,7 +14,7 @@ from attent.ops import native, packed_linear
 from attent.ops.packed_linear import Kind
 from attent.runs.config import RunConfig
 from attent.runs.folder import RunWriter, read
-from attent.runs.packed import placed, write_packed
+from attent.runs.packed import use_dtype, write_packed
 
 pytestmark = pytest.mark.needs_native
 
@@ -45,6 +45,11 @@ def test_a_quantized_run_computes_as_one_that_is_packed_when_it_is_loaded(tmp_pa
     loaded = attent.load(run)
     assert loaded.search(TEXTS) == found
     assert attent.load(run, dtype="float32").search(TEXTS) == exact
+    # mapped from the file, and not packed again
+    mapped = load_file(run / f"model.{dtype}.safetensors")
+    assert mapped.keys() == {"encoder", "decoder", "to_logits", "source_embedding.tokens"}
+    for name, packed in mapped.items():
+        assert packed_linear._cache[loaded.model.get_submodule(name)].weights.equal(packed)
     header = 8 + int.from_bytes((run / f"model.{dtype}.safetensors").read_bytes()[:8], "little")
     assert header % 64 == 0
     for part in (loaded.model.encoder, loaded.model.to_logits, loaded.model.source_embedding.tokens):
@@ -122,7 +127,7 @@ def test_what_cannot_be_computed_so_is_said(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(ArgumentError, match="dtype must be float32, bfloat16 or int8, got 'int4'"):
         attent.load(run, dtype="int4")
     with pytest.raises(ArgumentError, match="that takes the processor"):
-        placed(run, read(run), "meta", "int8")
+        use_dtype(run, read(run), "meta", "int8")
     exact = attent.load(run).translate(TEXTS)
     write_packed(run, read(run), "int8")
     monkeypatch.setattr(native, "library", lambda: None)

@@ -26,7 +26,7 @@ from attent.errors import ArgumentError, DataError, RunError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
 from attent.runs.folder import read
-from attent.runs.packed import placed
+from attent.runs.packed import use_dtype
 
 # Examples of a batch.
 BATCH = 128
@@ -221,10 +221,11 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
     if INPUTS not in run.files:
         raise RunError(f"{path} is damaged: it has no {INPUTS}")
     try:
-        classifier = Classifier(placed(path, run, device, dtype), Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
+        classifier = Classifier(run.model.to(device), Inputs.read(run.files[INPUTS]), run.tokenizers.get("text"))
     except (ArgumentError, DataError) as error:
         raise RunError(f"{path}: {error}") from error
     classifier.config = run.config
+    use_dtype(path, run, device, dtype)
     return classifier
 
 

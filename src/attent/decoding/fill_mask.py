@@ -22,7 +22,7 @@ from attent.errors import DataError, check_index
 from attent.models.encoder import EncoderModel
 from attent.runs.config import DType
 from attent.runs.folder import read
-from attent.runs.packed import placed
+from attent.runs.packed import use_dtype
 
 BEST = 5
 
@@ -228,8 +228,9 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "fill-mask", trust_code)
-    fill_mask = FillMask(placed(path, run, device, dtype), run.tokenizers["text"])
+    fill_mask = FillMask(run.model.to(device), run.tokenizers["text"])
     fill_mask.config = run.config
+    use_dtype(path, run, device, dtype)
     return fill_mask
 
 

@@ -27,7 +27,7 @@ from attent.errors import DataError, RunError
 from attent.models.language_model import LanguageModel
 from attent.runs.config import CONFIG, DType
 from attent.runs.folder import read
-from attent.runs.packed import placed
+from attent.runs.packed import use_dtype
 
 # Tokens that are never generated; EOS may end a text.
 FORBIDDEN = [PAD, UNK, BOS]
@@ -265,6 +265,7 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
     is_by_line = lines.packing == "lines"
     # BOS and a line, or BOS and the tokens of a window but the last
     context = lines.maximum_length + is_by_line
-    generator = TextGenerator(placed(path, run, device, dtype), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line)
+    generator = TextGenerator(run.model.to(device), run.tokenizers["text"], context=context, stops_at_line_end=is_by_line)
     generator.config = run.config
+    use_dtype(path, run, device, dtype)
     return generator

@@ -28,7 +28,7 @@ from attent.errors import ArgumentError
 from attent.models.model import EncoderDecoder, Memory
 from attent.runs.config import DType
 from attent.runs.folder import read
-from attent.runs.packed import placed
+from attent.runs.packed import use_dtype
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -364,6 +364,7 @@ def load(path: Path | str, device: torch.device | str = "cpu", *, trust_code: bo
         RunError: the folder is missing, damaged, or written by a newer version, or its task is another.
     """
     run = read(path, "translate", trust_code)
-    translator = Translator(placed(path, run, device, dtype), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
+    translator = Translator(run.model.to(device), run.source_tokenizer, run.target_tokenizer, input_check(run.config.corpus))
     translator.config = run.config
+    use_dtype(path, run, device, dtype)
     return translator

@@ -25,7 +25,7 @@ PANEL = 64
 # The multiple of features to which weights of 8 bits are filled up, as in int8.h.
 STEP = 64
 # Panels that are laid out at a time, which bounds the memory for it.
-CHUNK = 64
+CHUNK = 8
 
 
 class Kind(IntEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from safetensors.torch import save_file
@@ -30,13 +30,13 @@ def packed_file(kind: Kind) -> str:
     return f"model.{kind.name.lower()}.safetensors"
 
 
-def placed(path: Path | str, run: Run, device: torch.device | str, dtype: DType | None = None) -> Any:
-    """Return a run's model on a device, where it computes in a type of weights.
+def use_dtype(path: Path | str, run: Run, device: torch.device | str, dtype: DType | None = None) -> None:
+    """Have a run's model compute in a type of weights from now on; `Model.train` and `eval` pack it again.
 
     Args:
         path: the run folder.
         run: what was read of it.
-        device: the model's; other devices than the CPU compute in float32.
+        device: of the model; other devices than the CPU compute in float32.
         dtype: the type; the run's own unless given, or float32 where that is not to be had.
 
     Raises:
@@ -45,16 +45,15 @@ def placed(path: Path | str, run: Run, device: torch.device | str, dtype: DType 
     """
     if dtype is not None and dtype not in get_args(DType):
         raise ArgumentError(f"dtype must be {', '.join(get_args(DType)[:-1])} or {get_args(DType)[-1]}, got {dtype!r}")
-    model, kind = run.model.to(device), Kind[(dtype or run.config.dtype).upper()]
+    model, kind = run.model, Kind[(dtype or run.config.dtype).upper()]
     if kind is Kind.FLOAT32:
-        return model
+        return
     if problem := _problem(model, torch.device(device)):
         if dtype is not None:
             raise ArgumentError(f"{path} cannot be computed in {dtype}: {problem}")
-        return model
+        return
     packed_linear.set_kind(model, kind)
     _adopt(Path(path), run.config, model, kind)
-    return model
 
 
 def _problem(model: Model, device: torch.device) -> str | None:
