@@ -22,9 +22,9 @@ static void multiply_unpadded(const Product& product, const float* rows, int64_t
 
 // A task: a block of rows times a block of columns.
 static void gemm_task(const Gemm& job, int64_t task, float*) {
-  const int64_t i = task / job.parts * TASK_ROWS, begin = task % job.parts * TASK_COLUMNS;
+  const int64_t i = task / job.parts * TASK_ROWS, begin = task % job.parts * job.task_columns;
   const int64_t number = job.number - i < TASK_ROWS ? job.number - i : TASK_ROWS,
-      end = begin + TASK_COLUMNS < job.columns ? begin + TASK_COLUMNS : job.columns;
+      end = begin + job.task_columns < job.columns ? begin + job.task_columns : job.columns;
   const Product product{job.panels, job.depth, job.columns, job.kind};
   multiply_unpadded(product, job.rows + i * job.depth, number, job.depth, begin, end, job.to + i * job.columns, job.columns);
 }
