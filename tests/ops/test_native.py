@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from attent.ops import native
+from attent.ops.csrc import sources
 
 
 def test_where_it_was_not_compiled_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,9 +26,22 @@ def test_a_damaged_one_is_none(content: bytes, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.needs_native
-def test_one_of_another_version_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(native.SIGNATURES, "attent_from_the_future", [])
-    assert native.library.__wrapped__() is None
+def test_it_knows_the_sources_that_it_was_compiled_from() -> None:
+    assert native.library().attent_sources().decode() == sources.digest()
+
+
+@pytest.mark.needs_native
+@pytest.mark.parametrize("change", ["sources", "function"])
+def test_one_of_other_sources_is_not_called(change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other arguments than it expects would end the process, so its functions are not even looked up."""
+    content = Path(native.library()._name).read_bytes()
+    before, after = (sources.digest(), "0" * 64) if change == "sources" else ("attent_sources", "attent_sourceX")
+    assert before.encode() in content
+    (tmp_path / "it.so").write_bytes(content.replace(before.encode(), after.encode()))
+    monkeypatch.setattr(native, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "it.so")))
+    monkeypatch.setattr(native, "SIGNATURES", {"attent_from_the_future": []})
+    with pytest.warns(UserWarning, match=r"not used: it was compiled from other sources .*compile it again: pip install --editable /"):
+        assert native.library.__wrapped__() is None
 
 
 def test_without_one_there_are_no_registers_to_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def library_problem() -> tuple[str | None, bool]:
         return "it was not compiled", False
     try:
         native.load(file)
-    except (OSError, AttributeError) as error:
+    except OSError as error:
         return str(error), True
     return None, True
 

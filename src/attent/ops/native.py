@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from array import array
 from functools import cache
 from importlib.util import find_spec
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from attent.ops.csrc import sources
 
 NAME = "attent.ops._compiled"
 POINTER, INTEGER, WORD, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint32, ctypes.c_float
@@ -43,16 +46,24 @@ SIGNATURES = {
 }
 
 
+class StaleLibraryError(OSError):
+    """The library was compiled from other C++ sources than those beside it; to call it could end the process."""
+
+
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library; None if it was not compiled or cannot be loaded."""
+    """Return the library; None if it was not compiled or cannot be loaded, with a warning if it is of other sources."""
     file = library_file()
     if file is None:
         return None
     try:
         return load(file)
-    except (OSError, AttributeError):
-        # Compiled for another machine, or from another version.
+    except StaleLibraryError as error:
+        checkout = Path(__file__).parents[3]
+        warnings.warn(f"the compiled library is not used: {error}; compile it again: pip install --editable {checkout}", stacklevel=2)
+        return None
+    except OSError:
+        # Compiled for another machine.
         return None
 
 
@@ -67,12 +78,23 @@ def load(file: str) -> ctypes.CDLL:
 
     Raises:
         OSError: it cannot be loaded.
-        AttributeError: it lacks a function.
+        StaleLibraryError: it was compiled from other sources.
     """
     loaded = ctypes.CDLL(file)
+    if _sources(loaded) != sources.digest():
+        raise StaleLibraryError(f"it was compiled from other sources than {sources.FOLDER} holds now")
     for name, arguments in SIGNATURES.items():
         getattr(loaded, name).argtypes = [*arguments, INTEGER, POINTER, ctypes.c_int]
     return loaded
+
+
+def _sources(loaded: ctypes.CDLL) -> str | None:
+    try:
+        function = loaded.attent_sources
+    except AttributeError:
+        return None
+    function.restype = ctypes.c_char_p
+    return function().decode()
 
 
 @cache

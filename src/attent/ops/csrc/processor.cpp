@@ -1,4 +1,4 @@
-// The abilities of the processor.
+// The abilities of the processor, and what the library was compiled from.
 
 #include "native.h"
 
@@ -26,4 +26,11 @@ EXPORTED int attent_simd_level() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) return 1;
 #endif
   return 0;
+}
+
+// The digest of the C++ sources that the build was given (build_extension.py); without one, the macro's own name.
+EXPORTED const char* attent_sources() {
+#define QUOTED(text) #text
+#define EXPANDED(macro) QUOTED(macro)
+  return EXPANDED(ATTENT_SOURCES);
 }

@@ -1,0 +1,21 @@
+"""The build of the compiled library by setuptools: `pyproject.toml` names this class, and nothing imports it at run time."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+from setuptools import Extension
+from setuptools.command.build_ext import build_ext
+
+
+class BuildExtension(build_ext):
+    """Writes the digest of the sources into the library, and compiles again where the library holds another one."""
+
+    def build_extension(self, ext: Extension) -> None:
+        # attent cannot be imported during a build
+        digest = runpy.run_path(str(Path(__file__).with_name("csrc") / "sources.py"))["digest"]()
+        file = Path(self.get_ext_fullpath(ext.name))
+        self.force = not (file.is_file() and digest.encode() in file.read_bytes())
+        ext.define_macros.append(("ATTENT_SOURCES", digest))
+        super().build_extension(ext)
