@@ -1,4 +1,4 @@
-"""What stands in a text and is not translated: variables, addresses of the web and of mail."""
+"""Parts of a text that are not translated: variables, addresses of the web and of mail."""
 
 from __future__ import annotations
 
