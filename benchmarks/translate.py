@@ -1,6 +1,6 @@
 """The speed of translation by attent, by ONNX Runtime under attent's search, and by CTranslate2 in float32, alternating in one process.
 
-    benchmarks/translate.py RUN FILE [--lines N] [--rounds N] [--threads N]
+    benchmarks/translate.py RUN FILE [--lines N] [--rounds N] [--threads N] [--dtype int8]
 
 RUN is a run folder. An engine is left out if its package is not installed or RUN/export has no export for it. Hugging Face's `generate` of
 a Marian model as large as RUN's takes part if RUN holds a Transformer and scripts/peers has made the environment: its weights are random,
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 import torch
 from _peers import GENERATED, Peers, write_lines
@@ -31,7 +32,7 @@ from attent.export import comparison
 from attent.export.comparison import SEARCHES
 from attent.export.exporting import export
 from attent.export.exporting import load as exported
-from attent.runs.config import read_config
+from attent.runs.config import DType, read_config
 
 
 def generated(run: Path, texts: Sequence[str], threads: int, rounds: int) -> tuple[list[ResultTable], list[str]]:
@@ -89,11 +90,14 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dtype", choices=get_args(DType), help="of attent's weights; the run's own unless given")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     texts = list(islice((line for line in read_lines(options.file) if line), options.lines))
-    report = compare(options.run, texts, rounds=options.rounds, say=lambda line: print(line, file=sys.stderr, flush=True))
+    report = compare(
+        options.run, texts, rounds=options.rounds, dtype=options.dtype, say=lambda line: print(line, file=sys.stderr, flush=True)
+    )
     tables, notes = generated(options.run, texts, options.threads, options.rounds)
     show(replace(report, tables=[*report.tables, *tables, *quantized(options.run, texts)], notes=[*report.notes, *notes]))
 

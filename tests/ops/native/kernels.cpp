@@ -39,6 +39,7 @@ int attent_packed_gemm(const float*, const void*, float*, int64_t, int64_t, int6
 int attent_beam_topk(const float*, float*, float*, int64_t*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                      Parallel, int);
 int attent_simd_level();
+int attent_int8_kernels();
 }
 
 namespace {
@@ -402,6 +403,44 @@ void gemm(int64_t number, int64_t depth, int64_t columns) {
   }
 }
 
+// Rows and weights rounded to 8 bits, whose sums are exact, by every kernel of this processor.
+void gemm_int8(int64_t number, int64_t depth, int64_t columns) {
+  constexpr int64_t PANEL = 64, STEP = 64;
+  const int64_t filled = (depth + STEP - 1) / STEP * STEP, size = PANEL * (filled + 12), panels = (columns + PANEL - 1) / PANEL;
+  const Floats rows = random(number * depth), bias = random(columns);
+  std::vector<uint8_t> packed(panels * size);
+  std::vector<int> weights(depth * columns);
+  for (int64_t c = 0; c < columns; ++c) {
+    uint8_t *panel = packed.data() + c / PANEL * size, *after = panel + PANEL * filled + 4 * (c % PANEL);
+    const float scale = 0.25f + static_cast<float>(c % 7);
+    int32_t shift = 0;
+    for (int64_t d = 0; d < depth; ++d) {
+      const int weight = weights[d * columns + c] = static_cast<int>(dice() % 255) - 127;
+      panel[d / 4 * 4 * PANEL + 4 * (c % PANEL) + d % 4] = static_cast<uint8_t>(weight);
+      shift -= 128 * weight;
+    }
+    std::memcpy(after, &scale, 4);
+    std::memcpy(after + 4 * PANEL, &shift, 4);
+    std::memcpy(after + 8 * PANEL, &bias[c], 4);
+  }
+  Doubles expected(number * columns);
+  for (int64_t i = 0; i < number; ++i) {
+    float largest = 0;
+    for (int64_t d = 0; d < depth; ++d) largest = std::fmax(largest, std::fabs(rows[i * depth + d]));
+    for (int64_t c = 0; c < columns; ++c) {
+      int64_t sum = 0;
+      for (int64_t d = 0; d < depth; ++d) sum += std::lrint(rows[i * depth + d] * (127 / largest)) * weights[d * columns + c];
+      expected[i * columns + c] = static_cast<double>(sum) * (0.25 + c % 7) * (largest / 127) + bias[c];
+    }
+  }
+  for (int kernel = 0; kernel < 5; ++kernel) {
+    if (!(attent_int8_kernels() >> kernel & 1)) continue;
+    Floats to(number * columns, NAN);
+    check_done("gemm", attent_packed_gemm(rows.data(), packed.data(), to.data(), number, depth, columns, 2 + kernel, threads, nullptr, level));
+    check(("product in 8 bits, kernel " + std::to_string(kernel)).c_str(), to, expected, EXACT);
+  }
+}
+
 void topk(int64_t sentences, int64_t width, int64_t vocabulary) {
   const Floats scores = random(sentences * width);
   Floats logits = random(sentences * width * vocabulary, 3), totals(sentences, NAN);
@@ -446,6 +485,8 @@ void check_all() {
   dropout(19, 37);
   gemm(7, 131, 71);
   gemm(197, 13, 523);
+  gemm_int8(7, 131, 71);
+  gemm_int8(197, 13, 523);
   topk(5, 3, 211);
 }
 
